@@ -1,0 +1,37 @@
+// Package lua holds the scripts that decide inside Redis: one file per
+// algorithm, and the driver that calls them. The header of each file names its
+// keys, arguments and reply.
+package lua
+
+import (
+	"embed"
+	"strings"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// Algorithms are the names of the algorithms that have a script.
+var Algorithms = []string{"zset", "slices"}
+
+// Script is the one script that the Redis store runs: every algorithm, then the
+// driver.
+var Script = build()
+
+func build() string {
+	var s strings.Builder
+	s.WriteString("local algorithms = {}\n")
+	for _, name := range Algorithms {
+		s.WriteString("algorithms." + name + " = (function()\n" + read(name) + "end)()\n")
+	}
+	s.WriteString(read("driver"))
+	return s.String()
+}
+
+func read(name string) string {
+	text, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err) // embedded at build time: it cannot be missing
+	}
+	return string(text)
+}

@@ -1,0 +1,102 @@
+-- zset: the exact sliding-window log. Twin of window/zset.go.
+--
+-- Key     a sorted set: one member per unit, scored with its millisecond.
+--         Members are the charge's id, and id:2, id:3, ... for further units.
+-- Options none
+--
+-- Every function gets a charge as the driver reads it (see driver.lua).
+local zset = {}
+
+-- Slack on the TTL, in ms: expiry must never be earlier than the score says.
+local function expire(c)
+  redis.call('PEXPIRE', c.key, c.longest + math.min(c.longest, 100))
+end
+
+-- The time until the k-th oldest unit of policy j leaves its window; the whole
+-- window if there is no such unit.
+local function leaves(c, now, j, k)
+  local window = c.window[j]
+  local unit = redis.call('ZRANGEBYSCORE', c.key, '(' .. now - window, '+inf', 'WITHSCORES', 'LIMIT', k - 1, 1)
+  if not unit[2] then return window end
+  return window - (now - math.min(tonumber(unit[2]), now))
+end
+
+-- Adds n units at now, a thousand members a call: unpack has a limit.
+local function add(c, now, n)
+  local args = {now, c.id}
+  for i = 2, n do
+    if #args == 2000 then
+      redis.call('ZADD', c.key, unpack(args))
+      args = {}
+    end
+    args[#args + 1] = now
+    args[#args + 1] = c.id .. ':' .. i
+  end
+  redis.call('ZADD', c.key, unpack(args))
+  redis.call('ZREMRANGEBYSCORE', c.key, '-inf', now - c.longest)
+  expire(c)
+end
+
+function zset.look(c, now)
+  local fits = true
+  for j = 1, c.policies do
+    local left = c.limit[j] - redis.call('ZCOUNT', c.key, '(' .. now - c.window[j], '+inf')
+    c.allowed[j] = c.cost == 0 or c.cost <= left
+    c.remaining[j] = left
+    fits = fits and c.allowed[j]
+  end
+  return fits
+end
+
+function zset.spend(c, now)
+  add(c, now, c.cost)
+  for j = 1, c.policies do
+    c.remaining[j] = c.remaining[j] - c.cost
+    c.retry[j], c.reset[j], c.effective[j] = 0, c.window[j], c.window[j]
+    if c.remaining[j] == 0 then
+      c.effective[j] = leaves(c, now, j, 1)
+    end
+  end
+end
+
+function zset.explain(c, now, repair)
+  local newest = tonumber(redis.call('ZRANGE', c.key, -1, -1, 'WITHSCORES')[2] or now)
+  if newest > now then
+    if repair then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', c.key, '(' .. now, '+inf')) do
+        redis.call('ZADD', c.key, 'XX', now, member)
+      end
+      expire(c)
+    end
+    newest = now
+  end
+  for j = 1, c.policies do
+    local count = c.limit[j] - c.remaining[j]
+    if c.allowed[j] then
+      c.retry[j] = 0
+    elseif c.cost > c.limit[j] then
+      c.retry[j] = -1
+    else
+      c.retry[j] = leaves(c, now, j, c.cost - c.remaining[j])
+    end
+    c.reset[j] = 0
+    if count > 0 then
+      c.reset[j] = c.window[j] - (now - newest)
+    end
+    c.effective[j] = leaves(c, now, j, math.max(1, 1 - c.remaining[j]))
+    c.remaining[j] = math.max(0, c.remaining[j])
+  end
+end
+
+function zset.settle(c, now, at, delta)
+  if delta > 0 then
+    add(c, now, delta)
+    return
+  end
+  local members = redis.call('ZRANGEBYSCORE', c.key, at, at, 'LIMIT', 0, -delta)
+  for i = 1, #members, 1000 do
+    redis.call('ZREM', c.key, unpack(members, i, math.min(i + 999, #members)))
+  end
+end
+
+return zset

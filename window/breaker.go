@@ -1,0 +1,117 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrOpen is in the chain of errors of a Breaker that does not ask its store.
+var ErrOpen = errors.New("waiting for the store to come back")
+
+const (
+	breakAfter    = 3                      // failures in a row
+	probeInterval = 200 * time.Millisecond // between two pings while open
+)
+
+// Breaker stops asking a store that does not answer, so that requests do not
+// wait for it one by one. It opens after three failures in a row; while it is
+// open it pings the store five times a second, off the path of requests, and
+// closes at the first answer.
+//
+// A caller that gives up and a charge that makes no sense are no failures.
+type Breaker struct {
+	store    Store
+	pinger   Pinger
+	onChange func(open bool, cause error)
+
+	open atomic.Bool
+	// epoch counts openings: a failure of a call that began before the last one
+	// says nothing about now.
+	epoch    atomic.Int64
+	failures atomic.Int64 // in a row
+	mu       sync.Mutex   // guards the change from closed to open, and stopped
+	stopped  bool
+	stop     context.CancelFunc
+	ctx      context.Context // of the prober; ends with Close
+	prober   sync.WaitGroup  // at most one, while open
+}
+
+// NewBreaker guards store, which has to be a Pinger. onChange is told of every
+// change of state, one after the other.
+func NewBreaker(store interface {
+	Store
+	Pinger
+}, onChange func(open bool, cause error),
+) *Breaker {
+	b := &Breaker{store: store, pinger: store, onChange: onChange}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Take is Store.Take, or ErrUnavailable and ErrOpen at once.
+func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error) {
+	if b.open.Load() {
+		return nil, errBreakerOpen
+	}
+	epoch := b.epoch.Load()
+	ds, err := b.store.Take(ctx, charges)
+	if err != nil {
+		b.failed(epoch, err)
+	} else if b.failures.Load() != 0 {
+		b.failures.Store(0)
+	}
+	return ds, err
+}
+
+var errBreakerOpen = fmt.Errorf("%w: %w", ErrUnavailable, ErrOpen)
+
+// Close ends the prober. The store is not closed.
+func (b *Breaker) Close() error {
+	b.mu.Lock()
+	b.stopped = true
+	b.mu.Unlock()
+	b.stop()
+	b.prober.Wait()
+	return nil
+}
+
+func (b *Breaker) failed(epoch int64, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInvalid) {
+		return
+	}
+	if epoch != b.epoch.Load() || b.failures.Add(1) < breakAfter {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped || epoch != b.epoch.Load() {
+		return
+	}
+	b.epoch.Add(1)
+	b.open.Store(true)
+	b.prober.Go(func() { b.probe(err) })
+}
+
+// probe pings until the store answers or the breaker is closed for good.
+func (b *Breaker) probe(cause error) {
+	b.onChange(true, cause)
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if b.pinger.Ping(b.ctx) == nil {
+			b.failures.Store(0)
+			b.onChange(false, nil)
+			b.open.Store(false)
+			return
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Package memory is a window.Store in this process. State grows with use, the
+// number of keys is capped, and what has expired is swept away.
+package memory
+
+import (
+	"context"
+	"hash/maphash"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxKeys       = 1_000_000
+	DefaultSweepInterval = time.Second
+)
+
+// shardCount is a power of two well above the number of cores that share a store.
+const shardCount = 64
+
+// Options of a Store.
+type Options struct {
+	// Keys to keep at most, give or take the number of shards (64) and one
+	// overflow key per zone and shard. Default: DefaultMaxKeys.
+	MaxKeys int64
+	// How often expired keys are swept away; negative: never. Default:
+	// DefaultSweepInterval.
+	SweepInterval time.Duration
+	// Tests set the time, in Unix milliseconds. Nil: this process's clock, which
+	// never steps back.
+	Now func() int64
+}
+
+// Store implements window.Store. A key lives in one shard, and a request holds
+// the locks of its keys' shards, in ascending order, from reading the clock to
+// the last charge: what is decided on a key is in the order of the clock.
+type Store struct {
+	now    func() int64
+	seed   maphash.Seed
+	limits *limits
+	shards [shardCount]shard
+	stop   chan struct{} // closed by Close
+	done   chan struct{} // closed when the sweeper has ended
+}
+
+// limits are shared by the shards.
+type limits struct {
+	keys    atomic.Int64 // kept now, without overflow keys
+	maxKeys atomic.Int64
+}
+
+// New returns an empty store. Its sweeper runs until Close.
+func New(o Options) *Store {
+	if o.MaxKeys <= 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	if o.SweepInterval == 0 {
+		o.SweepInterval = DefaultSweepInterval
+	}
+	if o.Now == nil {
+		o.Now = clock()
+	}
+	s := &Store{
+		now: o.Now, seed: maphash.MakeSeed(), limits: new(limits),
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.SetMaxKeys(o.MaxKeys)
+	for i := range s.shards {
+		s.shards[i].init(s.limits)
+	}
+	if o.SweepInterval < 0 {
+		close(s.done)
+	} else {
+		go s.sweeper(o.SweepInterval)
+	}
+	return s
+}
+
+// clock returns a clock that counts on from the time it was made, whatever
+// happens to the time of day.
+func clock() func() int64 {
+	start := time.Now()
+	return func() int64 { return start.UnixMilli() + time.Since(start).Milliseconds() }
+}
+
+// SetMaxKeys changes the cap. Keys above a lowered cap go as new ones come.
+func (s *Store) SetMaxKeys(n int64) { s.limits.maxKeys.Store(n) }
+
+// Keys returns how many keys are kept.
+func (s *Store) Keys() int64 { return s.limits.keys.Load() }
+
+// String implements window.Store.
+func (s *Store) String() string { return "memory" }
+
+// Close implements window.Store. It ends the sweeper; the store still decides.
+func (s *Store) Close() error {
+	close(s.stop)
+	<-s.done
+	return nil
+}
+
+// Take implements window.Store.
+func (s *Store) Take(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.decide(charges, true)
+}
+
+// TakeBatch implements window.Store.
+func (s *Store) TakeBatch(_ context.Context, requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	for i, charges := range requests {
+		results[i].Decisions, results[i].Err = s.decide(charges, true)
+	}
+	return results
+}
+
+// Peek implements window.Store.
+func (s *Store) Peek(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.decide(charges, false)
+}
+
+// Settle implements window.Store.
+func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64) error {
+	charges := []window.Charge{charge}
+	if err := window.CheckCharges(charges); err != nil || delta == 0 {
+		return err
+	}
+	r := s.lock(charges)
+	defer r.unlock()
+	a := &r.accounts[0]
+	if delta < 0 && a.slot == none {
+		return nil
+	}
+	a.state.Settle(r.now, &charge, at, delta)
+	if delta > 0 {
+		a.keep(r.now, nil)
+	}
+	return nil
+}
+
+// Reset implements window.Store.
+func (s *Store) Reset(_ context.Context, charge window.Charge) error {
+	r := s.lock([]window.Charge{charge})
+	defer r.unlock()
+	a := &r.accounts[0]
+	if a.slot != none && !a.overflow {
+		a.shard.drop(a.slot)
+	}
+	return nil
+}
+
+func (s *Store) decide(charges []window.Charge, take bool) ([]window.Decision, error) {
+	if err := window.CheckCharges(charges); err != nil {
+		return nil, err
+	}
+	ds := make([]window.Decision, window.CountPolicies(charges))
+	r := s.lock(charges)
+	defer r.unlock()
+	now, fits := r.now, true
+	rest := ds
+	for i := range r.accounts {
+		a := &r.accounts[i]
+		a.ds, rest = rest[:len(a.charge.Policies)], rest[len(a.charge.Policies):]
+		fits = a.state.Look(now, a.charge, a.ds) && fits
+	}
+	for i := range r.accounts {
+		a := &r.accounts[i]
+		if take && fits && a.charge.Cost > 0 {
+			a.state.Spend(now, a.charge, a.ds)
+			a.keep(now, a.ds)
+			continue
+		}
+		a.state.Explain(now, a.charge, a.ds, take)
+		if take && a.slot != none {
+			a.hold(now, a.ds)
+		}
+	}
+	return ds, nil
+}

@@ -1,0 +1,292 @@
+// Package redis is a window.Store on a Redis server that a fleet shares.
+//
+// The server's clock decides, inside one script: a request is one round trip,
+// whatever its zones and algorithms. In a Cluster each charge is a script call of
+// its own, and what was charged is given back if another charge denies.
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Defaults of Options.
+const (
+	DefaultAddress = "localhost:6379"
+	DefaultPrefix  = "sw"
+	DefaultTimeout = 100 * time.Millisecond
+)
+
+// Options say which server to use and how.
+type Options struct {
+	// host:port or the path of a socket; several are the nodes of a Cluster or,
+	// with Master, Sentinels. Default: DefaultAddress.
+	Addresses []string
+	// The name of the master that the Sentinels watch; empty for no Sentinel.
+	Master string
+	// Whether a single address is the node of a Cluster.
+	Cluster bool
+	// Credentials; empty for none.
+	Username, Password                 string
+	SentinelUsername, SentinelPassword string
+	// The database; 0 in a Cluster.
+	DB int
+	// Nil for a plain connection.
+	TLS *tls.Config
+	// What the name of every key begins with. Default: DefaultPrefix.
+	Prefix string
+	// The longest that one call waits, connecting included; the context may
+	// shorten it. Default: DefaultTimeout.
+	Timeout time.Duration
+	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
+	PoolSize int
+	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
+	Now func() int64
+}
+
+// Store implements window.Store and window.Pinger.
+type Store struct {
+	client  goredis.UniversalClient
+	cluster bool
+	prefix  string
+	timeout time.Duration
+	now     func() int64
+	name    string
+	ids     ids
+}
+
+// New returns a store. It connects when it is first used, not before.
+func New(o Options) *Store {
+	if len(o.Addresses) == 0 {
+		o.Addresses = []string{DefaultAddress}
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Store{
+		client:  goredis.NewUniversalClient(o.universal()),
+		cluster: o.isCluster(),
+		prefix:  o.Prefix + ":",
+		timeout: o.Timeout,
+		now:     o.Now,
+		name:    o.name(),
+		ids:     newIDs(),
+	}
+}
+
+func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
+
+func (o Options) universal() *goredis.UniversalOptions {
+	return &goredis.UniversalOptions{
+		Addrs:            o.Addresses,
+		MasterName:       o.Master,
+		IsClusterMode:    o.isCluster(),
+		Username:         o.Username,
+		Password:         o.Password,
+		SentinelUsername: o.SentinelUsername,
+		SentinelPassword: o.SentinelPassword,
+		DB:               o.DB,
+		TLSConfig:        o.TLS,
+		PoolSize:         o.PoolSize,
+
+		// A retry could charge twice; see scriptCmd for Cluster.
+		MaxRetries:    -1,
+		DialerRetries: 1,
+		// The context of a call is what limits it. A connection that takes longer
+		// is made all the same, for the calls that follow.
+		ContextTimeoutEnabled: true,
+		DialTimeout:           max(o.Timeout, time.Second),
+		ReadTimeout:           max(2*o.Timeout, time.Second),
+		WriteTimeout:          max(2*o.Timeout, time.Second),
+		PoolTimeout:           max(2*o.Timeout, time.Second),
+		// Nothing that a plain server has to refuse, and no look-up while a
+		// configuration loads.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// name tells stores apart: same name, same counters. It holds no secret.
+func (o Options) name() string {
+	kind := "redis"
+	switch {
+	case o.Master != "":
+		kind = "redis sentinel " + o.Master
+	case o.isCluster():
+		kind = "redis cluster"
+	}
+	return fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
+}
+
+// String implements window.Store.
+func (s *Store) String() string { return s.name }
+
+// Close implements window.Store.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Take implements window.Store.
+func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	r := s.decide(ctx, "take", [][]window.Charge{charges})[0]
+	return r.Decisions, r.Err
+}
+
+// TakeBatch implements window.Store: one round trip for all requests.
+func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	if len(requests) == 0 {
+		return nil
+	}
+	return s.decide(ctx, "take", requests)
+}
+
+// Peek implements window.Store.
+func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	r := s.decide(ctx, "peek", [][]window.Charge{charges})[0]
+	return r.Decisions, r.Err
+}
+
+// Settle implements window.Store.
+func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
+	charges := []window.Charge{charge}
+	if err := window.CheckCharges(charges); err != nil || delta == 0 {
+		return err
+	}
+	return s.single(ctx, s.newCall("settle", charges, at, delta))
+}
+
+// Reset implements window.Store.
+func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
+	return s.single(ctx, s.newCall("reset", []window.Charge{charge}))
+}
+
+// Ping implements window.Pinger. It spends on a counter of its own, because a
+// server that answers PING may still refuse to write.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.Take(ctx, []window.Charge{{
+		Key:       "ping",
+		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
+		Cost:      1,
+		Algorithm: window.Zset{},
+	}})
+	return err
+}
+
+func (s *Store) single(ctx context.Context, c *call) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	s.run(ctx, []*call{c})
+	return s.fail(ctx, c.err)
+}
+
+// decide answers requests in one round trip. On a single server that is a script
+// call per request, in a Cluster one per charge.
+func (s *Store) decide(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	results := make([]window.Result, len(requests))
+	calls := make([]*call, 0, len(requests))
+	for i, charges := range requests {
+		if err := window.CheckCharges(charges); err != nil {
+			results[i].Err = err
+			continue
+		}
+		if len(charges) == 0 {
+			continue
+		}
+		if !s.cluster {
+			calls = append(calls, s.newCall(op, charges))
+			continue
+		}
+		for j := range charges {
+			calls = append(calls, s.newCall(op, charges[j:j+1]))
+		}
+	}
+	s.run(ctx, calls)
+	next := 0
+	for i, charges := range requests {
+		if results[i].Err != nil || len(charges) == 0 {
+			continue
+		}
+		own := calls[next : next+1]
+		if s.cluster {
+			own = calls[next : next+len(charges)]
+		}
+		next += len(own)
+		results[i] = s.result(ctx, charges, own)
+		if op == "take" && len(own) > 1 {
+			s.giveBack(ctx, charges, own, results[i])
+		}
+	}
+	return results
+}
+
+// result puts the answers of one request's calls together.
+func (s *Store) result(ctx context.Context, charges []window.Charge, calls []*call) window.Result {
+	ds := make([]window.Decision, 0, window.CountPolicies(charges))
+	for _, c := range calls {
+		if c.err != nil {
+			return window.Result{Err: s.fail(ctx, c.err)}
+		}
+		var err error
+		if ds, err = c.decisions(ds); err != nil {
+			return window.Result{Err: s.fail(ctx, err)}
+		}
+	}
+	return window.Result{Decisions: ds}
+}
+
+// giveBack undoes the charges of a request of which another charge was denied or
+// failed. The decisions then tell what is left again.
+func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*call, r window.Result) {
+	if r.Err == nil && window.Allowed(r.Decisions) {
+		return
+	}
+	var back []*call
+	next := 0
+	for i, c := range calls {
+		policies := len(charges[i].Policies)
+		var own []window.Decision
+		if r.Err == nil {
+			own = r.Decisions[next : next+policies]
+			next += policies
+		} else if c.err == nil {
+			own, _ = c.decisions(nil)
+		}
+		if own == nil || !window.Allowed(own) || charges[i].Cost == 0 {
+			continue
+		}
+		back = append(back, s.newCall("settle", charges[i:i+1], own[0].At, -charges[i].Cost))
+		for j := range own {
+			own[j].Remaining += charges[i].Cost
+		}
+	}
+	s.run(ctx, back)
+}
+
+// fail says that the store could not decide, and why. What was asked may be in
+// the reply of a server, so nothing but the reply's text is passed on.
+func (s *Store) fail(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w: no answer within %s: %w", s.name, window.ErrUnavailable, s.timeout, err)
+	case strings.HasPrefix(err.Error(), "MOVED ") && !s.cluster:
+		return fmt.Errorf("%s: %w: the server is part of a Cluster: add `cluster` to the store: %w", s.name, window.ErrUnavailable, err)
+	case err.Error() == "EOF":
+		return fmt.Errorf("%s: %w: the server closed the connection; does it want TLS, or are its connections used up: %w", s.name, window.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)
+	}
+}

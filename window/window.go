@@ -1,0 +1,226 @@
+// Package window decides whether a request fits under its limits, each of
+// which holds in every interval of one window's length.
+//
+// A [Store] keeps the history of each key and decides with an [Algorithm].
+// The package knows neither Caddy nor Redis; package memory keeps the history
+// in this process, package redis on a server that a fleet shares.
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Never is the RetryAfter of a charge that no waiting helps: its cost is above
+// the limit itself.
+const Never = time.Duration(math.MaxInt64)
+
+// MaxProduct bounds Limit × Window in milliseconds, so that everything that is
+// computed stays exact in the doubles of Lua (2^53).
+const MaxProduct = int64(1) << 53
+
+var (
+	// ErrUnavailable is in the chain of every error that says that a store could
+	// not decide: it is an outage, and no verdict on the request.
+	ErrUnavailable = errors.New("store unavailable")
+
+	// ErrInvalid is in the chain of every error that says that a charge makes no
+	// sense. It is the caller's mistake, not an outage.
+	ErrInvalid = errors.New("invalid charge")
+)
+
+// Policy is a limit: at most Limit units in every interval (t-Window, t].
+type Policy struct {
+	// Units allowed in any window; 0 or more. 0 denies every cost.
+	Limit int64
+	// Whole milliseconds, 1 or more. Limit × Window(ms) is at most MaxProduct.
+	Window time.Duration
+}
+
+// Check reports what is wrong with the policy, in words for an operator.
+func (p Policy) Check() error {
+	switch {
+	case p.Limit < 0:
+		return fmt.Errorf("limit %d is negative; use 0 to deny everything", p.Limit)
+	case p.Window <= 0:
+		return fmt.Errorf("window %s is not above 0", p.Window)
+	case p.Window%time.Millisecond != 0:
+		return fmt.Errorf("window %s is not a whole number of milliseconds", p.Window)
+	case p.Limit > MaxProduct/p.Window.Milliseconds():
+		return fmt.Errorf("limit %d × window %s is too large: limit × milliseconds must not exceed 2^53", p.Limit, p.Window)
+	}
+	return nil
+}
+
+// Charge is what one request wants to spend on one key of one zone.
+type Charge struct {
+	// Zone and Key name the counter, together with the algorithm's name; any
+	// bytes, any length. Policies are not part of the name: a changed policy acts
+	// on the history that is there.
+	Zone, Key string
+	// Limits that all have to hold; one or more.
+	Policies []Policy
+	// Units to spend; 0 looks without spending.
+	Cost int64
+	// How the history is kept.
+	Algorithm Algorithm
+}
+
+// Decision is the verdict on one policy of one charge.
+type Decision struct {
+	// Whether this policy lets the charge pass. Units are spent only if every
+	// policy of every charge of the request does.
+	Allowed bool
+	// The policy's limit, and what is left of it after the decision; 0 or more.
+	Limit, Remaining int64
+	// Time until the same cost would pass if nothing else came: 0 if allowed,
+	// Never if waiting cannot help.
+	RetryAfter time.Duration
+	// Time until Remaining is Limit, if nothing more is spent.
+	ResetAfter time.Duration
+	// Time in which no more than Remaining can pass. Exact when Remaining is 0 or
+	// nothing was spent; else the whole window.
+	EffectiveWindow time.Duration
+	// When the store decided, on its own clock, in Unix milliseconds. It names
+	// the units that were spent, for Settle.
+	At int64
+}
+
+// Result is the answer to one request of a batch.
+type Result struct {
+	Decisions []Decision
+	Err       error
+}
+
+// Store keeps histories and decides on them. It is safe for concurrent use.
+//
+// A denial is a Decision, never an error. Errors wrap ErrUnavailable, or
+// ErrInvalid for charges that make no sense, and keep the context's error
+// visible. After an error nobody knows whether the request was charged; it was
+// charged at most once.
+type Store interface {
+	// Take decides on one request: everything is spent or nothing. It returns
+	// one Decision per policy, in the order of the charges and, within each, of
+	// its policies. No two charges of a request may name the same counter.
+	Take(ctx context.Context, charges []Charge) ([]Decision, error)
+
+	// TakeBatch takes many requests at once, one after the other, each with its
+	// own verdict: Result i answers request i.
+	TakeBatch(ctx context.Context, requests [][]Charge) []Result
+
+	// Peek answers as Take would, and spends nothing.
+	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
+
+	// Settle corrects what a charge spent. A negative delta gives back at most
+	// that many of the units spent at the time at (Decision.At); a positive one
+	// spends more units now, above the limit if need be. The charge's cost is
+	// not used.
+	Settle(ctx context.Context, charge Charge, at, delta int64) error
+
+	// Reset forgets the history of the charge's counter. Its policies and cost are
+	// not used.
+	Reset(ctx context.Context, charge Charge) error
+
+	// Close releases what the store holds. Calls after it may fail.
+	Close() error
+
+	// String names the store for logs and metric labels, without secrets. Two
+	// stores of one name hold the same counters.
+	String() string
+}
+
+// Pinger is implemented by stores that can be away.
+type Pinger interface {
+	// Ping makes a decision of no effect, and reports whether the store could.
+	Ping(ctx context.Context) error
+}
+
+// Algorithm is a way to keep the history of a key. Each has a twin in package
+// lua, under the same name and with the same steps.
+type Algorithm interface {
+	// Name is the word for it in configuration; it is part of a counter's name.
+	Name() string
+	// Options are what the Lua twin has to know beyond the policies.
+	Options() []int64
+	// NewState returns an empty history.
+	NewState() State
+}
+
+// State is the history of one key in this process. Times are milliseconds on
+// the store's clock. A State is not safe for concurrent use.
+//
+// A clock may step back. Units spent in the future of now count as spent just
+// now; a call that may write stores them so, lest a key stay locked for longer
+// than one window.
+type State interface {
+	// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0
+	// when the limit was lowered) of each policy's decision. It changes nothing.
+	Look(now int64, c *Charge, ds []Decision) bool
+	// Spend books c.Cost at now, forgets what no policy of c looks back at, and
+	// completes the decisions that Look began.
+	Spend(now int64, c *Charge, ds []Decision)
+	// Explain completes the decisions that Look began for a charge that is not
+	// spent. With repair it may correct units that lie in the future.
+	Explain(now int64, c *Charge, ds []Decision, repair bool)
+	// Settle is Store.Settle on this history; delta is not 0.
+	Settle(now int64, c *Charge, at, delta int64)
+}
+
+// CheckCharges returns an error that wraps ErrInvalid unless the charges make up
+// a request that a store can decide on.
+func CheckCharges(charges []Charge) error {
+	for i := range charges {
+		c := &charges[i]
+		switch {
+		case c.Algorithm == nil:
+			return fmt.Errorf("zone %q: %w: no algorithm", c.Zone, ErrInvalid)
+		case c.Cost < 0:
+			return fmt.Errorf("zone %q: %w: cost %d is negative", c.Zone, ErrInvalid, c.Cost)
+		case len(c.Policies) == 0:
+			return fmt.Errorf("zone %q: %w: no limit", c.Zone, ErrInvalid)
+		}
+		for _, p := range c.Policies {
+			if err := p.Check(); err != nil {
+				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
+			}
+		}
+		for j := range i {
+			o := &charges[j]
+			if o.Zone == c.Zone && o.Key == c.Key && o.Algorithm.Name() == c.Algorithm.Name() {
+				return fmt.Errorf("zone %q: %w: the same counter twice in one request", c.Zone, ErrInvalid)
+			}
+		}
+	}
+	return nil
+}
+
+// CountPolicies returns how many decisions a request of these charges gets.
+func CountPolicies(charges []Charge) int {
+	n := 0
+	for i := range charges {
+		n += len(charges[i].Policies)
+	}
+	return n
+}
+
+// Allowed reports whether every decision lets the request pass.
+func Allowed(decisions []Decision) bool {
+	for i := range decisions {
+		if !decisions[i].Allowed {
+			return false
+		}
+	}
+	return true
+}
+
+// longest returns the longest window of the charge, in milliseconds.
+func longest(c *Charge) int64 {
+	var ms int64
+	for _, p := range c.Policies {
+		ms = max(ms, p.Window.Milliseconds())
+	}
+	return ms
+}
