@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -280,7 +281,7 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w: no answer within %s: %w", s.name, window.ErrUnavailable, s.timeout, err)
 	case strings.HasPrefix(err.Error(), "MOVED ") && !s.cluster:
 		return fmt.Errorf("%s: %w: the server is part of a Cluster: add `cluster` to the store: %w", s.name, window.ErrUnavailable, err)

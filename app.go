@@ -1,0 +1,94 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func init() {
+	caddy.RegisterModule(App{})
+}
+
+// App holds what the sliding_window handlers of a configuration share.
+type App struct {
+	// The store of handlers that have none of their own. Default: memory.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=http.sliding_window.stores inline_key=module"`
+
+	// What handlers that do not say otherwise do while the store is away: `local`
+	// enforces the limits on this instance's own counts, `allow` lets requests
+	// pass uncounted, `deny` answers 503. Default: `local`.
+	OnError string `json:"on_error,omitempty"`
+
+	store window.Store
+	// Definitions of the zones seen while the configuration loads, one module
+	// after the other.
+	zones map[zoneID]string
+}
+
+// zoneID is what counters are told apart by, beside their keys.
+type zoneID struct{ store, zone string }
+
+// CaddyModule returns the Caddy module information.
+func (App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "sliding_window", New: func() caddy.Module { return new(App) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.zones = make(map[zoneID]string)
+	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
+		return fmt.Errorf("sliding_window: %w", err)
+	}
+	if a.OnError == "" {
+		a.OnError = onErrorLocal
+	}
+	if a.StoreRaw == nil {
+		a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
+	}
+	store, err := loadStore(ctx, a)
+	a.store = store
+	return err
+}
+
+// Start implements caddy.App.
+func (a *App) Start() error { return nil }
+
+// Stop implements caddy.App.
+func (a *App) Stop() error { return nil }
+
+// loadStore loads the store that host, an *App or a *Handler, configures.
+func loadStore(ctx caddy.Context, host any) (window.Store, error) {
+	value, err := ctx.LoadModule(host, "StoreRaw")
+	if err != nil {
+		return nil, fmt.Errorf("loading store module: %w", err)
+	}
+	module, ok := value.(StoreModule)
+	if !ok {
+		return nil, fmt.Errorf("loading store module: %T is not a store", value)
+	}
+	return module.Store(), nil
+}
+
+// addZone notes a zone. Two zones of one name on one store share their counters,
+// so they have to be the same.
+func (a *App) addZone(store window.Store, zone, definition string) error {
+	id := zoneID{store.String(), zone}
+	if other, ok := a.zones[id]; ok && other != definition {
+		return fmt.Errorf("zone %s: defined twice, and not the same: %s and %s; give one of them another name", zone, other, definition)
+	}
+	a.zones[id] = definition
+	return nil
+}
+
+func joinWords(words []string) string { return strings.Join(words, ", ") }
+
+// Interface guards.
+var (
+	_ caddy.App         = (*App)(nil)
+	_ caddy.Provisioner = (*App)(nil)
+)

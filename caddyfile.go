@@ -1,0 +1,301 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	httpcaddyfile.RegisterGlobalOption("sliding_window", parseGlobal)
+	httpcaddyfile.RegisterHandlerDirective("sliding_window", parseDirective)
+	httpcaddyfile.RegisterDirectiveOrder("sliding_window", httpcaddyfile.Before, "basic_auth")
+}
+
+func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		return nil, d.Err("the global option sliding_window stands twice")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "sliding_window", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	sliding_window {
+//		store    <name> ...
+//		on_error local|allow|deny
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume option name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	seen := make(seenOptions)
+	for d.NextBlock(0) {
+		if err := seen.once(d); err != nil {
+			return err
+		}
+		var err error
+		switch d.Val() {
+		case "store":
+			a.StoreRaw, err = parseStore(d)
+		case "on_error":
+			err = parseWord(d, "on_error", &a.OnError, onErrorLocal, onErrorAllow, onErrorDeny)
+		default:
+			err = d.Errf("unrecognized subdirective %q of the global option sliding_window", d.Val())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	h := new(Handler)
+	return h, h.UnmarshalCaddyfile(helper.Dispenser)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	sliding_window [<matcher>] [<zone> <key> <limit> <window>] {
+//		zone <name> {
+//			match       { <matchers...> }
+//			key         <text>
+//			limit       <max> <window>
+//			fallback    <max> <window>
+//			algorithm   zset|slices { <options...> }
+//			cost        <n>
+//			ipv4_prefix <bits>
+//			ipv6_prefix <bits>
+//			empty_key   shared|skip|deny
+//		}
+//		store    <name> ...
+//		on_error local|allow|deny
+//		status   <code>
+//		headers  ietf|legacy|both|none
+//		jitter   <share>
+//		log_key
+//	}
+//
+// Zones and limits repeat; everything else stands once. A zone on the line of the
+// directive comes before those in the block.
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume directive name
+	if args := d.RemainingArgs(); len(args) > 0 {
+		if len(args) != 4 {
+			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block")
+		}
+		h.Zones = append(h.Zones, &Zone{
+			Name: args[0], Key: args[1],
+			Limits: []Limit{{Max: Value(args[2]), Window: Value(args[3])}},
+		})
+		if err := h.check(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	seen := make(seenOptions)
+	for d.NextBlock(0) {
+		if d.Val() != "zone" {
+			if err := seen.once(d); err != nil {
+				return err
+			}
+		}
+		if err := h.unmarshalOption(d); err != nil {
+			return err
+		}
+	}
+	if err := h.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
+	var err error
+	switch d.Val() {
+	case "zone":
+		z := new(Zone)
+		if err := z.unmarshal(d); err != nil {
+			return err
+		}
+		h.Zones = append(h.Zones, z)
+	case "store":
+		h.StoreRaw, err = parseStore(d)
+	case "on_error":
+		err = parseWord(d, "on_error", &h.OnError, onErrorLocal, onErrorAllow, onErrorDeny)
+	case "headers":
+		err = parseWord(d, "headers", &h.Headers, fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone)
+	case "status":
+		if err = parseInt(d, "status", &h.Status); err == nil {
+			err = wrap(d, checkStatus(h.Status))
+		}
+	case "jitter":
+		var value string
+		if !d.AllArgs(&value) {
+			return d.ArgErr()
+		}
+		if h.Jitter, err = strconv.ParseFloat(value, 64); err != nil {
+			return d.Errf("jitter %q is not a number", value)
+		}
+		err = wrap(d, checkJitter(h.Jitter))
+	case "log_key":
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		h.LogKey = true
+	default:
+		return d.Errf("unrecognized subdirective %q of sliding_window", d.Val())
+	}
+	return err
+}
+
+// unmarshal reads a zone. What is wrong with a line is reported at that line.
+func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
+	if !d.AllArgs(&z.Name) {
+		return d.ArgErr()
+	}
+	if err := checkZoneName(z.Name); err != nil {
+		return d.WrapErr(err)
+	}
+	seen := make(seenOptions)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if d.Val() != "limit" {
+			if err := seen.once(d); err != nil {
+				return err
+			}
+		}
+		if err := z.unmarshalOption(d); err != nil {
+			return err
+		}
+	}
+	return wrap(d, z.check())
+}
+
+func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
+	var err error
+	switch option := d.Val(); option {
+	case "match":
+		set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+		if err != nil {
+			return err
+		}
+		z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
+	case "key":
+		if !d.AllArgs(&z.Key) {
+			return d.ArgErr()
+		}
+	case "limit":
+		var l Limit
+		if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
+			return d.ArgErr()
+		}
+		z.Limits = append(z.Limits, l)
+		err = l.check("limit")
+	case "fallback":
+		z.Fallback = new(Limit)
+		if !d.AllArgs((*string)(&z.Fallback.Max), (*string)(&z.Fallback.Window)) {
+			return d.ArgErr()
+		}
+		err = z.checkFallback()
+	case "algorithm":
+		z.Algorithm = new(Algorithm)
+		if err := z.Algorithm.unmarshal(d); err != nil {
+			return err
+		}
+		_, err = z.Algorithm.engine()
+	case "cost":
+		if !d.AllArgs((*string)(&z.Cost)) {
+			return d.ArgErr()
+		}
+		err = z.checkCost()
+	case "ipv4_prefix":
+		z.IPv4Prefix = new(int)
+		if err := parseInt(d, option, z.IPv4Prefix); err != nil {
+			return err
+		}
+		err = checkPrefix(option, z.IPv4Prefix, 32)
+	case "ipv6_prefix":
+		z.IPv6Prefix = new(int)
+		if err := parseInt(d, option, z.IPv6Prefix); err != nil {
+			return err
+		}
+		err = checkPrefix(option, z.IPv6Prefix, 128)
+	case "empty_key":
+		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+	default:
+		return d.Errf("zone %s: unrecognized subdirective %q", z.Name, option)
+	}
+	if err != nil {
+		return d.Errf("zone %s: %w", z.Name, err)
+	}
+	return nil
+}
+
+// parseStore reads the name of a store and what belongs to it.
+func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
+	if !d.NextArg() {
+		return nil, d.ArgErr()
+	}
+	name := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, "http.sliding_window.stores."+name)
+	if err != nil {
+		return nil, err
+	}
+	return caddyconfig.JSONModuleObject(module, "module", name, nil), nil
+}
+
+func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...string) error {
+	if !d.AllArgs(target) {
+		return d.ArgErr()
+	}
+	return wrap(d, checkWord(option, *target, words...))
+}
+
+func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
+	var value string
+	if !d.AllArgs(&value) {
+		return d.ArgErr()
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return d.Errf("%s %q is not a whole number", option, value)
+	}
+	*target = n
+	return nil
+}
+
+// wrap adds file and line to an error.
+func wrap(d *caddyfile.Dispenser, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.WrapErr(err)
+}
+
+// seenOptions refuses repeated subdirectives.
+type seenOptions map[string]bool
+
+func (s seenOptions) once(d *caddyfile.Dispenser) error {
+	if s[d.Val()] {
+		return d.Errf("%s stands twice", d.Val())
+	}
+	s[d.Val()] = true
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddyfile.Unmarshaler = (*App)(nil)
+	_ caddyfile.Unmarshaler = (*Handler)(nil)
+	_ caddy.Module          = (*Handler)(nil)
+)

@@ -1,0 +1,126 @@
+package slidingwindow
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+// StoreModule is what a module in the namespace http.sliding_window.stores
+// implements. Configurations that mean the same store must get the same
+// window.Store, for counts and connections to outlive a reload.
+type StoreModule interface {
+	Store() window.Store
+}
+
+// The words for what happens while the store is away.
+const (
+	onErrorLocal = "local"
+	onErrorAllow = "allow"
+	onErrorDeny  = "deny"
+)
+
+// guard is a store with what protects requests from its absence. There is one
+// for each store, as long as any configuration uses it.
+type guard struct {
+	store   window.Store
+	breaker *window.Breaker // nil for a store that cannot be away
+	local   *memory.Store   // decides while the store is away; nil likewise
+
+	seconds, localSeconds prometheus.Observer
+	errors                prometheus.Counter
+}
+
+var guards = caddy.NewUsagePool()
+
+// acquireGuard returns the guard of a store. Release it with releaseGuard.
+func acquireGuard(store window.Store) *guard {
+	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
+		name := store.String()
+		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
+		if away, ok := store.(interface {
+			window.Store
+			window.Pinger
+		}); ok {
+			g.errors = storeErrorsTotal.WithLabelValues(name)
+			g.localSeconds = decisionSeconds.WithLabelValues("local")
+			g.local = memory.New(memory.Options{})
+			g.breaker = window.NewBreaker(away, newOutageLog(name).changed)
+		}
+		return g, nil
+	})
+	return value.(*guard)
+}
+
+func releaseGuard(g *guard) {
+	_, _ = guards.Delete(g.store) // Destruct returns no error
+}
+
+// Destruct implements caddy.Destructor.
+func (g *guard) Destruct() error {
+	if g.breaker == nil {
+		return nil
+	}
+	_ = g.breaker.Close()
+	return g.local.Close()
+}
+
+// take asks the store, unless it is known to be away.
+func (g *guard) take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	start := time.Now()
+	if g.breaker == nil {
+		ds, err := g.store.Take(ctx, charges)
+		g.seconds.Observe(time.Since(start).Seconds())
+		return ds, err
+	}
+	ds, err := g.breaker.Take(ctx, charges)
+	switch {
+	case err == nil:
+		g.seconds.Observe(time.Since(start).Seconds())
+	case ctx.Err() == nil:
+		g.errors.Inc()
+	}
+	return ds, err
+}
+
+// takeLocal decides on this instance's own counts.
+func (g *guard) takeLocal(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	start := time.Now()
+	ds, err := g.local.Take(ctx, charges)
+	g.localSeconds.Observe(time.Since(start).Seconds())
+	return ds, err
+}
+
+// outageLog writes a line for each change of a store's state.
+type outageLog struct {
+	store string
+	since time.Time // written and read by one change after the other
+	open  prometheus.Gauge
+}
+
+func newOutageLog(store string) *outageLog {
+	l := &outageLog{store: store, open: storeOpen.WithLabelValues(store)}
+	l.open.Set(0)
+	return l
+}
+
+// changed logs to Caddy's default log of the moment: the store may outlive the
+// configuration that it came with, and its logger.
+func (l *outageLog) changed(open bool, cause error) {
+	logger := caddy.Log().Named("http.handlers.sliding_window")
+	if open {
+		l.since = time.Now()
+		l.open.Set(1)
+		logger.Warn("store is unavailable; on_error decides until it is back",
+			zap.String("store", l.store), zap.Error(cause))
+		return
+	}
+	l.open.Set(0)
+	logger.Warn("store is back", zap.String("store", l.store), zap.Duration("away", time.Since(l.since)))
+}

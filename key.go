@@ -1,0 +1,117 @@
+package slidingwindow
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// defaultKey is what a zone counts by unless told otherwise.
+const defaultKey = "{http.vars.client_ip}"
+
+// keyTemplate expands a zone's key. It is compiled at load, because expanding
+// the usual key, the client's address, should cost next to nothing.
+type keyTemplate struct {
+	text string
+	// Name of the placeholder if the key is that and nothing else.
+	single string
+	// Number of placeholders. Values of several are delimited by their length,
+	// so that different values never make the same key.
+	placeholders int
+	prefixes     addressPrefixes
+}
+
+func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
+	k := keyTemplate{text: text, prefixes: p}
+	var name string
+	literal, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(placeholder string, _ any) (any, error) {
+		k.placeholders++
+		name = placeholder
+		return "", nil
+	})
+	if err != nil {
+		return k, err
+	}
+	switch {
+	case k.placeholders == 0:
+		k.text = literal
+	case k.placeholders == 1 && literal == "":
+		k.single = name
+	}
+	return k, nil
+}
+
+// expand returns the key of a request; empty says that none of its placeholders
+// had a value.
+func (k *keyTemplate) expand(r *http.Request, repl *caddy.Replacer) (key string, empty bool) {
+	switch {
+	case k.placeholders == 0:
+		return k.text, false
+	case k.single != "":
+		key = k.prefixes.group(placeholder(k.single, r, repl))
+		return key, key == ""
+	}
+	empty = true
+	key, _ = repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
+		value := placeholder(name, r, repl)
+		empty = empty && value == ""
+		value = k.prefixes.group(value)
+		if k.placeholders > 1 {
+			value = strconv.Itoa(len(value)) + ":" + value
+		}
+		return value, nil
+	}) // no error: the template was read once at load
+	return key, empty
+}
+
+func placeholder(name string, r *http.Request, repl *caddy.Replacer) string {
+	// {client_ip} is what JSON users write by habit; Caddy knows it in
+	// Caddyfiles only.
+	if name == "http.vars.client_ip" || name == "client_ip" {
+		ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+		return ip
+	}
+	value, _ := repl.Get(name)
+	return caddy.ToString(value)
+}
+
+// addressPrefixes groups addresses by their leading bits.
+type addressPrefixes struct {
+	v4, v6 int
+}
+
+const (
+	defaultIPv4Prefix = 32
+	defaultIPv6Prefix = 64
+)
+
+// group returns the network of a value that is an address, and any other value
+// as it is.
+func (p addressPrefixes) group(value string) string {
+	// Most values can be told from an address at a glance, and a plain IPv4
+	// address is its own group by default.
+	if len(value) == 0 || len(value) > 64 {
+		return value
+	}
+	if p.v4 == defaultIPv4Prefix && strings.IndexByte(value, ':') < 0 {
+		return value
+	}
+	addr, err := netip.ParseAddr(value)
+	if err != nil {
+		return value
+	}
+	addr = addr.Unmap().WithZone("")
+	bits := p.v6
+	if addr.Is4() {
+		bits = p.v4
+	}
+	if bits == addr.BitLen() {
+		return addr.String()
+	}
+	network, _ := addr.Prefix(bits) // the range of bits was checked at load
+	return network.String()
+}

@@ -1,0 +1,70 @@
+package slidingwindow
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Limit is a number of units that may be spent in any window of a length.
+type Limit struct {
+	// The number of units that may be spent in any window. 0 denies everything.
+	// Placeholders are allowed.
+	Max Value `json:"max"`
+
+	// The length of the window, 1ms or more. Placeholders are allowed.
+	Window Value `json:"window"`
+}
+
+func (l Limit) dynamic() bool { return l.Max.dynamic() || l.Window.dynamic() }
+
+// policy returns the limit as the engine takes it.
+func (l Limit) policy() (window.Policy, error) {
+	limit, err := l.Max.int()
+	if err != nil {
+		return window.Policy{}, fmt.Errorf("max %w", err)
+	}
+	length, err := l.Window.duration()
+	if err != nil {
+		return window.Policy{}, fmt.Errorf("window %w", err)
+	}
+	p := window.Policy{Limit: limit, Window: length}
+	return p, p.Check()
+}
+
+// check reports what is wrong with the limit, as far as it is known without a
+// request. Field is its name in configuration.
+func (l Limit) check(field string) error {
+	known := l
+	if l.Max.dynamic() {
+		known.Max = "0"
+	}
+	if l.Window.dynamic() {
+		known.Window = "1ms"
+	}
+	if _, err := known.policy(); err != nil {
+		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
+	}
+	return nil
+}
+
+// expand returns the limit for one request. It is an error if the placeholders
+// do not give a valid one.
+func (l Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
+	return Limit{Max: l.Max.expand(repl), Window: l.Window.expand(repl)}.policy()
+}
+
+// shortDuration writes a duration without the units that are zero at its end:
+// 1h rather than 1h0m0s.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

@@ -1,0 +1,79 @@
+package slidingwindow
+
+import (
+	"errors"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// The collectors live as long as the process, so that a reload does not reset
+// them; every configuration registers them with its own registry. Labels come
+// from the configuration, never from requests.
+var (
+	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "decisions_total",
+		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away.",
+	}, []string{"zone", "outcome"})
+
+	decisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "decision_seconds",
+		Help:    "Time that a store took to decide on a request. Store \"local\" decides while a remote store is away.",
+		Buckets: []float64{1e-6, 1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5},
+	}, []string{"store"})
+
+	storeErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_errors_total",
+		Help: "Requests that a store was asked about and could not decide on.",
+	}, []string{"store"})
+
+	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
+		Help: "1 while a store is not asked because it does not answer.",
+	}, []string{"store"})
+)
+
+// registerMetrics adds the collectors to the registry of a configuration. Each
+// handler does so; all but the first find them there.
+func registerMetrics(ctx caddy.Context) error {
+	registry := ctx.GetMetricsRegistry()
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, storeOpen} {
+		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// zoneCounters are looked up once, at load.
+type zoneCounters struct {
+	allowed, denied, failedOpen, failedClosed prometheus.Counter
+}
+
+func newZoneCounters(zone string) zoneCounters {
+	return zoneCounters{
+		allowed:      decisionsTotal.WithLabelValues(zone, "allowed"),
+		denied:       decisionsTotal.WithLabelValues(zone, "denied"),
+		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
+		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
+	}
+}
+
+// count counts what was decided. A zone that would have let a request pass which
+// another one denied is not counted: nothing was spent on it.
+func (req *request) count() {
+	if req.keyless != nil {
+		req.keyless.counters.denied.Inc()
+		return
+	}
+	for i, z := range req.zones {
+		switch {
+		case req.allowed:
+			z.counters.allowed.Inc()
+		case !window.Allowed(req.decisionsOf(i)):
+			z.counters.denied.Inc()
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package slidingwindow is a Caddy HTTP handler that limits the rate of requests
+// in exact sliding windows, alone or, through Redis, across a fleet.
+package slidingwindow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func init() {
+	caddy.RegisterModule(Handler{})
+}
+
+// Handler limits how many requests pass. A request is counted in every zone that
+// applies to it, or in none: if one zone denies it, it costs nothing anywhere.
+//
+// It sets these placeholders, for later handlers, error routes and logs:
+//
+// Placeholder | Description
+// ------------|-------------
+// `{http.sliding_window.allowed}` | Whether the request passed
+// `{http.sliding_window.zone}` | Name of the zone with the tightest limit; of a denied request, the one that denies longest
+// `{http.sliding_window.limit}` | That limit
+// `{http.sliding_window.remaining}` | Units left of it
+// `{http.sliding_window.retry_after}` | Seconds until the same request would pass; empty if it passed or never will
+// `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
+// `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone
+type Handler struct {
+	// The quotas, in order. One or more.
+	Zones []*Zone `json:"zones"`
+
+	// Where the counts are kept. Default: the store of the sliding_window app,
+	// and without one the memory of this process.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=http.sliding_window.stores inline_key=module"`
+
+	// What to do while the store is away: `local` enforces the limits on this
+	// instance's own counts, `allow` lets requests pass uncounted, `deny` answers
+	// 503. Default: as the sliding_window app says, and without it `local`.
+	OnError string `json:"on_error,omitempty"`
+
+	// The status of a denied request. Default: 429.
+	Status int `json:"status,omitempty"`
+
+	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy,
+	// `legacy` for X-RateLimit-Limit, -Remaining and -Reset (in seconds from now),
+	// `both` or `none`. Default: `ietf`.
+	Headers string `json:"headers,omitempty"`
+
+	// The share by which Retry-After is lengthened at most, at random, so that
+	// clients do not all come back at once: 0.2 for up to a fifth. From 0 to 1.
+	// Default: 0.
+	Jitter float64 `json:"jitter,omitempty"`
+
+	// Whether logs of denials hold the key. Keys can be personal data or secrets.
+	// Default: false.
+	LogKey bool `json:"log_key,omitempty"`
+
+	guard  *guard
+	logger *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.sliding_window", New: func() caddy.Module { return new(Handler) }}
+}
+
+// Provision implements caddy.Provisioner. It does not connect to anything.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	if err := h.check(); err != nil {
+		return err
+	}
+	value, err := ctx.App("sliding_window")
+	if err != nil {
+		return err
+	}
+	app := value.(*App)
+	store := app.store
+	if h.StoreRaw != nil {
+		if store, err = loadStore(ctx, h); err != nil {
+			return err
+		}
+	}
+	for _, z := range h.Zones {
+		if err := app.addZone(store, z.Name, z.definition()); err != nil {
+			return err
+		}
+		if err := z.provision(ctx); err != nil {
+			return err
+		}
+	}
+	if h.OnError == "" {
+		h.OnError = app.OnError
+	}
+	if h.Status == 0 {
+		h.Status = http.StatusTooManyRequests
+	}
+	if h.Headers == "" {
+		h.Headers = fieldsIETF
+	}
+	h.guard = acquireGuard(store)
+	return registerMetrics(ctx)
+}
+
+// check reports what is wrong with the handler as configured.
+func (h *Handler) check() error {
+	if len(h.Zones) == 0 {
+		return errors.New("sliding_window: no zone: write zone <name> { ... }")
+	}
+	names := make(map[string]bool)
+	for _, z := range h.Zones {
+		if z == nil {
+			return errors.New("zone: is null")
+		}
+		if err := z.check(); err != nil {
+			return err
+		}
+		if names[z.Name] {
+			return fmt.Errorf("zone %s: stands twice in one handler", z.Name)
+		}
+		names[z.Name] = true
+	}
+	for _, err := range []error{
+		checkWord("on_error", h.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny),
+		checkWord("headers", h.Headers, "", fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone),
+		checkStatus(h.Status),
+		checkJitter(h.Jitter),
+	} {
+		if err != nil {
+			return fmt.Errorf("sliding_window: %w", err)
+		}
+	}
+	return nil
+}
+
+func checkStatus(status int) error {
+	if status != 0 && (status < 400 || status > 599) {
+		return fmt.Errorf("status %d: must be from 400 to 599", status)
+	}
+	return nil
+}
+
+func checkJitter(jitter float64) error {
+	if jitter < 0 || jitter > 1 {
+		return fmt.Errorf("jitter %v: must be from 0 to 1", jitter)
+	}
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper. Requests may still be in flight: they
+// find the store closed at worst, which is an outage to them.
+func (h *Handler) Cleanup() error {
+	if h.guard != nil {
+		releaseGuard(h.guard)
+	}
+	return nil
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	req, err := h.newRequest(r)
+	if err != nil {
+		return err
+	}
+	if req.keyless == nil && len(req.charges) == 0 {
+		return next.ServeHTTP(w, r)
+	}
+	if req.keyless == nil {
+		if err := h.decide(r.Context(), req); err != nil {
+			return h.undecided(w, r, req, err, next)
+		}
+		h.setFields(w.Header(), req)
+	}
+	req.publish(r)
+	req.count()
+	if req.allowed {
+		return next.ServeHTTP(w, r)
+	}
+	return h.deny(w, r, req)
+}
+
+// decide asks the store, and while it is away does what on_error says. An error
+// leaves it to undecided.
+func (h *Handler) decide(ctx context.Context, req *request) error {
+	ds, err := h.guard.take(ctx, req.charges)
+	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.local != nil {
+		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
+			c.Write(zap.Error(err))
+		}
+		ds, err = h.guard.takeLocal(ctx, req.charges)
+	}
+	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
+	return err
+}
+
+// statusClientClosed is what proxies log for a client that hung up.
+const statusClientClosed = 499
+
+func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
+	switch {
+	case r.Context().Err() != nil:
+		return caddyhttp.Error(statusClientClosed, err)
+	case !errors.Is(err, window.ErrUnavailable):
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	if c := h.logger.Check(zap.DebugLevel, "store could not decide"); c != nil {
+		c.Write(zap.String("on_error", h.OnError), zap.Error(err))
+	}
+	for _, z := range req.zones {
+		if h.OnError == onErrorAllow {
+			z.counters.failedOpen.Inc()
+		} else {
+			z.counters.failedClosed.Inc()
+		}
+	}
+	req.allowed = h.OnError == onErrorAllow
+	req.publish(r)
+	if req.allowed {
+		return next.ServeHTTP(w, r)
+	}
+	return h.unavailable(w, r)
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

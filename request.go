@@ -1,0 +1,218 @@
+package slidingwindow
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// request is one request in one handler: what it wants to spend, and what was
+// decided. It lives as long as the request, for placeholders that are read later.
+type request struct {
+	zones     []*Zone // one per charge
+	charges   []window.Charge
+	decisions []window.Decision // one per policy; nil if nothing was decided
+	allowed   bool
+	// The zone that denies for want of a key; the store was not asked then.
+	keyless *Zone
+	// The value of Retry-After; 0 for none.
+	retryAfter int64
+	// What an earlier handler decided on the same request.
+	previous *request
+
+	// Room for the usual small number of zones.
+	zoneRoom   [2]*Zone
+	chargeRoom [2]window.Charge
+}
+
+// requestVar is the variable of the HTTP request that holds the *request of the
+// last handler that it came by.
+const requestVar = "sliding_window"
+
+// newRequest collects the charges of the zones that apply.
+func (h *Handler) newRequest(r *http.Request) (*request, error) {
+	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	req := new(request)
+	req.zones, req.charges = req.zoneRoom[:0], req.chargeRoom[:0]
+	for _, z := range h.Zones {
+		applies, err := z.applies(r)
+		if err != nil {
+			return nil, err
+		}
+		if !applies {
+			continue
+		}
+		key, empty := z.key.expand(r, repl)
+		if empty && z.EmptyKey == emptySkip {
+			continue
+		}
+		if empty && z.EmptyKey == emptyDeny {
+			req.keyless = z
+			req.zones, req.charges = nil, nil
+			break
+		}
+		req.zones = append(req.zones, z)
+		req.charges = append(req.charges, z.charge(key, repl))
+	}
+	return req, nil
+}
+
+// publish makes the placeholders of the request available.
+func (req *request) publish(r *http.Request) {
+	ctx := r.Context()
+	previous, _ := caddyhttp.GetVar(ctx, requestVar).(*request)
+	req.previous = previous
+	caddyhttp.SetVar(ctx, requestVar, req)
+	if previous != nil {
+		return
+	}
+	repl := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	repl.Map(func(name string) (any, bool) {
+		name, ok := strings.CutPrefix(name, "http.sliding_window.")
+		if !ok {
+			return nil, false
+		}
+		req, _ := caddyhttp.GetVar(ctx, requestVar).(*request)
+		return req.placeholder(name)
+	})
+}
+
+// placeholder returns the value of {http.sliding_window.<name>}. Without a zone
+// in its name it tells of the tightest limit of the last handler.
+func (req *request) placeholder(name string) (any, bool) {
+	field, zone := name, ""
+	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+		zone, field = name[:dot], name[dot+1:]
+	}
+	if zone == "" {
+		switch field {
+		case "allowed":
+			return req.allowed, true
+		case "zone":
+			return req.tightestZone(), true
+		case "retry_after":
+			return optional(req.retryAfter), true
+		}
+		if req.decisions == nil {
+			return nil, false
+		}
+		return decisionField(req.tightest(), field)
+	}
+	for ; req != nil; req = req.previous {
+		for i := range req.charges {
+			if req.charges[i].Zone == zone && req.decisions != nil {
+				ds := req.decisionsOf(i)
+				return decisionField(&ds[tightest(ds)], field)
+			}
+		}
+	}
+	return nil, false
+}
+
+func decisionField(d *window.Decision, field string) (any, bool) {
+	switch field {
+	case "allowed":
+		return d.Allowed, true
+	case "limit":
+		return d.Limit, true
+	case "remaining":
+		return d.Remaining, true
+	case "retry_after":
+		if d.Allowed || d.RetryAfter == window.Never {
+			return "", true
+		}
+		return seconds(d.RetryAfter), true
+	case "reset_after":
+		return seconds(d.ResetAfter), true
+	}
+	return nil, false
+}
+
+// optional is empty for 0.
+func optional(n int64) any {
+	if n == 0 {
+		return ""
+	}
+	return n
+}
+
+// decisionsOf returns the decisions on charge i, one per policy.
+func (req *request) decisionsOf(i int) []window.Decision {
+	from := window.CountPolicies(req.charges[:i])
+	return req.decisions[from : from+len(req.charges[i].Policies)]
+}
+
+// policyFields returns what RateLimit fields say of charge i's limits.
+func (req *request) policyFields(i int) *policyFields {
+	if fields := req.zones[i].fields; fields != nil {
+		return fields
+	}
+	return newPolicyFields(req.charges[i].Zone, req.charges[i].Policies)
+}
+
+// tightest returns the decision that matters most to the client.
+func (req *request) tightest() *window.Decision { return &req.decisions[tightest(req.decisions)] }
+
+func (req *request) tightestZone() string {
+	if req.keyless != nil {
+		return req.keyless.Name
+	}
+	if req.decisions == nil {
+		return ""
+	}
+	at := tightest(req.decisions)
+	for i := range req.charges {
+		if at -= len(req.charges[i].Policies); at < 0 {
+			return req.charges[i].Zone
+		}
+	}
+	return ""
+}
+
+// tightest returns the index of the denial with the longest wait or, if there is
+// none, of the decision with the least remaining.
+func tightest(ds []window.Decision) int {
+	best := 0
+	for i := range ds {
+		d, b := &ds[i], &ds[best]
+		switch {
+		case d.Allowed != b.Allowed:
+			if !d.Allowed {
+				best = i
+			}
+		case !d.Allowed && d.RetryAfter > b.RetryAfter, d.Allowed && d.Remaining < b.Remaining:
+			best = i
+		}
+	}
+	return best
+}
+
+// wait returns the time until the request would pass.
+func (req *request) wait() time.Duration {
+	if req.keyless != nil {
+		return window.Never
+	}
+	return req.tightest().RetryAfter
+}
+
+// violated returns the names of the policies that deny, as RateLimit-Policy
+// spells them.
+func (req *request) violated() []string {
+	if req.keyless != nil {
+		return []string{req.keyless.Name}
+	}
+	var names []string
+	for i := range req.charges {
+		for j, d := range req.decisionsOf(i) {
+			if !d.Allowed {
+				names = append(names, req.policyFields(i).names[j])
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,137 @@
+package stores
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+func init() {
+	caddy.RegisterModule(Memory{})
+}
+
+// Memory keeps counts in this process: for one instance, or where each instance
+// has a limit of its own. There is one such store in a process; counts outlive
+// reloads, and end with the process.
+type Memory struct {
+	// How many keys are kept at most. When there are more, those go first that
+	// have expired or used little of their limit; a key that denies is never
+	// dropped. Where several handlers say so, the largest number counts. Default:
+	// 1000000.
+	MaxKeys int64 `json:"max_keys,omitempty"`
+
+	pooled *pooled
+}
+
+var memories = caddy.NewUsagePool()
+
+// caps are the max_keys of the live modules.
+var caps = struct {
+	sync.Mutex
+	of map[*Memory]int64
+}{of: make(map[*Memory]int64)}
+
+// CaddyModule returns the Caddy module information.
+func (Memory) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.sliding_window.stores.memory", New: func() caddy.Module { return new(Memory) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (m *Memory) Provision(caddy.Context) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if m.MaxKeys == 0 {
+		m.MaxKeys = memory.DefaultMaxKeys
+	}
+	m.pooled = acquire(memories, "memory", func() window.Store { return memory.New(memory.Options{}) })
+	m.setCap(m.MaxKeys)
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (m *Memory) Cleanup() error {
+	if m.pooled == nil {
+		return nil
+	}
+	m.setCap(0)
+	return m.pooled.release()
+}
+
+// setCap notes what m wants, 0 for nothing any more, and applies the largest.
+func (m *Memory) setCap(n int64) {
+	caps.Lock()
+	defer caps.Unlock()
+	caps.of[m] = n
+	if n == 0 {
+		delete(caps.of, m)
+	}
+	var largest int64
+	for _, n := range caps.of {
+		largest = max(largest, n)
+	}
+	if largest > 0 {
+		m.pooled.store.Store.(*memory.Store).SetMaxKeys(largest)
+	}
+}
+
+func (m *Memory) check() error {
+	if m.MaxKeys < 0 || m.MaxKeys > math.MaxInt32 {
+		return fmt.Errorf("store memory: max_keys %d: must be from 1 to %d", m.MaxKeys, math.MaxInt32)
+	}
+	return nil
+}
+
+// Store returns the store; see slidingwindow.StoreModule.
+func (m *Memory) Store() window.Store { return m.pooled.store.Store }
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	memory {
+//		max_keys <n>
+//	}
+func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume module name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	seen := make(map[string]bool)
+	for d.NextBlock(0) {
+		if err := once(d, seen); err != nil {
+			return err
+		}
+		if d.Val() != "max_keys" {
+			return d.Errf("unrecognized subdirective %q of store memory", d.Val())
+		}
+		var value string
+		if !d.AllArgs(&value) {
+			return d.ArgErr()
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return d.Errf("store memory: max_keys %q is not a whole number", value)
+		}
+		if n == 0 {
+			return d.Errf("store memory: max_keys %d: must be from 1 to %d", n, math.MaxInt32)
+		}
+		m.MaxKeys = n
+		if err := m.check(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner     = (*Memory)(nil)
+	_ caddy.CleanerUpper    = (*Memory)(nil)
+	_ caddyfile.Unmarshaler = (*Memory)(nil)
+)

@@ -1,0 +1,255 @@
+package stores
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+func init() {
+	caddy.RegisterModule(Redis{})
+}
+
+// Redis keeps counts on a Redis or Valkey server that a fleet shares. It connects
+// when the first request comes, not while the configuration loads.
+//
+// Placeholders in texts, such as `{env.REDIS_PASSWORD}` and `{file./run/secret}`,
+// are replaced when the configuration loads; one without a value is an error.
+type Redis struct {
+	// Server, credentials and database in one:
+	// `redis://<user>:<password>@<host>:<port>/<db>`, `rediss://` for TLS, or any
+	// other URL that go-redis takes. Not together with `address`.
+	URL string `json:"url,omitempty"`
+
+	// The servers, as host:port: one, or the nodes of a Cluster or, with `master`,
+	// the Sentinels. Default: localhost:6379.
+	Address []string `json:"address,omitempty"`
+
+	// The name of the master that the Sentinels at `address` watch.
+	Master string `json:"master,omitempty"`
+
+	// Whether the one `address` belongs to a Cluster. Several always do.
+	Cluster bool `json:"cluster,omitempty"`
+
+	// The ACL user. Default: none.
+	Username string `json:"username,omitempty"`
+
+	// The password. Default: none.
+	Password string `json:"password,omitempty"`
+
+	// The ACL user at the Sentinels. Default: none.
+	SentinelUsername string `json:"sentinel_username,omitempty"`
+
+	// The password at the Sentinels. Default: none.
+	SentinelPassword string `json:"sentinel_password,omitempty"`
+
+	// The number of the database; a Cluster has only 0. Default: 0.
+	DB int `json:"db,omitempty"`
+
+	// Encrypt connections. Default: no.
+	TLS *TLS `json:"tls,omitempty"`
+
+	// What the name of every key begins with. Default: sw.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The longest that a request waits for a decision, connecting included.
+	// Default: 100ms.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
+	PoolSize int `json:"pool_size,omitempty"`
+
+	pooled *pooled
+}
+
+var clients = caddy.NewUsagePool()
+
+// CaddyModule returns the Caddy module information.
+func (Redis) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.sliding_window.stores.redis", New: func() caddy.Module { return new(Redis) }}
+}
+
+// Provision implements caddy.Provisioner. The module keeps its placeholders, for
+// the configuration can be read back; what they stand for is not kept.
+func (r *Redis) Provision(caddy.Context) error {
+	quietClient()
+	if err := r.check(); err != nil {
+		return err
+	}
+	expanded, err := r.expand()
+	if err != nil {
+		return fmt.Errorf("store redis: %w", err)
+	}
+	options, err := expanded.options()
+	if err != nil {
+		return fmt.Errorf("store redis: %w", err)
+	}
+	r.pooled = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) })
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (r *Redis) Cleanup() error { return r.pooled.release() }
+
+// Store returns the store; see slidingwindow.StoreModule.
+func (r *Redis) Store() window.Store { return r.pooled.store.Store }
+
+// check reports what is wrong with the options as configured.
+func (r *Redis) check() error {
+	err := func() error {
+		switch {
+		case r.URL != "" && len(r.Address) > 0:
+			return errors.New("url and address exclude each other")
+		case r.URL != "" && !hasPlaceholder(r.URL):
+			if _, err := redis.ParseURL(r.URL); err != nil {
+				return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
+			}
+		case r.Master != "" && r.Cluster:
+			return errors.New("master and cluster exclude each other")
+		case r.Master != "" && len(r.Address) == 0:
+			return errors.New("master: address must name the Sentinels")
+		}
+		for _, address := range r.Address {
+			if err := checkAddress(address); err != nil {
+				return err
+			}
+		}
+		switch {
+		case r.DB < 0:
+			return fmt.Errorf("db %d: must not be negative", r.DB)
+		case r.DB != 0 && r.Master == "" && (r.Cluster || len(r.Address) > 1):
+			return fmt.Errorf("db %d: a Cluster has only database 0", r.DB)
+		case r.Timeout < 0:
+			return fmt.Errorf("timeout %s: must be above 0", time.Duration(r.Timeout))
+		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
+			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
+		case r.PoolSize < 0:
+			return fmt.Errorf("pool_size %d: must be above 0", r.PoolSize)
+		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
+			return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", r.Prefix)
+		}
+		return r.TLS.check()
+	}()
+	if err != nil {
+		return fmt.Errorf("store redis: %w", err)
+	}
+	return nil
+}
+
+func checkAddress(address string) error {
+	if hasPlaceholder(address) || strings.HasPrefix(address, "/") {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return fmt.Errorf("address %q: must be host:port", address)
+	}
+	return nil
+}
+
+func hasPlaceholder(s string) bool { return strings.Contains(s, "{") && strings.Contains(s, "}") }
+
+// expand returns a copy with its placeholders replaced.
+func (r *Redis) expand() (Redis, error) {
+	e := *r
+	e.pooled = nil
+	e.Address = append([]string(nil), r.Address...)
+	if r.TLS != nil {
+		tls := *r.TLS
+		e.TLS = &tls
+	}
+	fields := map[string]*string{
+		"url": &e.URL, "master": &e.Master, "username": &e.Username, "password": &e.Password,
+		"sentinel_username": &e.SentinelUsername, "sentinel_password": &e.SentinelPassword, "prefix": &e.Prefix,
+	}
+	for i := range e.Address {
+		fields[fmt.Sprintf("address %d", i+1)] = &e.Address[i]
+	}
+	for name, field := range e.TLS.fields() {
+		fields[name] = field
+	}
+	repl := caddy.NewReplacer()
+	for name, field := range fields {
+		value, err := repl.ReplaceOrErr(*field, true, true)
+		if err != nil {
+			return e, fmt.Errorf("%s: %w", name, err)
+		}
+		*field = value
+	}
+	return e, nil
+}
+
+// options returns the expanded options as the store takes them.
+func (r *Redis) options() (redis.Options, error) {
+	o := redis.Options{Addresses: r.Address}
+	if r.URL != "" {
+		var err error
+		if o, err = redis.ParseURL(r.URL); err != nil {
+			return o, fmt.Errorf("url: %w", err)
+		}
+	}
+	tls, err := r.TLS.config()
+	if err != nil {
+		return o, err
+	}
+	if tls != nil {
+		o.TLS = tls
+	}
+	o.Cluster = o.Cluster || r.Cluster
+	o.Prefix = r.Prefix
+	o.Timeout = time.Duration(r.Timeout)
+	override(&o.Master, r.Master)
+	override(&o.Username, r.Username)
+	override(&o.Password, r.Password)
+	override(&o.SentinelUsername, r.SentinelUsername)
+	override(&o.SentinelPassword, r.SentinelPassword)
+	override(&o.DB, r.DB)
+	override(&o.PoolSize, r.PoolSize)
+	return o, nil
+}
+
+// override sets a field that the URL may have set, if the configuration does.
+func override[T comparable](field *T, value T) {
+	var zero T
+	if value != zero {
+		*field = value
+	}
+}
+
+// fingerprint identifies the connections that the expanded options make. Files
+// count with their content, so that a reload takes up a new certificate.
+func (r *Redis) fingerprint() [sha256.Size]byte {
+	b, _ := json.Marshal(r) // texts and numbers only: it cannot fail
+	return sha256.Sum256(append(b, r.TLS.contents()...))
+}
+
+// quietClient keeps go-redis, which logs to standard error on its own, to the
+// debug level of Caddy's log: what matters is in the errors that it returns.
+var quietClient = sync.OnceFunc(func() { goredis.SetLogger(clientLog{}) })
+
+type clientLog struct{}
+
+// Printf implements the logger of go-redis.
+func (clientLog) Printf(_ context.Context, format string, v ...any) {
+	if c := caddy.Log().Named("http.sliding_window.stores.redis").Check(zap.DebugLevel, "client"); c != nil {
+		c.Write(zap.String("message", fmt.Sprintf(format, v...)))
+	}
+}
+
+// Interface guards.
+var (
+	_ caddy.Provisioner  = (*Redis)(nil)
+	_ caddy.CleanerUpper = (*Redis)(nil)
+)

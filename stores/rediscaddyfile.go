@@ -1,0 +1,156 @@
+package stores
+
+import (
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	redis [<url>] {
+//		address           <host:port...>
+//		master            <name>
+//		cluster
+//		username          <user>
+//		password          <secret>
+//		sentinel_username <user>
+//		sentinel_password <secret>
+//		db                <n>
+//		tls {
+//			ca          <file>
+//			cert        <file>
+//			key         <file>
+//			server_name <name>
+//			insecure_skip_verify
+//		}
+//		prefix            <text>
+//		timeout           <duration>
+//		pool_size         <n>
+//	}
+func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume module name
+	if d.NextArg() {
+		r.URL = d.Val()
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		if err := r.check(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	texts := map[string]*string{
+		"master": &r.Master, "username": &r.Username, "password": &r.Password,
+		"sentinel_username": &r.SentinelUsername, "sentinel_password": &r.SentinelPassword, "prefix": &r.Prefix,
+	}
+	numbers := map[string]*int{"db": &r.DB, "pool_size": &r.PoolSize}
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := once(d, seen); err != nil {
+			return err
+		}
+		option := d.Val()
+		switch {
+		case texts[option] != nil:
+			if !d.AllArgs(texts[option]) {
+				return d.ArgErr()
+			}
+		case numbers[option] != nil:
+			if err := number(d, option, numbers[option]); err != nil {
+				return err
+			}
+		case option == "address":
+			if r.Address = d.RemainingArgs(); len(r.Address) == 0 {
+				return d.ArgErr()
+			}
+		case option == "cluster":
+			if d.NextArg() {
+				return d.ArgErr()
+			}
+			r.Cluster = true
+		case option == "timeout":
+			if err := r.unmarshalTimeout(d); err != nil {
+				return err
+			}
+		case option == "tls":
+			r.TLS = new(TLS)
+			if err := r.TLS.unmarshal(d); err != nil {
+				return err
+			}
+		default:
+			return d.Errf("unrecognized subdirective %q of store redis", option)
+		}
+		// What needs another line is not missing yet.
+		if option == "master" && len(r.Address) == 0 {
+			continue
+		}
+		if err := r.check(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	if err := r.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func number(d *caddyfile.Dispenser, option string, target *int) error {
+	var value string
+	if !d.AllArgs(&value) {
+		return d.ArgErr()
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil {
+		return d.Errf("store redis: %s %q is not a whole number", option, value)
+	}
+	*target = n
+	return nil
+}
+
+func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
+	var value string
+	if !d.AllArgs(&value) {
+		return d.ArgErr()
+	}
+	timeout, err := caddy.ParseDuration(value)
+	if err != nil {
+		return d.Errf("store redis: timeout %q is not a duration, such as 100ms", value)
+	}
+	if timeout == 0 {
+		return d.Errf("store redis: timeout %q: must be above 0", value)
+	}
+	r.Timeout = caddy.Duration(timeout)
+	return nil
+}
+
+func (t *TLS) unmarshal(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	files := map[string]*string{"ca": &t.CA, "cert": &t.Cert, "key": &t.Key, "server_name": &t.ServerName}
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := once(d, seen); err != nil {
+			return err
+		}
+		option := d.Val()
+		switch {
+		case files[option] != nil:
+			if !d.AllArgs(files[option]) {
+				return d.ArgErr()
+			}
+		case option == "insecure_skip_verify":
+			if d.NextArg() {
+				return d.ArgErr()
+			}
+			t.InsecureSkipVerify = true
+		default:
+			return d.Errf("unrecognized subdirective %q of store redis tls", option)
+		}
+	}
+	return nil
+}
+
+// Interface guard.
+var _ caddyfile.Unmarshaler = (*Redis)(nil)

@@ -1,0 +1,49 @@
+// Package stores holds the stores of sliding_window as Caddy modules: their
+// options, their Caddyfile, and the pools that let them outlive a reload.
+package stores
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// pooled is a store in a pool, with the key that it has there.
+type pooled struct {
+	pool  *caddy.UsagePool
+	key   any
+	store closer
+}
+
+type closer struct{ window.Store }
+
+// Destruct implements caddy.Destructor.
+func (c closer) Destruct() error { return c.Close() }
+
+// acquire returns the store of that key, made by open if there is none yet.
+func acquire(pool *caddy.UsagePool, key any, open func() window.Store) *pooled {
+	value, _, _ := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
+		return closer{open()}, nil
+	})
+	return &pooled{pool, key, value.(closer)}
+}
+
+// release gives the store back; the last one closes it. A nil pooled was never
+// acquired.
+func (p *pooled) release() error {
+	if p == nil {
+		return nil
+	}
+	_, err := p.pool.Delete(p.key)
+	return err
+}
+
+// once refuses a repeated subdirective.
+func once(d *caddyfile.Dispenser, seen map[string]bool) error {
+	if seen[d.Val()] {
+		return d.Errf("%s stands twice", d.Val())
+	}
+	seen[d.Val()] = true
+	return nil
+}

@@ -1,0 +1,88 @@
+package stores
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLS says how connections to the server are encrypted.
+type TLS struct {
+	// File with the certificates, in PEM, of the authorities to trust. Default:
+	// those of the system.
+	CA string `json:"ca,omitempty"`
+
+	// File with the certificate, in PEM, that this client shows. Default: none.
+	Cert string `json:"cert,omitempty"`
+
+	// File with the key to `cert`, in PEM.
+	Key string `json:"key,omitempty"`
+
+	// The name that the server's certificate must have. Default: the host of the
+	// address.
+	ServerName string `json:"server_name,omitempty"`
+
+	// Whether to accept any certificate. It makes encryption worthless against an
+	// attacker in the network. Default: false.
+	InsecureSkipVerify bool `json:"insecure_skip_verify,omitempty"`
+}
+
+func (t *TLS) check() error {
+	if t != nil && (t.Cert == "") != (t.Key == "") {
+		return errors.New("tls: cert and key need each other")
+	}
+	return nil
+}
+
+// fields returns what may hold placeholders.
+func (t *TLS) fields() map[string]*string {
+	if t == nil {
+		return nil
+	}
+	return map[string]*string{"tls ca": &t.CA, "tls cert": &t.Cert, "tls key": &t.Key, "tls server_name": &t.ServerName}
+}
+
+// config returns the configuration for a client, nil for a plain connection.
+func (t *TLS) config() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	c := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         t.ServerName,
+		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // the operator's choice, documented
+	}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls: ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls: ca %s: holds no certificate", t.CA)
+		}
+	}
+	if t.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		if err != nil {
+			return nil, fmt.Errorf("tls: cert: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// contents returns what is in the files now.
+func (t *TLS) contents() []byte {
+	if t == nil {
+		return nil
+	}
+	var all []byte
+	for _, name := range []string{t.CA, t.Cert, t.Key} {
+		b, _ := os.ReadFile(name) // config reports what cannot be read
+		all = append(append(all, b...), 0)
+	}
+	return all
+}

@@ -1,0 +1,66 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Value is a number or a duration in configuration. It may also be a string,
+// since it may hold placeholders. A duration without a unit counts nanoseconds,
+// as everywhere in Caddy's JSON.
+type Value string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err == nil {
+		*v = Value(s)
+		return nil
+	}
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return fmt.Errorf("%s is neither a number nor a string", b)
+	}
+	*v = Value(n)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler: whole numbers stay numbers.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(v) {
+		return []byte(v), nil
+	}
+	return json.Marshal(string(v))
+}
+
+// dynamic reports whether the value is known only once a request comes.
+func (v Value) dynamic() bool { return strings.Contains(string(v), "{") }
+
+func (v Value) int() (int64, error) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", string(v))
+	}
+	return n, nil
+}
+
+func (v Value) duration() (time.Duration, error) {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return time.Duration(n), nil
+	}
+	d, err := caddy.ParseDuration(string(v))
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration, such as 90s, 5m or 1d", string(v))
+	}
+	return d, nil
+}
+
+// expand returns the value with its placeholders replaced.
+func (v Value) expand(repl *caddy.Replacer) Value {
+	return Value(repl.ReplaceAll(string(v), ""))
+}

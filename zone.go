@@ -1,0 +1,254 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Zone is a named quota: what is counted, by which key, and how much of it may
+// pass. The same zone in two places of a configuration is one shared counter.
+type Zone struct {
+	// The name, in headers, logs, metrics and in the name of the counter:
+	// letters, digits, `_`, `-` and `.`; 64 at most. A renamed zone starts afresh.
+	Name string `json:"name"`
+
+	// Only requests that match are counted. Default: all.
+	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
+
+	// What has a quota of its own; placeholders are allowed. Default:
+	// `{http.vars.client_ip}`.
+	Key string `json:"key,omitempty"`
+
+	// The limits, one or more; all of them hold.
+	Limits []Limit `json:"limits"`
+
+	// The limit that holds instead of one whose placeholders give no valid value.
+	// Required if a limit has placeholders, and has none itself.
+	Fallback *Limit `json:"fallback,omitempty"`
+
+	// How the history is kept. Default: zset.
+	Algorithm *Algorithm `json:"algorithm,omitempty"`
+
+	// Units that a request spends; 0 looks without spending. Placeholders are
+	// allowed; one that gives no whole number of 0 or more counts as 1. Default: 1.
+	Cost Value `json:"cost,omitempty"`
+
+	// Leading bits by which keys that are IPv4 addresses are grouped. Default: 32.
+	IPv4Prefix *int `json:"ipv4_prefix,omitempty"`
+
+	// Leading bits by which keys that are IPv6 addresses are grouped. Default: 64,
+	// which one subscriber owns.
+	IPv6Prefix *int `json:"ipv6_prefix,omitempty"`
+
+	// What to do when the key expands to nothing: `shared` counts all such
+	// requests together, `skip` does not count them, `deny` denies them. Default:
+	// `shared`.
+	EmptyKey string `json:"empty_key,omitempty"`
+
+	matchers  caddyhttp.MatcherSets
+	key       keyTemplate
+	cost      int64           // if Cost is not dynamic
+	policies  []window.Policy // if no limit is dynamic
+	fallback  window.Policy
+	algorithm window.Algorithm
+	fields    *policyFields // if no limit is dynamic
+	counters  zoneCounters
+}
+
+// The words for what happens to an empty key.
+const (
+	emptyShared = "shared"
+	emptySkip   = "skip"
+	emptyDeny   = "deny"
+)
+
+// check reports what is wrong with the zone as configured.
+func (z *Zone) check() error {
+	if err := checkZoneName(z.Name); err != nil {
+		return err
+	}
+	if err := z.checkFields(); err != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	return nil
+}
+
+func checkZoneName(name string) error {
+	if name == "" {
+		return errors.New("zone: name is missing")
+	}
+	if len(name) > 64 {
+		return fmt.Errorf("zone %q: name is longer than 64 characters", name)
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return fmt.Errorf("zone %q: name holds %q; use letters, digits, _, - and .", name, c)
+		}
+	}
+	return nil
+}
+
+func (z *Zone) checkFields() error {
+	if _, err := newKeyTemplate(z.Key, addressPrefixes{}); err != nil {
+		return fmt.Errorf("key %q: %w", z.Key, err)
+	}
+	if len(z.Limits) == 0 {
+		return errors.New("limit is missing: write limit <max> <window>")
+	}
+	for _, l := range z.Limits {
+		if err := l.check("limit"); err != nil {
+			return err
+		}
+	}
+	if err := z.checkFallback(); err != nil {
+		return err
+	}
+	if _, err := z.Algorithm.engine(); err != nil {
+		return err
+	}
+	if err := z.checkCost(); err != nil {
+		return err
+	}
+	return errors.Join(
+		checkPrefix("ipv4_prefix", z.IPv4Prefix, 32),
+		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
+		checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny),
+	)
+}
+
+func (z *Zone) checkFallback() error {
+	if z.Fallback == nil {
+		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
+			return fmt.Errorf("limit %s %s: holds a placeholder, so fallback <max> <window> is required", z.Limits[i].Max, z.Limits[i].Window)
+		}
+		return nil
+	}
+	if z.Fallback.dynamic() {
+		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
+	}
+	return z.Fallback.check("fallback")
+}
+
+func (z *Zone) checkCost() error {
+	if z.Cost == "" || z.Cost.dynamic() {
+		return nil
+	}
+	n, err := z.Cost.int()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%d is negative; use 0 to look without spending", n)
+	}
+	if err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
+	return nil
+}
+
+func checkPrefix(field string, bits *int, most int) error {
+	if bits != nil && (*bits < 0 || *bits > most) {
+		return fmt.Errorf("%s %d: must be from 0 to %d", field, *bits, most)
+	}
+	return nil
+}
+
+// checkWord reports a field that has none of the words it can have.
+func checkWord(field, value string, words ...string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	if words[0] == "" {
+		words = words[1:]
+	}
+	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
+}
+
+// definition is what two zones of one name have to have in common.
+func (z *Zone) definition() string {
+	b, _ := json.Marshal(z) // strings and numbers only: it cannot fail
+	return string(b)
+}
+
+// provision compiles the zone, which has been checked.
+func (z *Zone) provision(ctx caddy.Context) error {
+	if z.MatcherSetsRaw != nil {
+		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
+		if err != nil {
+			return fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
+		}
+		if err := z.matchers.FromInterface(loaded); err != nil {
+			return fmt.Errorf("zone %s: %w", z.Name, err)
+		}
+	}
+	if z.Key == "" {
+		z.Key = defaultKey
+	}
+	prefixes := addressPrefixes{v4: defaultIPv4Prefix, v6: defaultIPv6Prefix}
+	if z.IPv4Prefix != nil {
+		prefixes.v4 = *z.IPv4Prefix
+	}
+	if z.IPv6Prefix != nil {
+		prefixes.v6 = *z.IPv6Prefix
+	}
+	// No errors from here on: everything was checked.
+	z.key, _ = newKeyTemplate(z.Key, prefixes)
+	z.algorithm, _ = z.Algorithm.engine()
+	z.cost = 1
+	if n, err := z.Cost.int(); err == nil {
+		z.cost = n
+	}
+	if z.Fallback != nil {
+		z.fallback, _ = z.Fallback.policy()
+	}
+	if !slices.ContainsFunc(z.Limits, Limit.dynamic) {
+		for _, l := range z.Limits {
+			p, _ := l.policy()
+			z.policies = append(z.policies, p)
+		}
+		z.fields = newPolicyFields(z.Name, z.policies)
+	}
+	z.counters = newZoneCounters(z.Name)
+	return nil
+}
+
+// applies reports whether the zone counts the request.
+func (z *Zone) applies(r *http.Request) (bool, error) {
+	if len(z.matchers) == 0 {
+		return true, nil
+	}
+	return z.matchers.AnyMatchWithError(r)
+}
+
+// charge returns what the request wants to spend on a key.
+func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
+	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm}
+	if c.Policies == nil {
+		c.Policies = z.expandLimits(repl)
+	}
+	if z.Cost.dynamic() {
+		if n, err := z.Cost.expand(repl).int(); err == nil && n >= 0 {
+			c.Cost = n
+		}
+	}
+	return c
+}
+
+func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
+	policies := make([]window.Policy, 0, len(z.Limits))
+	for _, l := range z.Limits {
+		p, err := l.expand(repl)
+		if err != nil {
+			p = z.fallback
+		}
+		if !slices.Contains(policies, p) {
+			policies = append(policies, p)
+		}
+	}
+	return policies
+}
