@@ -17,10 +17,12 @@ end
 local function field(start) return string.format('%.0f', start) end
 local function value(s) return string.format('%.0f:%.0f', s.count, s.last - s.start) end
 
+local function earlier(a, b) return a.start < b.start end
+
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
--- the insertion sort has nothing to do.
+-- there is seldom anything to sort.
 local function load(c)
-  local raw, all = redis.call('HGETALL', c.key), {}
+  local raw, all, sorted = redis.call('HGETALL', c.key), {}, true
   c.stored = {}
   for i = 1, #raw, 2 do
     local colon = string.find(raw[i + 1], ':', 1, true)
@@ -31,13 +33,10 @@ local function load(c)
       last = start + tonumber(string.sub(raw[i + 1], colon + 1)),
     }
     c.stored[raw[i]] = raw[i + 1]
-    local k = #all
-    while k > 0 and all[k].start > start do
-      all[k + 1] = all[k]
-      k = k - 1
-    end
-    all[k + 1] = s
+    sorted = sorted and (#all == 0 or earlier(all[#all], s))
+    all[#all + 1] = s
   end
+  if not sorted then table.sort(all, earlier) end
   return all
 end
 

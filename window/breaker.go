@@ -88,7 +88,7 @@ func (b *Breaker) failed(epoch int64, err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopped || epoch != b.epoch.Load() {
+	if b.stopped || b.open.Load() || epoch != b.epoch.Load() {
 		return
 	}
 	b.epoch.Add(1)

@@ -73,7 +73,7 @@ func (a Slices) size(window int64) int64 {
 	if a.Size > 0 {
 		return min(a.Size.Milliseconds(), window)
 	}
-	return (window + a.count() - 1) / a.count()
+	return 1 + (window-1)/a.count()
 }
 
 // slicesState holds the slices in order of time. They do not overlap: each one's

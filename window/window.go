@@ -139,7 +139,8 @@ type Pinger interface {
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
-// lua, under the same name and with the same steps.
+// lua, under the same name and with the same steps. One with options has a method
+// Check() error, too, that tells what is wrong with them.
 type Algorithm interface {
 	// Name is the word for it in configuration; it is part of a counter's name.
 	Name() string
@@ -153,8 +154,8 @@ type Algorithm interface {
 // the store's clock. A State is not safe for concurrent use.
 //
 // A clock may step back. Units spent in the future of now count as spent just
-// now; a call that may write stores them so, lest a key stay locked for longer
-// than one window.
+// now; a denial, if it may write, stores them so, lest a key stay locked for
+// longer than one window.
 type State interface {
 	// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0
 	// when the limit was lowered) of each policy's decision. It changes nothing.
@@ -187,12 +188,35 @@ func CheckCharges(charges []Charge) error {
 				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 			}
 		}
+		if a, ok := c.Algorithm.(interface{ Check() error }); ok {
+			if err := a.Check(); err != nil {
+				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
+			}
+		}
 		for j := range i {
 			o := &charges[j]
 			if o.Zone == c.Zone && o.Key == c.Key && o.Algorithm.Name() == c.Algorithm.Name() {
 				return fmt.Errorf("zone %q: %w: the same counter twice in one request", c.Zone, ErrInvalid)
 			}
 		}
+	}
+	return nil
+}
+
+// CheckSettle returns an error that wraps ErrInvalid unless a store can settle
+// delta on the charge.
+func CheckSettle(c Charge, delta int64) error {
+	if delta < -MaxProduct || delta > MaxProduct {
+		return fmt.Errorf("zone %q: %w: delta %d is beyond 2^53", c.Zone, ErrInvalid, delta)
+	}
+	return CheckCharges([]Charge{c})
+}
+
+// CheckReset returns an error that wraps ErrInvalid unless the charge names a
+// counter.
+func CheckReset(c Charge) error {
+	if c.Algorithm == nil {
+		return fmt.Errorf("zone %q: %w: no algorithm", c.Zone, ErrInvalid)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -54,12 +55,17 @@ func (s *Store) lock(charges []window.Charge) *inFlight {
 	}
 	r.now = s.now()
 	for i := range r.accounts {
-		r.accounts[i].open(r.now)
+		r.accounts[i].open(r.now, r.accounts[:i])
 	}
 	return r
 }
 
 func (r *inFlight) unlock() {
+	for i := range r.accounts {
+		if a := &r.accounts[i]; a.slot != none {
+			a.shard.slots[a.slot].busy = false
+		}
+	}
 	for _, i := range r.shards {
 		r.store.shards[i].mu.Unlock()
 	}
@@ -69,8 +75,9 @@ func (r *inFlight) unlock() {
 }
 
 // open finds the state of the account's key. A new key for which there is no
-// room shares the overflow key of its zone: nobody passes uncounted.
-func (a *account) open(now int64) {
+// room shares the overflow key of its zone, with others of the same request
+// (earlier), too: nobody passes uncounted.
+func (a *account) open(now int64, earlier []account) {
 	a.slot = a.shard.find(a.hash, a.key)
 	if a.slot == none && a.shard.full() && a.shard.victim(now) == none {
 		a.overflow = true
@@ -79,11 +86,18 @@ func (a *account) open(now int64) {
 		a.hash = maphash.Bytes(maphashSeed, a.key)
 		a.slot = a.shard.find(a.hash, a.key)
 	}
-	if a.slot == none {
-		a.state = a.charge.Algorithm.NewState()
+	if a.slot != none {
+		a.shard.slots[a.slot].busy = true
+		a.state = a.shard.slots[a.slot].state
 		return
 	}
-	a.state = a.shard.slots[a.slot].state
+	for i := range earlier {
+		if e := &earlier[i]; a.overflow && e.shard == a.shard && bytes.Equal(e.key, a.key) {
+			a.state = e.state
+			return
+		}
+	}
+	a.state = a.charge.Algorithm.NewState()
 }
 
 // maphashSeed is for overflow keys, which stay in the shard of the key that they
@@ -92,6 +106,9 @@ var maphashSeed = maphash.MakeSeed()
 
 // keep stores the state after units were spent.
 func (a *account) keep(now int64, ds []window.Decision) {
+	if a.slot == none && a.overflow {
+		a.slot = a.shard.find(a.hash, a.key) // kept for another of the same request
+	}
 	if a.slot == none {
 		a.slot = a.shard.insert(now, a.hash, string(a.key), a.state, a.overflow)
 	}
@@ -111,10 +128,13 @@ func (a *account) hold(now int64, ds []window.Decision) {
 	sl := &a.shard.slots[a.slot]
 	for _, d := range ds {
 		wait := d.RetryAfter
-		if d.Remaining == 0 {
-			wait = d.EffectiveWindow
+		if wait == window.Never {
+			wait = 0
 		}
-		if wait > 0 && wait != window.Never {
+		if d.Remaining == 0 {
+			wait = max(wait, d.EffectiveWindow)
+		}
+		if wait > 0 {
 			sl.heldUntil = max(sl.heldUntil, min(now+wait.Milliseconds(), sl.expires))
 		}
 	}

@@ -5,6 +5,7 @@ package memory
 import (
 	"context"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,7 @@ type Store struct {
 	limits *limits
 	shards [shardCount]shard
 	stop   chan struct{} // closed by Close
+	close  sync.Once
 	done   chan struct{} // closed when the sweeper has ended
 }
 
@@ -96,7 +98,7 @@ func (s *Store) String() string { return "memory" }
 
 // Close implements window.Store. It ends the sweeper; the store still decides.
 func (s *Store) Close() error {
-	close(s.stop)
+	s.close.Do(func() { close(s.stop) })
 	<-s.done
 	return nil
 }
@@ -122,11 +124,10 @@ func (s *Store) Peek(_ context.Context, charges []window.Charge) ([]window.Decis
 
 // Settle implements window.Store.
 func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64) error {
-	charges := []window.Charge{charge}
-	if err := window.CheckCharges(charges); err != nil || delta == 0 {
+	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
-	r := s.lock(charges)
+	r := s.lock([]window.Charge{charge})
 	defer r.unlock()
 	a := &r.accounts[0]
 	if delta < 0 && a.slot == none {
@@ -134,13 +135,20 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 	}
 	a.state.Settle(r.now, &charge, at, delta)
 	if delta > 0 {
-		a.keep(r.now, nil)
+		charge.Cost = 0
+		ds := make([]window.Decision, len(charge.Policies))
+		a.state.Look(r.now, &charge, ds)
+		a.state.Explain(r.now, &charge, ds, false)
+		a.keep(r.now, ds)
 	}
 	return nil
 }
 
 // Reset implements window.Store.
 func (s *Store) Reset(_ context.Context, charge window.Charge) error {
+	if err := window.CheckReset(charge); err != nil {
+		return err
+	}
 	r := s.lock([]window.Charge{charge})
 	defer r.unlock()
 	a := &r.accounts[0]

@@ -34,6 +34,7 @@ type slot struct {
 	next      int32 // next slot of the same hash, or next free slot
 	used      uint8 // share of the limit that was used when last spent on
 	overflow  bool  // does not count as a key, and is not evicted
+	busy      bool  // a request is at work on it, so it is not evicted
 }
 
 func (s *shard) init(l *limits) {
@@ -65,7 +66,7 @@ func (s *shard) victim(now int64) int32 {
 		i := (s.hand + k) % int32(len(s.slots))
 		sl := &s.slots[i]
 		switch {
-		case sl.state == nil || sl.overflow:
+		case sl.state == nil || sl.overflow || sl.busy:
 		case sl.expires <= now:
 			return i
 		case sl.heldUntil > now:
@@ -78,7 +79,10 @@ func (s *shard) victim(now int64) int32 {
 
 func (s *shard) insert(now int64, hash uint64, key string, state window.State, overflow bool) int32 {
 	if !overflow {
-		if s.full() {
+		for range 2 { // one for this key, and one to get below a lowered cap
+			if !s.full() {
+				break
+			}
 			if i := s.victim(now); i != none {
 				s.drop(i)
 			}
@@ -97,7 +101,7 @@ func (s *shard) insert(now int64, hash uint64, key string, state window.State, o
 	if !ok {
 		first = none
 	}
-	s.slots[i] = slot{key: key, hash: hash, state: state, next: first, overflow: overflow}
+	s.slots[i] = slot{key: key, hash: hash, state: state, next: first, overflow: overflow, busy: true}
 	s.index[hash] = i
 	s.live++
 	return i

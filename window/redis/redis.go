@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -159,15 +160,17 @@ func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Dec
 
 // Settle implements window.Store.
 func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	charges := []window.Charge{charge}
-	if err := window.CheckCharges(charges); err != nil || delta == 0 {
+	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
-	return s.single(ctx, s.newCall("settle", charges, at, delta))
+	return s.single(ctx, s.newCall("settle", []window.Charge{charge}, at, delta))
 }
 
 // Reset implements window.Store.
 func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
+	if err := window.CheckReset(charge); err != nil {
+		return err
+	}
 	return s.single(ctx, s.newCall("reset", []window.Charge{charge}))
 }
 
@@ -278,14 +281,21 @@ func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*
 // fail says that the store could not decide, and why. What was asked may be in
 // the reply of a server, so nothing but the reply's text is passed on.
 func (s *Store) fail(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+	}
+	// What a connection reports once a call's time is up is not the context's error.
+	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%s: %w: no answer within %s: %w", s.name, window.ErrUnavailable, s.timeout, err)
-	case strings.HasPrefix(err.Error(), "MOVED ") && !s.cluster:
+	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
 		return fmt.Errorf("%s: %w: the server is part of a Cluster: add `cluster` to the store: %w", s.name, window.ErrUnavailable, err)
-	case err.Error() == "EOF":
+	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%s: %w: the server closed the connection; does it want TLS, or are its connections used up: %w", s.name, window.ErrUnavailable, err)
 	default:
 		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)

@@ -78,15 +78,28 @@ func (s *Store) newCall(op string, charges []window.Charge, numbers ...int64) *c
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.send(ctx, calls)
 	var refused []*call
+	var loaded map[goredis.Scripter]error
 	for _, c := range calls {
 		if c.err == nil || !errors.Is(c.err, goredis.ErrNoScript) {
 			continue
 		}
-		if err := s.load(ctx, c.key); err != nil {
+		server, err := s.server(ctx, c.key)
+		if err != nil {
 			c.err = err
 			continue
 		}
-		refused = append(refused, c)
+		err, known := loaded[server]
+		if !known {
+			// SCRIPT LOAD, because some servers drop scripts that came with EVAL.
+			err = server.ScriptLoad(ctx, lua.Script).Err()
+			if loaded == nil {
+				loaded = make(map[goredis.Scripter]error)
+			}
+			loaded[server] = err
+		}
+		if c.err = err; err == nil {
+			refused = append(refused, c)
+		}
 	}
 	s.send(ctx, refused)
 }
@@ -116,17 +129,12 @@ func (c *call) command(ctx context.Context) scriptCmd {
 	return scriptCmd{goredis.NewIntSliceCmd(ctx, c.args...)}
 }
 
-// load gives the script to the server that holds key. SCRIPT LOAD, because some
-// servers drop scripts that came with EVAL.
-func (s *Store) load(ctx context.Context, key string) error {
+// server returns the server that holds key.
+func (s *Store) server(ctx context.Context, key string) (goredis.Scripter, error) {
 	if c, ok := s.client.(*goredis.ClusterClient); ok {
-		node, err := c.MasterForKey(ctx, key)
-		if err != nil {
-			return err
-		}
-		return node.ScriptLoad(ctx, lua.Script).Err()
+		return c.MasterForKey(ctx, key)
 	}
-	return s.client.ScriptLoad(ctx, lua.Script).Err()
+	return s.client, nil
 }
 
 // decisions appends the decisions of a reply to take or peek.
