@@ -1,0 +1,196 @@
+// Package redistest runs real Redis servers for tests: on a free port of the
+// loopback interface, in a temporary directory, without persistence.
+package redistest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// patience is how long a server may take to do as it was told.
+const patience = 10 * time.Second
+
+// Server is a redis-server process.
+type Server struct {
+	// Addr is its host:port.
+	Addr string
+
+	dir  string
+	args []string
+	run  *exec.Cmd
+	log  *bytes.Buffer
+	done chan struct{} // closed when the process has ended
+}
+
+// Start runs a server for the time of the test, with further arguments as
+// redis-server takes them.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	s, err := Launch(tb.TempDir(), args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// Launch runs a server in a directory until Kill, for TestMain.
+func Launch(dir string, args ...string) (*Server, error) {
+	var err error
+	for range 5 { // the port may be taken in between
+		var port int
+		if port, err = freePort(); err != nil {
+			return nil, err
+		}
+		s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir, args: args}
+		if err = s.start(); err == nil || errors.Is(err, exec.ErrNotFound) {
+			return s, err
+		}
+	}
+	return nil, err
+}
+
+// Stop freezes the process: connections stay, and nothing answers.
+func (s *Server) Stop() { _ = s.run.Process.Signal(syscall.SIGSTOP) }
+
+// Cont lets a stopped process go on.
+func (s *Server) Cont() { _ = s.run.Process.Signal(syscall.SIGCONT) }
+
+// Kill ends the process at once. It may be called more than once.
+func (s *Server) Kill() {
+	_ = s.run.Process.Kill()
+	<-s.done
+}
+
+// Restart starts a killed server again, empty, on the same port.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Client returns a client to look into the server with.
+func (s *Server) Client(tb testing.TB) *goredis.Client {
+	c := goredis.NewClient(&goredis.Options{
+		Addr:                     s.Addr,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// FreePort returns a port of the loopback interface that nobody listens on, for
+// a further port of a server.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	port, err := freePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
+func freePort() (int, error) {
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		if port < 55535 { // the bus of a Cluster is 10000 above
+			return port, nil
+		}
+	}
+}
+
+// start runs the process and returns when it answers.
+func (s *Server) start() error {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return fmt.Errorf("%w; install it: apt-get install redis-server", err)
+	}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no"}, s.args...)
+	s.log = new(bytes.Buffer)
+	s.run = exec.Command(path, args...)
+	s.run.Stdout, s.run.Stderr = s.log, s.log
+	s.run.SysProcAttr = childAttr()
+	if err := s.run.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	s.done = done
+	go func() {
+		_ = s.run.Wait()
+		close(done)
+	}()
+	deadline := time.Now().Add(patience)
+	for !s.answers() {
+		select {
+		case <-s.done:
+			return fmt.Errorf("redis-server %s ended:\n%s", strings.Join(args, " "), s.log)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.Kill()
+			return fmt.Errorf("redis-server %s does not answer:\n%s", strings.Join(args, " "), s.log)
+		}
+	}
+	return nil
+}
+
+// answers reports whether this very process answers on the port.
+func (s *Server) answers() bool {
+	c, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write([]byte("INFO server\r\n")); err != nil {
+		return false
+	}
+	own := []byte("process_id:" + strconv.Itoa(s.run.Process.Pid) + "\r\n")
+	var reply []byte
+	buf := make([]byte, 4096)
+	for !bytes.Contains(reply, own) {
+		n, err := c.Read(buf)
+		if err != nil {
+			return false
+		}
+		reply = append(reply, buf[:n]...)
+	}
+	return true
+}
+
+// Main runs the tests of a package with one server that they share, for
+// TestMain.
+func Main(m interface{ Run() int }, shared **Server, args ...string) int {
+	dir, err := os.MkdirTemp("", "redistest")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		*shared, err = Launch(dir, args...)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer (*shared).Kill()
+	return m.Run()
+}

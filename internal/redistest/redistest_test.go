@@ -1,0 +1,49 @@
+package redistest
+
+import (
+	"testing"
+	"time"
+)
+
+func TestServer(t *testing.T) {
+	s := Start(t)
+	c := s.Client(t)
+	if err := c.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if s.pingWithin(50 * time.Millisecond) {
+		t.Error("a stopped server answers")
+	}
+	s.Cont()
+	if got := c.Get(t.Context(), "k").Val(); got != "v" {
+		t.Errorf("after Cont: k = %q, want v", got)
+	}
+	s.Kill()
+	if s.answers() {
+		t.Error("a killed server answers")
+	}
+	s.Restart(t)
+	if n := s.Client(t).DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("after Restart: %d keys, want 0", n)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	nodes := StartCluster(t, 3)
+	if len(nodes) != 3 {
+		t.Fatalf("%d nodes, want 3", len(nodes))
+	}
+}
+
+func (s *Server) pingWithin(d time.Duration) bool {
+	answered := make(chan bool, 1)
+	go func() { answered <- s.answers() }()
+	select {
+	case ok := <-answered:
+		return ok
+	case <-time.After(d):
+		<-answered
+		return false
+	}
+}
