@@ -1,0 +1,61 @@
+package redis_test
+
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// server is shared by the tests that do no harm to it; each store has a prefix of
+// its own.
+var server *redistest.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(redistest.Main(leakChecked{m}, &server))
+}
+
+type leakChecked struct{ *testing.M }
+
+func (m leakChecked) Run() int {
+	code := m.M.Run()
+	server.Kill()
+	if err := goleak.Find(); code == 0 && err != nil {
+		println(err.Error())
+		return 1
+	}
+	return code
+}
+
+var prefixes atomic.Int64
+
+func open(t *testing.T, clock *windowtest.Clock) window.Store {
+	return newStore(t, redis.Options{Now: clock.Now})
+}
+
+// newStore returns a store on the shared server, unless o names another, with
+// its own prefix, unless o names one. Its timeout is patient with slow machines,
+// unless o says otherwise.
+func newStore(t *testing.T, o redis.Options) *redis.Store {
+	if o.Addresses == nil {
+		o.Addresses = []string{server.Addr}
+	}
+	if o.Prefix == "" {
+		o.Prefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = patience
+	}
+	s := redis.New(o)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }

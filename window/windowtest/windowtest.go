@@ -1,0 +1,168 @@
+// Package windowtest holds the tests that every window.Store passes with every
+// algorithm.
+package windowtest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+var seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores")
+
+// Clock is the time of a store under test, in Unix milliseconds. It moves when it
+// is told to.
+type Clock struct{ ms atomic.Int64 }
+
+// Start is when every Clock starts: at a multiple of every slice of the tests.
+const Start int64 = 1_800_000_000_000
+
+// NewClock returns a clock that stands at Start.
+func NewClock() *Clock {
+	c := new(Clock)
+	c.Set(Start)
+	return c
+}
+
+// Now returns the time.
+func (c *Clock) Now() int64 { return c.ms.Load() }
+
+// Set moves the clock to a time.
+func (c *Clock) Set(ms int64) { c.ms.Store(ms) }
+
+// Add moves the clock by some milliseconds, which may be negative.
+func (c *Clock) Add(ms int64) { c.ms.Add(ms) }
+
+// Open returns an empty store that lives in the time of clock. It is closed at
+// the end of the test.
+type Open func(t *testing.T, clock *Clock) window.Store
+
+// Exercise runs the suite.
+func Exercise(t *testing.T, open Open) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Open)
+	}{
+		{"Tables", testTables},
+		{"SameMillisecond", testSameMillisecond},
+		{"ZonesAllOrNothing", testZones},
+		{"Batch", testBatch},
+		{"PeekWritesNothing", testPeek},
+		{"Settle", testSettle},
+		{"SettleWhereNothingIs", testSettleNothing},
+		{"Reset", testReset},
+		{"ClockStepsBack", testClockBack},
+		{"Keys", testKeys},
+		{"Invalid", testInvalid},
+		{"RetryAfter", testRetryAfter},
+		{"ZsetIsExact", testZsetExact},
+		{"MillisecondSlicesAreExact", testMillisecondSlices},
+		{"StrictNeverOver", testStrictNeverOver},
+		{"WeightedWorstCase", testWeightedWorstCase},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, open)
+		})
+	}
+}
+
+// variants are the algorithms, each in the forms that take different paths.
+var variants = []struct {
+	name string
+	algo window.Algorithm
+}{
+	{"zset", window.Zset{}},
+	{"slices", window.Slices{}},
+	{"slices of a second", window.Slices{Size: time.Second}},
+	{"weighted slices", window.Slices{Count: 10, Weighted: true}},
+	{"one weighted slice", window.Slices{Count: 1, Weighted: true}},
+}
+
+// each runs a test with every algorithm, each time on an empty store.
+func each(t *testing.T, open Open, run func(f *fixture)) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) { run(newFixture(t, open, v.algo)) })
+	}
+}
+
+// eachOfSeconds is each without the algorithms that do not keep seconds apart.
+func eachOfSeconds(t *testing.T, open Open, run func(f *fixture)) {
+	each(t, open, func(f *fixture) {
+		if f.algo != (window.Slices{Count: 1, Weighted: true}) {
+			run(f)
+		}
+	})
+}
+
+// fixture is a store with one algorithm.
+type fixture struct {
+	*testing.T
+	clock *Clock
+	store window.Store
+	algo  window.Algorithm
+}
+
+func newFixture(t *testing.T, open Open, algo window.Algorithm) *fixture {
+	clock := NewClock()
+	return &fixture{t, clock, open(t, clock), algo}
+}
+
+// charge returns a charge on a counter of limit 10 in 10 s, unless policies say
+// otherwise.
+func (f *fixture) charge(zone, key string, cost int64, policies ...window.Policy) window.Charge {
+	if policies == nil {
+		policies = []window.Policy{per(10, 10_000)}
+	}
+	return window.Charge{Zone: zone, Key: key, Policies: policies, Cost: cost, Algorithm: f.algo}
+}
+
+func (f *fixture) take(charges ...window.Charge) []window.Decision {
+	f.Helper()
+	ds, err := f.store.Take(f.Context(), charges)
+	if err != nil {
+		f.Fatalf("Take(%v): %v", charges, err)
+	}
+	return ds
+}
+
+func (f *fixture) peek(charges ...window.Charge) []window.Decision {
+	f.Helper()
+	ds, err := f.store.Peek(f.Context(), charges)
+	if err != nil {
+		f.Fatalf("Peek(%v): %v", charges, err)
+	}
+	return ds
+}
+
+func (f *fixture) settle(c window.Charge, at, delta int64) {
+	f.Helper()
+	if err := f.store.Settle(f.Context(), c, at, delta); err != nil {
+		f.Fatalf("Settle(%v, %d, %d): %v", c, at, delta, err)
+	}
+}
+
+// wantRemaining looks at what is left of the charge's first limit.
+func (f *fixture) wantRemaining(c window.Charge, want int64) {
+	f.Helper()
+	c.Cost = 0
+	if got := f.peek(c)[0].Remaining; got != want {
+		f.Errorf("zone %q, key %.20q: remaining = %d, want %d", c.Zone, c.Key, got, want)
+	}
+}
+
+// per returns a policy with a window in milliseconds.
+func per(limit, ms int64) window.Policy {
+	return window.Policy{Limit: limit, Window: time.Duration(ms) * time.Millisecond}
+}
+
+// random returns a source for one walk of a test, and a name that tells how to
+// repeat it.
+func random(walk int) (*rand.Rand, string) {
+	return rand.New(rand.NewPCG(*seed, uint64(walk))), fmt.Sprintf("walk %d of -windowtest.seed=%d", walk, *seed)
+}
