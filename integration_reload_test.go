@@ -1,0 +1,218 @@
+package slidingwindow_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+)
+
+// 50 reloads under load, one of them invalid: no request fails, every request
+// that passed is counted, and nothing is left over.
+func TestReloadUnderLoad(t *testing.T) {
+	server := redistest.Start(t)
+	alone, fleet := freeAddress(t), freeAddress(t)
+	config := func(limit int) string {
+		return fmt.Sprintf(`{
+	admin off
+	persist_config off
+	auto_https off
+}
+http://%s {
+	sliding_window alone {header.X-Key} %d 10m
+	respond ok
+}
+http://%s {
+	sliding_window fleet {header.X-Key} %d 10m {
+		store redis redis://%s
+	}
+	respond ok
+}
+`, alone, limit, fleet, limit, server.Addr)
+	}
+	client, key := newClient(t), rand.Text() // memory outlives this test
+	var closed atomic.Int64
+	load := func(reloads func()) map[string]int64 {
+		stop := make(chan struct{})
+		passed := map[string]*atomic.Int64{alone: new(atomic.Int64), fleet: new(atomic.Int64)}
+		var wg sync.WaitGroup
+		for address, n := range passed {
+			for range 4 {
+				wg.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						a, err := get(client, address, key)
+						if err != nil {
+							// Caddy closes the old listener with connections in its queue.
+							// That none of them was a request, the counts below show.
+							closed.Add(1)
+							continue
+						}
+						if a.status != http.StatusOK {
+							t.Errorf("%s: status %d, want 200", address, a.status)
+							return
+						}
+						n.Add(1)
+					}
+				})
+			}
+		}
+		reloads()
+		close(stop)
+		wg.Wait()
+		client.CloseIdleConnections()
+		return map[string]int64{alone: passed[alone].Load(), fleet: passed[fleet].Load()}
+	}
+
+	const limit = 1_000_000
+	if err := loadCaddy(config(limit)); err != nil {
+		t.Fatal(err)
+	}
+	before := load(func() { time.Sleep(200 * time.Millisecond) })
+	goroutines, connections := runtime.NumGoroutine(), connectionCount(t, server)
+
+	after := load(func() {
+		for i := range 50 {
+			if i == 25 {
+				if err := loadCaddy(config(-1)); err == nil {
+					t.Error("a negative limit was accepted")
+				}
+				continue
+			}
+			if err := loadCaddy(config(limit + i)); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	for _, address := range []string{alone, fleet} {
+		a := mustGet(t, client, address, key)
+		count := int64(limit+49) - remaining(t, a)
+		if want := before[address] + after[address] + 1; count != want {
+			t.Errorf("%s: %d counted, %d passed", address, count, want)
+		}
+	}
+	t.Logf("%d requests passed during 50 reloads, %d connections found the listener closing", after[alone]+after[fleet], closed.Load())
+	client.CloseIdleConnections()
+	eventually(t, 10*time.Second, "as many goroutines and connections as before", func() bool {
+		return runtime.NumGoroutine() <= goroutines && connectionCount(t, server) <= connections
+	})
+}
+
+var remainingParam = regexp.MustCompile(`;r=(\d+)`)
+
+func remaining(t *testing.T, a answer) int64 {
+	t.Helper()
+	m := remainingParam.FindStringSubmatch(a.header.Get("RateLimit"))
+	if m == nil {
+		t.Fatalf("no remaining in RateLimit %q, status %d", a.header.Get("RateLimit"), a.status)
+	}
+	n, _ := strconv.ParseInt(m[1], 10, 64)
+	return n
+}
+
+func connectionCount(t *testing.T, server *redistest.Server) int {
+	t.Helper()
+	list, err := server.Client(t).ClientList(context.Background()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, "cmd=evalsha") {
+			n++
+		}
+	}
+	return n
+}
+
+// A limit that is changed in place acts on the history that is there.
+func TestPatchOneLimit(t *testing.T) {
+	address := freeAddress(t)
+	p := startCaddy(t, fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https off
+}
+http://%s {
+	sliding_window patched {header.X-Key} 5 1h
+	respond ok
+}
+`, address), address)
+	client := newClient(t)
+	for range 5 {
+		mustGet(t, client, address, "k")
+	}
+	if a := mustGet(t, client, address, "k"); a.status != http.StatusTooManyRequests {
+		t.Errorf("sixth request: status %d, want 429", a.status)
+	}
+	patch := func(max string) (int, string) {
+		req, _ := http.NewRequest(http.MethodPatch,
+			"http://"+p.Admin+"/config/apps/http/servers/srv0/routes/0/handle/0/routes/0/handle/0/zones/0/limits/0/max", strings.NewReader(max))
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body)
+	}
+	if status, body := patch("-7"); status < 400 || !strings.Contains(body, "zone patched: limit -7 1h") {
+		t.Errorf("PATCH max -7: status %d, body %s", status, body)
+	}
+	if status, _ := patch("7"); status != http.StatusOK {
+		t.Fatalf("PATCH max 7: status %d, want 200\n%s", status, p.log)
+	}
+	a := mustGet(t, client, address, "k")
+	if a.status != http.StatusOK || remaining(t, a) != 1 {
+		t.Errorf("after the limit was raised to 7: status %d, RateLimit %q, want 200 and 1 remaining", a.status, a.header.Get("RateLimit"))
+	}
+}
+
+// What `caddy validate` says of a mistake, and that it does not need Redis.
+func TestValidate(t *testing.T) {
+	binary, err := buildCaddy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	validate := func(caddyfile string) (string, error) {
+		path := filepath.Join(t.TempDir(), "Caddyfile")
+		if err := os.WriteFile(path, []byte(caddyfile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(binary, "validate", "--config", path).CombinedOutput()
+		return string(out), err
+	}
+	out, err := validate(":80 {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit -5 1m\n\t\t}\n\t}\n}\n")
+	if err == nil {
+		t.Error("a negative limit is valid")
+	}
+	for _, want := range []string{"zone api", "limit -5 1m", "negative", "Caddyfile:4"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("caddy validate does not say %q:\n%s", want, out)
+		}
+	}
+	nobody := freeAddress(t)
+	if out, err := validate(fmt.Sprintf("{\n\tsliding_window {\n\t\tstore redis redis://%s\n\t}\n}\n:80 {\n\tsliding_window api {client_ip} 5 1m\n}\n", nobody)); err != nil {
+		t.Errorf("without Redis: %v\n%s", err, out)
+	}
+}
