@@ -1,0 +1,57 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULE := github.com/slidingwindow/caddy-sliding-window
+
+# How long make fuzz spends on each target, and in which packages it looks.
+FUZZTIME ?= 5m
+FUZZPKGS ?= ./...
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Vet has -race too, so that the test run finds everything compiled.
+.PHONY: test
+test: ## Vet, check the format, run all tests with the race detector; a skipped test fails
+	scripts/install-redis.sh
+	go vet -race ./...
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
+	scripts/test.sh
+
+.PHONY: test-engine
+test-engine: ## Run the tests of the engine and its scripts only; they do not compile Caddy
+	scripts/install-redis.sh
+	scripts/test.sh ./window/... ./lua/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
+	@status=0; found=0; \
+	for pkg in $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(FUZZPKGS)); do \
+		list=$$(go test -list '^Fuzz' "$$pkg"); \
+		for target in $$(grep '^Fuzz' <<<"$$list" || true); do \
+			found=1; echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" || status=1; \
+		done; \
+	done; \
+	test $$found = 1 || { echo "no fuzz targets in $(FUZZPKGS)" >&2; exit 1; }; \
+	exit $$status
+
+.PHONY: run
+run: ## Run Caddy with this plugin and Caddyfile.example
+	go run ./cmd/caddy run --config Caddyfile.example
+
+# xcaddy takes the newest Caddy unless it is told which. The module cache comes
+# first among the proxies, so that one which refuses to list versions of this very
+# module does not stop the build.
+.PHONY: build
+build: ## Build ./caddy with xcaddy, on the Caddy version of go.mod
+	CADDY_VERSION=$$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) \
+	GOPROXY="file://$$(go env GOMODCACHE)/cache/download,$$(go env GOPROXY)" \
+	go tool xcaddy build --with $(MODULE)=.
+
+.PHONY: lint
+lint: ## Run golangci-lint
+	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
+	golangci-lint run
