@@ -10,6 +10,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -59,3 +60,11 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 }
 
 func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }
+
+func TestAgreesWithMemory(t *testing.T) {
+	windowtest.Agree(t, func(t *testing.T, clock *windowtest.Clock) window.Store {
+		s := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}, open)
+}

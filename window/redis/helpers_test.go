@@ -1,6 +1,42 @@
 package redis_test
 
-import "time"
+import (
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
 
 // patience is how long a server may take to do as it was told.
 const patience = 10 * time.Second
+
+// algorithms are one of each name.
+var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}}
+
+// charge returns a charge of 1 with zset on one limit.
+func charge(zone, key string, limit int64, length time.Duration) window.Charge {
+	return window.Charge{
+		Zone: zone, Key: key, Cost: 1, Algorithm: window.Zset{},
+		Policies: []window.Policy{{Limit: limit, Window: length}},
+	}
+}
+
+func take(t *testing.T, s *redis.Store, charges ...window.Charge) []window.Decision {
+	t.Helper()
+	ds, err := s.Take(t.Context(), charges)
+	if err != nil {
+		t.Fatalf("Take(%v): %v", charges, err)
+	}
+	return ds
+}
+
+// eventually waits until ok, for the time that is allowed.
+func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > within {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}

@@ -284,14 +284,19 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	// What a connection reports once a call's time is up is not the context's error.
-	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+	// What a connection reports once a call's time is up is not the context's
+	// error, and may come a little before it.
+	cause := ctx.Err()
+	if cause == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		cause = context.DeadlineExceeded
+	}
+	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w: no answer within %s: %w", s.name, window.ErrUnavailable, s.timeout, err)
 	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
 		return fmt.Errorf("%s: %w: the server is part of a Cluster: add `cluster` to the store: %w", s.name, window.ErrUnavailable, err)

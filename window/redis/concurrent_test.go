@@ -1,0 +1,14 @@
+package redis_test
+
+import (
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+func TestConcurrent(t *testing.T) {
+	o := redis.Options{Prefix: "concurrent"}
+	windowtest.Concurrent(t, window.Zset{}, newStore(t, o), newStore(t, o))
+}

@@ -1,0 +1,164 @@
+package redis_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// TestTTL holds that every call leaves keys that live as long as they matter, and
+// no longer than twice that.
+func TestTTL(t *testing.T) {
+	s := newStore(t, redis.Options{Prefix: "ttl"})
+	c := server.Client(t)
+	for _, algo := range algorithms {
+		for _, length := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second} {
+			one := charge("zone", length.String(), 5, length)
+			one.Algorithm = algo
+			long := one
+			long.Policies = append([]window.Policy{{Limit: 5, Window: length / 2}}, one.Policies...)
+			if length == time.Millisecond {
+				long = one
+			}
+			for step, call := range []func() int64{
+				func() int64 { return take(t, s, one)[0].At },
+				func() int64 { return take(t, s, long)[0].At },
+				func() int64 { return settle(t, s, one, 3) },
+			} {
+				at := call()
+				before := serverTime(t, c)
+				key := keys(t, c, "ttl:"+algo.Name()+":zone:"+length.String())
+				if len(key) == 0 && length < 10*time.Millisecond {
+					continue // gone already
+				}
+				if len(key) != 1 {
+					t.Fatalf("%s %s, step %d: keys %v, want one", algo.Name(), length, step, key)
+				}
+				left := c.PTTL(t.Context(), key[0]).Val()
+				after := serverTime(t, c)
+				if before+left.Milliseconds()-1 > at+2*length.Milliseconds() {
+					t.Errorf("%s, step %d: TTL %s, want at most twice the window of %s", algo.Name(), step, left, length)
+				}
+				if left > 0 && after+left.Milliseconds()+1 < at+length.Milliseconds() || left < 0 && length > time.Second {
+					t.Errorf("%s, step %d: TTL %s, want at least the window of %s", algo.Name(), step, left, length)
+				}
+			}
+			c.Del(t.Context(), keys(t, c, "ttl:*:10s")...)
+		}
+	}
+	eventually(t, patience, "all keys gone", func() bool { return len(keys(t, c, "ttl:*")) == 0 })
+}
+
+func settle(t *testing.T, s *redis.Store, c window.Charge, delta int64) int64 {
+	t.Helper()
+	at := take(t, s, charge("ttl-clock", "key", 100, time.Millisecond))[0].At
+	if err := s.Settle(t.Context(), c, at, delta); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func keys(t *testing.T, c *goredis.Client, pattern string) []string {
+	t.Helper()
+	found, err := c.Keys(t.Context(), pattern).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func serverTime(t *testing.T, c *goredis.Client) int64 {
+	t.Helper()
+	now, err := c.Time(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now.UnixMilli()
+}
+
+// TestDenialWritesNothing asks the server how many changes it has seen.
+func TestDenialWritesNothing(t *testing.T) {
+	own := redistest.Start(t)
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}}), own.Client(t)
+	changes := func() string {
+		for line := range strings.Lines(c.Info(t.Context(), "persistence").Val()) {
+			if n, ok := strings.CutPrefix(line, "rdb_changes_since_last_save:"); ok {
+				return n
+			}
+		}
+		t.Fatal("the server does not count changes")
+		return ""
+	}
+	for _, algo := range algorithms {
+		full, free := charge("full", "key", 2, time.Hour), charge("free", "key", 2, time.Hour)
+		full.Algorithm, full.Cost, free.Algorithm = algo, 2, algo
+		take(t, s, full)
+		want := changes()
+		for range 10 {
+			if ds := take(t, s, free, full); window.Allowed(ds) {
+				t.Fatalf("Take = %+v, want a denial", ds)
+			}
+			take(t, s, full, free)
+			if _, err := s.Peek(t.Context(), []window.Charge{full, free}); err != nil {
+				t.Fatal(err)
+			}
+			look := full
+			look.Cost = 0
+			take(t, s, look)
+		}
+		if got := changes(); got != want {
+			t.Errorf("%s: %s changes after denials, want %s", algo.Name(), got, want)
+		}
+	}
+}
+
+// TestSlicesMemory holds the number of fields that slices need at most.
+func TestSlicesMemory(t *testing.T) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now, Prefix: "memory"})
+	c := server.Client(t)
+	for _, count := range []int64{1, 7, 60} {
+		one := charge("zone", strconv.FormatInt(count, 10), 1_000_000, time.Minute)
+		one.Algorithm = window.Slices{Count: count}
+		var most int64
+		for range 2_000 {
+			clock.Add(41)
+			take(t, s, one)
+			most = max(most, c.HLen(t.Context(), "memory:slices:zone:"+one.Key).Val())
+		}
+		if most < count || most > count+1 {
+			t.Errorf("%d slices: %d fields at most, want %d", count, most, count+1)
+		}
+	}
+}
+
+func TestWrongType(t *testing.T) {
+	s, c := newStore(t, redis.Options{Prefix: "foreign"}), server.Client(t)
+	free := charge("free", "key", 2, time.Hour)
+	for _, algo := range algorithms {
+		for value, set := range map[string]func(key string){
+			"a string": func(key string) { c.Set(t.Context(), key, "v", time.Minute) },
+			"a list":   func(key string) { c.Del(t.Context(), key); c.RPush(t.Context(), key, "v") },
+		} {
+			set("foreign:" + algo.Name() + ":zone:key")
+			foreign := charge("zone", "key", 2, time.Hour)
+			foreign.Algorithm = algo
+			_, err := s.Take(t.Context(), []window.Charge{free, foreign})
+			if !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
+				t.Errorf("%s, %s: Take = %v, want ErrUnavailable and WRONGTYPE", algo.Name(), value, err)
+			}
+		}
+	}
+	if d := take(t, s, free)[0]; d.Remaining != 1 {
+		t.Errorf("Take = %+v, want 1 remaining", d)
+	}
+}

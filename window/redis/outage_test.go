@@ -1,0 +1,209 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+const (
+	timeout = redis.DefaultTimeout
+	// slack is how much later than its timeout a call may return.
+	slack = 50 * time.Millisecond
+	// back is how soon a server that is there again has to be used again.
+	back = 2 * time.Second
+)
+
+// timed makes a call that has to fail, within its timeout.
+func timed(t *testing.T, call func() error) error {
+	t.Helper()
+	start := time.Now()
+	err := call()
+	if took := time.Since(start); took > timeout+slack {
+		t.Errorf("a call took %s, want %s at most", took, timeout+slack)
+	}
+	if !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("a call = %v, want ErrUnavailable", err)
+	}
+	return err
+}
+
+// TestHung stops a server while it is asked: nobody waits for longer than the
+// timeout, and each request is charged at most once when it wakes up.
+func TestHung(t *testing.T) {
+	for name, poolSize := range map[string]int{"a connection for each": 16, "few connections": 2} {
+		for _, warm := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, warm %v", name, warm), func(t *testing.T) {
+				own := redistest.Start(t)
+				c := own.Client(t)
+				s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: timeout, PoolSize: poolSize, Prefix: "hung"})
+				if warm {
+					parallel(8, func(i int) {
+						_, _ = s.Take(t.Context(), []window.Charge{charge("warm", strconv.Itoa(i), 1, time.Second)})
+					})
+				}
+				own.Stop()
+				parallel(8, func(i int) {
+					for n := range 4 {
+						key := fmt.Sprintf("%d-%d", i, n)
+						err := timed(t, func() error {
+							if n%2 == 0 {
+								_, err := s.Take(t.Context(), []window.Charge{charge("zone", key, 100, time.Minute)})
+								return err
+							}
+							r := s.TakeBatch(t.Context(), [][]window.Charge{
+								{charge("zone", key, 100, time.Minute)},
+								{charge("other", key, 100, time.Minute)},
+							})
+							return errors.Join(r[0].Err, r[1].Err)
+						})
+						if !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("Take = %v, want DeadlineExceeded in its chain", err)
+						}
+					}
+				})
+				own.Cont()
+				eventually(t, back, "a decision after the server has woken up", func() bool {
+					_, err := s.Take(t.Context(), []window.Charge{charge("awake", "key", 100, time.Minute)})
+					return err == nil
+				})
+				late := keys(t, c, "hung:zset:[zo]*")
+				for _, key := range late {
+					if n := c.ZCard(t.Context(), key).Val(); n > 1 {
+						t.Errorf("%s was charged %d times, want once at most", key, n)
+					}
+				}
+				t.Logf("%d of 48 requests were charged late", len(late))
+			})
+		}
+	}
+}
+
+func parallel(n int, run func(i int)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { run(i) })
+	}
+	group.Wait()
+}
+
+func TestKilledAndBack(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: timeout})
+	c := charge("zone", "key", 2, time.Hour)
+	take(t, s, c)
+	own.Kill()
+	for range 20 {
+		timed(t, func() error { _, err := s.Take(t.Context(), []window.Charge{c}); return err })
+	}
+	timed(t, func() error { return s.Ping(t.Context()) })
+	timed(t, func() error { return s.Reset(t.Context(), c) })
+	timed(t, func() error { return s.Settle(t.Context(), c, 1, 1) })
+	own.Restart(t)
+	eventually(t, back, "a ping after the restart", func() bool { return s.Ping(t.Context()) == nil })
+	if d := take(t, s, c)[0]; d.Remaining != 1 {
+		t.Errorf("after the restart: Take = %+v, want an empty history", d)
+	}
+}
+
+// TestNeverThere asks a port where nobody listens.
+func TestNeverThere(t *testing.T) {
+	s := newStore(t, redis.Options{Addresses: []string{"127.0.0.1:" + strconv.Itoa(redistest.FreePort(t))}, Timeout: timeout})
+	err := timed(t, func() error { return s.Ping(t.Context()) })
+	if !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("Ping = %v, want connection refused", err)
+	}
+}
+
+func TestScriptFlush(t *testing.T) {
+	own := redistest.Start(t)
+	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}}), own.Client(t)
+	flush := func() {
+		t.Helper()
+		if err := raw.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := charge("zone", "key", 1000, time.Hour)
+	for range 5 {
+		flush()
+		take(t, s, c)
+	}
+	flush()
+	requests := make([][]window.Charge, 300)
+	for i := range requests {
+		requests[i] = []window.Charge{c}
+	}
+	for i, r := range s.TakeBatch(t.Context(), requests) {
+		if r.Err != nil || r.Decisions[0].Remaining != int64(994-i) {
+			t.Fatalf("after SCRIPT FLUSH: result %d = %+v, want %d remaining", i, r, 994-i)
+		}
+	}
+	if n := raw.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_script|load"); !strings.HasPrefix(n, "calls=6,") {
+		t.Errorf("SCRIPT LOAD: %s, want calls=6: one each time", n)
+	}
+	flush()
+	if err := s.Settle(t.Context(), c, serverTime(t, raw), 4); err != nil {
+		t.Error(err)
+	}
+	flush()
+	if ds, err := s.Peek(t.Context(), []window.Charge{c}); err != nil || ds[0].Remaining != 691 {
+		t.Errorf("Peek = %+v, %v, want 691 remaining", ds, err)
+	}
+	flush()
+	if err := s.Reset(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if err := raw.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d := take(t, s, c)[0]; d.Remaining != 999 {
+		t.Errorf("after FLUSHALL: Take = %+v, want an empty history", d)
+	}
+}
+
+func TestContext(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: timeout})
+	c := []window.Charge{charge("zone", "key", 1000, time.Hour)}
+	take(t, s, c...)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := timed(t, func() error { _, err := s.Take(gone, c); return err }); !errors.Is(err, context.Canceled) {
+		t.Errorf("Take of one who has gone = %v, want context.Canceled", err)
+	}
+	own.Stop()
+	defer own.Cont()
+	going, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(timeout/5, cancel)
+	if err := timed(t, func() error { _, err := s.Take(going, c); return err }); !errors.Is(err, context.Canceled) {
+		t.Errorf("Take of one who goes = %v, want context.Canceled", err)
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), timeout/5)
+	defer cancel()
+	start := time.Now()
+	if err := timed(t, func() error { _, err := s.Take(hurried, c); return err }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Take with a deadline = %v, want context.DeadlineExceeded", err)
+	}
+	if took := time.Since(start); took > timeout/5+slack {
+		t.Errorf("Take took %s, want the context's %s", took, timeout/5)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	s := newStore(t, redis.Options{})
+	take(t, s, charge("zone", "key", 1, time.Second))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	timed(t, func() error { return s.Ping(t.Context()) })
+}

@@ -1,0 +1,186 @@
+package windowtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+const (
+	walks     = 200
+	walkSteps = 500
+)
+
+// Agree walks two stores through the same random calls, on one clock that also
+// steps back, and compares every field of every decision.
+func Agree(t *testing.T, openA, openB Open) {
+	for _, v := range []struct {
+		name string
+		algo func(*rand.Rand) window.Algorithm
+	}{
+		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
+		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
+		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+		{"mixed", func(r *rand.Rand) window.Algorithm {
+			if r.IntN(2) == 0 {
+				return window.Zset{}
+			}
+			return randomSlices(r, r.IntN(2) == 0)
+		}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			clock := NewClock()
+			a, b := openA(t, clock), openB(t, clock)
+			denials := 0
+			for n := range walks {
+				r, name := random(n)
+				w := &walk{T: t, Rand: r, clock: clock, name: name, algo: v.algo, stores: [2]window.Store{a, b}}
+				w.run(n)
+				denials += w.denials
+			}
+			t.Logf("%d walks of %d steps, %d denials", walks, walkSteps, denials)
+		})
+	}
+}
+
+func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
+	a := window.Slices{Weighted: weighted}
+	switch r.IntN(4) {
+	case 0:
+		a.Count = 1 + r.Int64N(20)
+	case 1:
+		a.Size = time.Duration(1+r.Int64N(3_000)) * time.Millisecond
+	case 2:
+		a.Count = 1
+	}
+	return a
+}
+
+// walk is one walk: two zones, whose policies change now and then.
+type walk struct {
+	*testing.T
+	*rand.Rand
+	clock   *Clock
+	name    string
+	algo    func(*rand.Rand) window.Algorithm
+	stores  [2]window.Store
+	zones   [2]zone
+	spent   []int64 // when something was
+	denials int
+}
+
+type zone struct {
+	name     string
+	policies []window.Policy
+	algo     window.Algorithm
+}
+
+func (w *walk) run(n int) {
+	for z := range w.zones {
+		w.zones[z] = zone{fmt.Sprintf("walk%d-%d", n, z), randomPolicies(w.Rand), w.algo(w.Rand)}
+	}
+	for step := range walkSteps {
+		w.moveClock()
+		z := &w.zones[w.IntN(2)]
+		switch w.IntN(60) {
+		case 0:
+			z.policies = randomPolicies(w.Rand)
+		case 1:
+			p := &z.policies[w.IntN(len(z.policies))]
+			p.Limit = w.Int64N(20)
+		case 2:
+			z.policies = z.policies[:1]
+		case 3:
+			if s, ok := z.algo.(window.Slices); ok { // options are no part of a counter's name
+				z.algo = randomSlices(w.Rand, s.Weighted)
+			}
+		}
+		w.call(step)
+		if w.Failed() {
+			return
+		}
+	}
+}
+
+func (w *walk) moveClock() {
+	switch n := w.IntN(200); {
+	case n < 40:
+	case n < 186:
+		w.clock.Add(w.Int64N(1_500))
+	case n < 190:
+		w.clock.Add(w.Int64N(100_000))
+	case n < 197:
+		w.clock.Add(-w.Int64N(5_000))
+	case n < 199:
+		w.clock.Add(-w.Int64N(100_000))
+	default:
+		w.clock.Set(Start + w.Int64N(24*3_600_000))
+	}
+}
+
+func (w *walk) request() []window.Charge {
+	first, charges := w.IntN(2), []window.Charge(nil)
+	for k := range 1 + w.IntN(2) {
+		z := w.zones[(first+k)%2]
+		charges = append(charges, window.Charge{
+			Zone: z.name, Key: string(rune('a' + w.IntN(2))), Cost: randomCost(w.Rand),
+			Policies: slices.Clone(z.policies), Algorithm: z.algo,
+		})
+	}
+	return charges
+}
+
+// call makes the same call on both stores.
+func (w *walk) call(step int) {
+	charges := w.request()
+	var what []any
+	var ask func(window.Store) []window.Result
+	switch n := w.IntN(100); {
+	case n < 60:
+		what = []any{"Take", charges}
+		ask = func(s window.Store) []window.Result {
+			ds, err := s.Take(w.Context(), charges)
+			return []window.Result{{Decisions: ds, Err: err}}
+		}
+	case n < 70:
+		what = []any{"Peek", charges}
+		ask = func(s window.Store) []window.Result {
+			ds, err := s.Peek(w.Context(), charges)
+			return []window.Result{{Decisions: ds, Err: err}}
+		}
+	case n < 80:
+		requests := [][]window.Charge{charges, w.request(), w.request()}
+		what = []any{"TakeBatch", requests}
+		ask = func(s window.Store) []window.Result { return s.TakeBatch(w.Context(), requests) }
+	case n < 98:
+		at, delta := w.clock.Now(), w.Int64N(12)-8
+		if len(w.spent) > 0 {
+			at = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
+		}
+		what = []any{"Settle", charges[0], at, delta}
+		ask = func(s window.Store) []window.Result {
+			return []window.Result{{Err: s.Settle(w.Context(), charges[0], at, delta)}}
+		}
+	default:
+		what = []any{"Reset", charges[0]}
+		ask = func(s window.Store) []window.Result {
+			return []window.Result{{Err: s.Reset(w.Context(), charges[0])}}
+		}
+	}
+	got, want := ask(w.stores[1]), ask(w.stores[0])
+	for i := range want {
+		if got[i].Err != nil || want[i].Err != nil || !slices.Equal(got[i].Decisions, want[i].Decisions) {
+			w.Fatalf("%s, step %d at %d: %v:\n%s: %+v\n%s: %+v", w.name, step, w.clock.Now(), what, w.stores[0], want[i], w.stores[1], got[i])
+		}
+		if ds := want[i].Decisions; window.Allowed(ds) && len(ds) > 0 {
+			w.spent = append(w.spent, ds[0].At)
+		} else if len(ds) > 0 {
+			w.denials++
+		}
+	}
+}
