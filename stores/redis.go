@@ -93,6 +93,9 @@ func (r *Redis) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
+	if err := expanded.checkExpanded(); err != nil {
+		return fmt.Errorf("store redis: %w", err)
+	}
 	options, err := expanded.options()
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
@@ -109,20 +112,34 @@ func (r *Redis) Store() window.Store { return r.pooled.store.Store }
 
 // check reports what is wrong with the options as configured.
 func (r *Redis) check() error {
+	if err := r.checkEach(); err != nil {
+		return err
+	}
+	switch cluster := r.Cluster || len(r.Address) > 1; {
+	case r.URL != "" && len(r.Address) > 0:
+		return errors.New("store redis: url and address exclude each other")
+	case r.Master != "" && r.Cluster:
+		return errors.New("store redis: master and cluster exclude each other")
+	case r.Master != "" && r.URL == "" && len(r.Address) == 0:
+		return errors.New("store redis: master: address must name the Sentinels")
+	case r.DB != 0 && r.Master == "" && cluster:
+		return fmt.Errorf("store redis: db %d: a Cluster has only database 0", r.DB)
+	}
+	return nil
+}
+
+// checkEach checks the options one by one.
+func (r *Redis) checkEach() error {
 	err := func() error {
-		switch {
-		case r.URL != "" && len(r.Address) > 0:
-			return errors.New("url and address exclude each other")
-		case r.URL != "" && !hasPlaceholder(r.URL):
+		if r.URL != "" && !hasPlaceholder(r.URL) {
 			if _, err := redis.ParseURL(r.URL); err != nil {
 				return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
 			}
-		case r.Master != "" && r.Cluster:
-			return errors.New("master and cluster exclude each other")
-		case r.Master != "" && len(r.Address) == 0:
-			return errors.New("master: address must name the Sentinels")
 		}
 		for _, address := range r.Address {
+			if hasPlaceholder(address) {
+				continue
+			}
 			if err := checkAddress(address); err != nil {
 				return err
 			}
@@ -130,8 +147,6 @@ func (r *Redis) check() error {
 		switch {
 		case r.DB < 0:
 			return fmt.Errorf("db %d: must not be negative", r.DB)
-		case r.DB != 0 && r.Master == "" && (r.Cluster || len(r.Address) > 1):
-			return fmt.Errorf("db %d: a Cluster has only database 0", r.DB)
 		case r.Timeout < 0:
 			return fmt.Errorf("timeout %s: must be above 0", time.Duration(r.Timeout))
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
@@ -139,7 +154,7 @@ func (r *Redis) check() error {
 		case r.PoolSize < 0:
 			return fmt.Errorf("pool_size %d: must be above 0", r.PoolSize)
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
-			return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", r.Prefix)
+			return errPrefix(r.Prefix)
 		}
 		return r.TLS.check()
 	}()
@@ -149,8 +164,25 @@ func (r *Redis) check() error {
 	return nil
 }
 
+// checkExpanded reports what came out of placeholders and is not right.
+func (r *Redis) checkExpanded() error {
+	for _, address := range r.Address {
+		if err := checkAddress(address); err != nil {
+			return err
+		}
+	}
+	if strings.ContainsAny(r.Prefix, "{}") {
+		return errPrefix(r.Prefix)
+	}
+	return nil
+}
+
+func errPrefix(prefix string) error {
+	return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", prefix)
+}
+
 func checkAddress(address string) error {
-	if hasPlaceholder(address) || strings.HasPrefix(address, "/") {
+	if strings.HasPrefix(address, "/") {
 		return nil
 	}
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {

@@ -36,7 +36,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
-		if err := r.check(); err != nil {
+		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
 		}
 	}
@@ -60,6 +60,9 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			if err := number(d, option, numbers[option]); err != nil {
 				return err
 			}
+			if option == "pool_size" && r.PoolSize == 0 {
+				return d.Err("store redis: pool_size 0: must be above 0")
+			}
 		case option == "address":
 			if r.Address = d.RemainingArgs(); len(r.Address) == 0 {
 				return d.ArgErr()
@@ -81,11 +84,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		default:
 			return d.Errf("unrecognized subdirective %q of store redis", option)
 		}
-		// What needs another line is not missing yet.
-		if option == "master" && len(r.Address) == 0 {
-			continue
-		}
-		if err := r.check(); err != nil {
+		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
 		}
 	}
