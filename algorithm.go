@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -26,6 +27,11 @@ type Algorithm struct {
 	Weighted bool `json:"weighted,omitempty"`
 }
 
+var (
+	errZsetOptions = errors.New("algorithm zset: takes no options; count, size, strict and weighted belong to slices")
+	errZero        = errors.New("0 is not above 0")
+)
+
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
 	if a == nil {
@@ -34,7 +40,7 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	switch a.Name {
 	case "", "zset":
 		if a.Count != "" || a.Size != "" || a.Weighted {
-			return nil, fmt.Errorf("algorithm zset: takes no options; count, size and weighted belong to slices")
+			return nil, errZsetOptions
 		}
 		return window.Zset{}, nil
 	case "slices":
@@ -42,7 +48,7 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		var err error
 		if a.Count != "" {
 			if s.Count, err = a.Count.int(); err == nil && s.Count == 0 {
-				err = fmt.Errorf("0 is not above 0")
+				err = errZero
 			}
 			if err != nil {
 				return nil, fmt.Errorf("algorithm slices: count %w", err)
@@ -50,7 +56,7 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		}
 		if a.Size != "" {
 			if s.Size, err = a.Size.duration(); err == nil && s.Size == 0 {
-				err = fmt.Errorf("0 is not above 0")
+				err = errZero
 			}
 			if err != nil {
 				return nil, fmt.Errorf("algorithm slices: size %w", err)
@@ -68,6 +74,9 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&a.Name) {
 		return d.ArgErr()
+	}
+	if _, err := a.engine(); err != nil {
+		return d.WrapErr(err)
 	}
 	seen := make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -88,12 +97,18 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 			if d.NextArg() {
 				return d.ArgErr()
 			}
+			if a.Name == "zset" {
+				return d.WrapErr(errZsetOptions)
+			}
 			if seen["strict"] && seen["weighted"] {
 				return d.Err("strict and weighted exclude each other")
 			}
 			a.Weighted = option == "weighted"
 		default:
 			return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+		}
+		if _, err := a.engine(); err != nil {
+			return d.WrapErr(err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,6 +20,7 @@ func init() {
 
 func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
+		d.Next() // to the option's name, for the line
 		return nil, d.Err("the global option sliding_window stands twice")
 	}
 	app := new(App)
@@ -136,7 +138,10 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "headers":
 		err = parseWord(d, "headers", &h.Headers, fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone)
 	case "status":
-		if err = parseInt(d, "status", &h.Status); err == nil {
+		if err = parseInt(d, "status", &h.Status); err == nil && h.Status == 0 {
+			return d.Err("status 0: must be from 400 to 599")
+		}
+		if err == nil {
 			err = wrap(d, checkStatus(h.Status))
 		}
 	case "jitter":
@@ -169,13 +174,15 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	}
 	seen := make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		var err error
 		if d.Val() != "limit" {
-			if err := seen.once(d); err != nil {
-				return err
-			}
+			err = seen.once(d)
 		}
-		if err := z.unmarshalOption(d); err != nil {
-			return err
+		if err == nil {
+			err = z.unmarshalOption(d)
+		}
+		if err != nil {
+			return fmt.Errorf("zone %s: %w", z.Name, err)
 		}
 	}
 	return wrap(d, z.check())
@@ -209,10 +216,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		err = z.checkFallback()
 	case "algorithm":
 		z.Algorithm = new(Algorithm)
-		if err := z.Algorithm.unmarshal(d); err != nil {
-			return err
-		}
-		_, err = z.Algorithm.engine()
+		return z.Algorithm.unmarshal(d)
 	case "cost":
 		if !d.AllArgs((*string)(&z.Cost)) {
 			return d.ArgErr()
@@ -233,12 +237,9 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "empty_key":
 		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
 	default:
-		return d.Errf("zone %s: unrecognized subdirective %q", z.Name, option)
+		return d.Errf("unrecognized subdirective %q", option)
 	}
-	if err != nil {
-		return d.Errf("zone %s: %w", z.Name, err)
-	}
-	return nil
+	return wrap(d, err)
 }
 
 // parseStore reads the name of a store and what belongs to it.

@@ -88,8 +88,8 @@ func (h *Handler) retryAfter(wait time.Duration) int64 {
 	if wait == window.Never {
 		return 0
 	}
-	wait += time.Duration(rand.Float64() * h.Jitter * float64(wait)) //nolint:gosec // spreads load, keeps no secret
-	return max(1, seconds(wait))
+	extra := time.Duration(rand.Float64() * h.Jitter * float64(wait)) //nolint:gosec // spreads load, keeps no secret
+	return max(1, seconds(wait+min(extra, window.Never-wait)))
 }
 
 // seconds rounds up to whole seconds.

@@ -151,7 +151,7 @@ func checkStatus(status int) error {
 }
 
 func checkJitter(jitter float64) error {
-	if jitter < 0 || jitter > 1 {
+	if !(jitter >= 0 && jitter <= 1) { // NaN, too
 		return fmt.Errorf("jitter %v: must be from 0 to 1", jitter)
 	}
 	return nil
