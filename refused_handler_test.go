@@ -1,0 +1,117 @@
+package slidingwindow_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRefusedHandler(t *testing.T) {
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n", 6,
+		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],%s}`, []refusal{
+			{"limit 5 1m", 0, ``, `unrecognized subdirective "limit" of sliding_window`},
+			{"status 429\nstatus 429", 1, ``, `status stands twice`},
+			{"status 200", 0, `"status":200`, `status 200: must be from 400 to 599`},
+			{"status 600", 0, `"status":600`, `status 600: must be from 400 to 599`},
+			{"status -1", 0, `"status":-1`, `status -1: must be from 400 to 599`},
+			{"status 0", 0, ``, `status 0: must be from 400 to 599`},
+			{"status teapot", 0, ``, `status "teapot" is not a whole number`},
+			{"status", 0, ``, `wrong argument count or unexpected line ending after 'status'`},
+			{"headers all", 0, `"headers":"all"`, `headers "all" is unknown; use one of ietf, legacy, both, none`},
+			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'`},
+			{"on_error panic", 0, `"on_error":"panic"`, `on_error "panic" is unknown; use one of local, allow, deny`},
+			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
+			{"jitter -0.1", 0, `"jitter":-0.1`, `jitter -0.1: must be from 0 to 1`},
+			{"jitter 1.1", 0, `"jitter":1.1`, `jitter 1.1: must be from 0 to 1`},
+			{"jitter NaN", 0, ``, `jitter NaN: must be from 0 to 1`},
+			{"jitter 20%", 0, ``, `jitter "20%" is not a number`},
+			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'`},
+			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'`},
+			{"store file", 0, ``, `module not registered: http.sliding_window.stores.file`},
+			{"store memory\nstore memory", 1, ``, `store stands twice`},
+		})
+}
+
+func TestRefusedZoneName(t *testing.T) {
+	long := strings.Repeat("n", 65)
+	for _, r := range []struct{ caddyfile, json, want string }{
+		{`""`, ``, `zone: name is missing`},
+		{`a/b`, `a/b`, `zone "a/b": name holds '/'; use letters, digits, _, - and .`},
+		{`a:b`, `a:b`, `zone "a:b": name holds ':'; use letters, digits, _, - and .`},
+		{`"a b"`, `a b`, `zone "a b": name holds ' '; use letters, digits, _, - and .`},
+		{`für`, `für`, `zone "für": name holds 'ü'; use letters, digits, _, - and .`},
+		{`{method}`, `{http.request.method}`, `zone "{http.request.method}": name holds '{'; use letters, digits, _, - and .`},
+		{long, long, `zone "` + long + `": name is longer than 64 characters`},
+	} {
+		_, err := adapt(t, fmt.Sprintf("http:// {\n\tsliding_window {\n\t\tzone %s {\n\t\t\tlimit 5 1m\n\t\t}\n\t}\n}\n", r.caddyfile))
+		if want := r.want + ", at Caddyfile:3"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("zone %s:\ngot  %v\nwant %s", r.caddyfile, err, want)
+		}
+		err = validate(t, handlerConfig(t, fmt.Sprintf(`{"handler":"sliding_window","zones":[{"name":%q,"limits":[{"max":5,"window":"1m"}]}]}`, r.json)))
+		if err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("JSON zone %s:\ngot  %v\nwant %s", r.json, err, r.want)
+		}
+	}
+}
+
+func TestRefusedDirective(t *testing.T) {
+	for _, r := range []struct{ directive, want string }{
+		{"sliding_window", `no zone: write zone <name> { ... }, at Caddyfile:2`},
+		{"sliding_window {\n\t\tstatus 429\n\t}", `no zone: write zone <name> { ... }, at Caddyfile:4`},
+		{"sliding_window api", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
+		{"sliding_window api {client_ip} 5", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
+		{"sliding_window api {client_ip} 5 1m 1h", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
+		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, _, - and ., at Caddyfile:2`},
+		{"sliding_window api {client_ip} 5 1us", `zone api: limit 5 1us: window 1µs is not a whole number of milliseconds, at Caddyfile:2`},
+		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required, at Caddyfile:2`},
+		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone', at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a', at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},
+		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: stands twice in one handler, at Caddyfile:6`},
+	} {
+		_, err := adapt(t, "http:// {\n\t"+r.directive+"\n}\n")
+		if err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", r.directive, err, r.want)
+		}
+	}
+}
+
+// What only JSON can say.
+func TestRefusedJSON(t *testing.T) {
+	for _, r := range []struct{ handler, want string }{
+		{`{"handler":"sliding_window"}`, `no zone: write zone <name> { ... }`},
+		{`{"handler":"sliding_window","zones":[null]}`, `zone: is null`},
+		{`{"handler":"sliding_window","zones":[{"limits":[{"max":5,"window":"1m"}]}]}`, `zone: name is missing`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"window":"1m"}]}]}`, `zone api: limit  1m: max "" is not a whole number`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":true,"window":"1m"}]}]}`, `true is neither a number nor a string`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m","burst":5}]}]}`, `unknown field "burst"`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]},{"name":"api","limits":[{"max":5,"window":"1m"}]}]}`, `zone api: stands twice in one handler`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `unknown module: http.sliding_window.stores.file`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","match":[{"no_such_matcher":{}}],"limits":[{"max":5,"window":"1m"}]}]}`, `zone api: loading matchers`},
+	} {
+		if err := validate(t, handlerConfig(t, r.handler)); err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", r.handler, err, r.want)
+		}
+	}
+}
+
+func TestRefusedGlobalOption(t *testing.T) {
+	for _, r := range []struct{ option, json, want string }{
+		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis', at Caddyfile:2`},
+		{"sliding_window {\n\t\tstatus 429\n\t}", ``, `unrecognized subdirective "status" of the global option sliding_window, at Caddyfile:3`},
+		{"sliding_window {\n\t\ton_error deny\n\t\ton_error deny\n\t}", ``, `on_error stands twice, at Caddyfile:4`},
+		{"sliding_window {\n\t\ton_error never\n\t}", `{"on_error":"never"}`, `on_error "never" is unknown; use one of local, allow, deny`},
+		{"sliding_window {\n\t\tstore\n\t}", ``, `wrong argument count or unexpected line ending after 'store', at Caddyfile:3`},
+		{"sliding_window {\n\t\tstore memory {\n\t\t\tmax_keys -1\n\t\t}\n\t}", `{"store":{"module":"memory","max_keys":-1}}`, `store memory: max_keys -1: must be from 1 to 2147483647`},
+	} {
+		if _, err := adapt(t, "{\n\t"+r.option+"\n}\n"); err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", r.option, err, r.want)
+		}
+		if r.json == "" {
+			continue
+		}
+		if err := validate(t, []byte(`{"apps":{"sliding_window":`+r.json+`}}`)); err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("JSON %s\ngot  %v\nwant %s", r.json, err, r.want)
+		}
+	}
+}

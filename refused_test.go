@@ -1,0 +1,123 @@
+package slidingwindow_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// refusal is a mistake, in both languages.
+type refusal struct {
+	caddyfile string // the lines of a block
+	line      int    // which of them is at fault
+	json      string // the same as members of an object; empty if JSON cannot say it
+	want      string // how the error begins, place apart
+}
+
+// checkRefusals puts each mistake where %s stands. The first line of a block is
+// at line from.
+func checkRefusals(t *testing.T, caddyfile string, from int, jsonHandler string, refusals []refusal) {
+	t.Helper()
+	for _, r := range refusals {
+		text := fmt.Sprintf(caddyfile, r.caddyfile)
+		want := fmt.Sprintf("%s, at Caddyfile:%d", r.want, from+r.line)
+		_, err := adapt(t, text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Caddyfile %q:\ngot  %v\nwant %s", r.caddyfile, err, want)
+		}
+		if r.json == "" {
+			continue
+		}
+		err = validate(t, handlerConfig(t, fmt.Sprintf(jsonHandler, r.json)))
+		if err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("JSON %s:\ngot  %v\nwant %s", r.json, err, r.want)
+		}
+	}
+}
+
+// handlerConfig is a configuration whose only handler is that.
+func handlerConfig(t *testing.T, handlers ...string) []byte {
+	t.Helper()
+	config := `{"apps":{"http":{"servers":{"s":{"listen":[":80"],"routes":[{"handle":[` + strings.Join(handlers, ",") + `]}]}}}}}`
+	if !json.Valid([]byte(config)) {
+		t.Fatalf("not JSON: %s", config)
+	}
+	return []byte(config)
+}
+
+func TestRefusedZone(t *testing.T) {
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4,
+		`{"handler":"sliding_window","zones":[{"name":"api",%s}]}`, []refusal{
+			{"burst 5", 0, ``, `zone api: unrecognized subdirective "burst"`},
+			{"limit 5 1m\nkey a\nkey b", 2, ``, `zone api: key stands twice`},
+			{"limit 5 1m\ncost 1\ncost 1", 2, ``, `zone api: cost stands twice`},
+			{"key a", 1, `"key":"a"`, `zone api: limit is missing: write limit <max> <window>`},
+			{"key a b", 0, ``, `zone api: wrong argument count or unexpected line ending after 'a'`},
+
+			{"limit -5 1m", 0, `"limits":[{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
+			{"limit many 1m", 0, `"limits":[{"max":"many","window":"1m"}]`, `zone api: limit many 1m: max "many" is not a whole number`},
+			{"limit 1.5 1m", 0, `"limits":[{"max":1.5,"window":"1m"}]`, `zone api: limit 1.5 1m: max "1.5" is not a whole number`},
+			{"limit 9223372036854775808 1m", 0, `"limits":[{"max":"9223372036854775808","window":"1m"}]`, `zone api: limit 9223372036854775808 1m: max "9223372036854775808" is not a whole number`},
+			{"limit 1 1m\nlimit -5 1m", 1, `"limits":[{"max":1,"window":"1m"},{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
+			{"limit 5", 0, ``, `zone api: wrong argument count or unexpected line ending after '5'`},
+			{"limit 5 1m 1h", 0, ``, `zone api: wrong argument count or unexpected line ending after '1m'`},
+			{"limit 5 0s", 0, `"limits":[{"max":5,"window":"0s"}]`, `zone api: limit 5 0s: window 0s is not above 0`},
+			{"limit 5 0", 0, `"limits":[{"max":5,"window":0}]`, `zone api: limit 5 0: window 0s is not above 0`},
+			{"limit 5 -1m", 0, `"limits":[{"max":5,"window":"-1m"}]`, `zone api: limit 5 -1m: window -1m0s is not above 0`},
+			{"limit 5 10us", 0, `"limits":[{"max":5,"window":"10us"}]`, `zone api: limit 5 10us: window 10µs is not a whole number of milliseconds`},
+			{"limit 5 1.5ms", 0, `"limits":[{"max":5,"window":1500000}]`, `window 1.5ms is not a whole number of milliseconds`},
+			{"limit 5 60", 0, `"limits":[{"max":5,"window":60}]`, `zone api: limit 5 60: window 60ns is not a whole number of milliseconds`},
+			{"limit 5 soon", 0, `"limits":[{"max":5,"window":"soon"}]`, `zone api: limit 5 soon: window "soon" is not a duration, such as 90s, 5m or 1d`},
+			{"limit 5 1000000d", 0, `"limits":[{"max":5,"window":"1000000d"}]`, `zone api: limit 5 1000000d: window "1000000d" is not a duration, such as 90s, 5m or 1d`},
+			{"limit 9007199254740994 1ms", 0, `"limits":[{"max":9007199254740994,"window":"1ms"}]`, `zone api: limit 9007199254740994 1ms: limit 9007199254740994 × window 1ms is too large: limit × milliseconds must not exceed 2^53`},
+			{"limit 104249991374 1d", 0, `"limits":[{"max":104249991374,"window":"1d"}]`, `zone api: limit 104249991374 1d: limit 104249991374 × window 24h0m0s is too large: limit × milliseconds must not exceed 2^53`},
+
+			{"limit {http.vars.max} 1m", 1, `"limits":[{"max":"{http.vars.max}","window":"1m"}]`, `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required`},
+			{"limit 5 {http.vars.w}", 1, `"limits":[{"max":5,"window":"{http.vars.w}"}]`, `zone api: limit 5 {http.vars.w}: holds a placeholder, so fallback <max> <window> is required`},
+			{"fallback 5 1m\nlimit {http.vars.max} 0s", 1, `"limits":[{"max":"{http.vars.max}","window":"0s"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit {http.vars.max} 0s: window 0s is not above 0`},
+			{"limit 5 1m\nfallback {http.vars.max} 1m", 1, `"limits":[{"max":5,"window":"1m"}],"fallback":{"max":"{http.vars.max}","window":"1m"}`, `zone api: fallback {http.vars.max} 1m: must not hold a placeholder`},
+			{"limit 5 1m\nfallback -1 1m", 1, `"limits":[{"max":5,"window":"1m"}],"fallback":{"max":-1,"window":"1m"}`, `zone api: fallback -1 1m: limit -1 is negative; use 0 to deny everything`},
+			{"limit 5 1m\nfallback 5", 1, ``, `zone api: wrong argument count or unexpected line ending after '5'`},
+
+			{"limit 5 1m\ncost -1", 1, `"limits":[{"max":5,"window":"1m"}],"cost":-1`, `zone api: cost -1 is negative; use 0 to look without spending`},
+			{"limit 5 1m\ncost free", 1, `"limits":[{"max":5,"window":"1m"}],"cost":"free"`, `zone api: cost "free" is not a whole number`},
+			{"limit 5 1m\ncost 0.5", 1, `"limits":[{"max":5,"window":"1m"}],"cost":0.5`, `zone api: cost "0.5" is not a whole number`},
+			{"limit 5 1m\nipv4_prefix 33", 1, `"limits":[{"max":5,"window":"1m"}],"ipv4_prefix":33`, `zone api: ipv4_prefix 33: must be from 0 to 32`},
+			{"limit 5 1m\nipv4_prefix -1", 1, `"limits":[{"max":5,"window":"1m"}],"ipv4_prefix":-1`, `zone api: ipv4_prefix -1: must be from 0 to 32`},
+			{"limit 5 1m\nipv4_prefix /24", 1, ``, `zone api: ipv4_prefix "/24" is not a whole number`},
+			{"limit 5 1m\nipv6_prefix 129", 1, `"limits":[{"max":5,"window":"1m"}],"ipv6_prefix":129`, `zone api: ipv6_prefix 129: must be from 0 to 128`},
+			{"limit 5 1m\nipv6_prefix -1", 1, `"limits":[{"max":5,"window":"1m"}],"ipv6_prefix":-1`, `zone api: ipv6_prefix -1: must be from 0 to 128`},
+			{"limit 5 1m\nempty_key drop", 1, `"limits":[{"max":5,"window":"1m"}],"empty_key":"drop"`, `zone api: empty_key "drop" is unknown; use one of shared, skip, deny`},
+			{"limit 5 1m\nmatch no_such_matcher", 1, ``, `zone api: getting matcher module 'no_such_matcher': module not registered: http.matchers.no_such_matcher`},
+			{"limit 5 1m\nmatch method GET\nmatch method PUT", 2, ``, `zone api: match stands twice`},
+		})
+}
+
+func TestRefusedAlgorithm(t *testing.T) {
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
+		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
+			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset or slices`},
+			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'`},
+			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'`},
+			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm stands twice`},
+			{"algorithm zset {\ncount 5\n}", 1, `"name":"zset","count":5`, `zone api: algorithm zset: takes no options; count, size, strict and weighted belong to slices`},
+			{"algorithm zset {\nsize 1s\n}", 1, `"size":"1s"`, `zone api: algorithm zset: takes no options; count, size, strict and weighted belong to slices`},
+			{"algorithm zset {\nweighted\n}", 1, `"name":"zset","weighted":true`, `zone api: algorithm zset: takes no options; count, size, strict and weighted belong to slices`},
+			{"algorithm zset {\nstrict\n}", 1, ``, `zone api: algorithm zset: takes no options; count, size, strict and weighted belong to slices`},
+			{"algorithm slices {\nwidth 5\n}", 1, ``, `zone api: unrecognized subdirective "width" of algorithm slices`},
+			{"algorithm slices {\ncount 0\n}", 1, `"name":"slices","count":0`, `zone api: algorithm slices: count 0 is not above 0`},
+			{"algorithm slices {\ncount -3\n}", 1, `"name":"slices","count":-3`, `zone api: algorithm slices: count -3 is not above 0`},
+			{"algorithm slices {\ncount few\n}", 1, `"name":"slices","count":"few"`, `zone api: algorithm slices: count "few" is not a whole number`},
+			{"algorithm slices {\ncount 5 6\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '5'`},
+			{"algorithm slices {\ncount 5\ncount 6\n}", 2, ``, `zone api: count stands twice`},
+			{"algorithm slices {\nsize 0\n}", 1, `"name":"slices","size":0`, `zone api: algorithm slices: size 0 is not above 0`},
+			{"algorithm slices {\nsize -1s\n}", 1, `"name":"slices","size":"-1s"`, `zone api: algorithm slices: size -1s is not a whole number of milliseconds above 0`},
+			{"algorithm slices {\nsize 1.5ms\n}", 1, `"name":"slices","size":"1.5ms"`, `zone api: algorithm slices: size 1.5ms is not a whole number of milliseconds above 0`},
+			{"algorithm slices {\nsize 5\n}", 1, `"name":"slices","size":5`, `zone api: algorithm slices: size 5ns is not a whole number of milliseconds above 0`},
+			{"algorithm slices {\nsize small\n}", 1, `"name":"slices","size":"small"`, `zone api: algorithm slices: size "small" is not a duration, such as 90s, 5m or 1d`},
+			{"algorithm slices {\ncount 5\nsize 1s\n}", 2, `"name":"slices","count":5,"size":"1s"`, `zone api: algorithm slices: count 5 and size 1s exclude each other`},
+			{"algorithm slices {\nstrict\nweighted\n}", 2, ``, `zone api: strict and weighted exclude each other`},
+			{"algorithm slices {\nweighted 0.5\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '0.5'`},
+		})
+}

@@ -1,0 +1,129 @@
+package slidingwindow_test
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	sharedZone = `{"handler":"sliding_window","zones":[{"name":"api","match":[{"path":["/a"]}],"limits":[{"max":5,"window":"1m"}]}]}`
+	otherZone  = `{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":6,"window":"1m"}]}]}`
+)
+
+// The same zone in two handlers is one counter, so it has to be the same there.
+func TestZoneInTwoHandlers(t *testing.T) {
+	if err := validate(t, handlerConfig(t, sharedZone, sharedZone)); err != nil {
+		t.Errorf("same definition: got %v, want no error", err)
+	}
+	err := validate(t, handlerConfig(t, sharedZone, otherZone))
+	if err == nil {
+		t.Fatal("different definitions: got no error")
+	}
+	for _, want := range []string{
+		`zone api: defined twice, and not the same: `,
+		`{"name":"api","match":[{"path":["/a"]}],"limits":[{"max":5,"window":"1m"}]}`,
+		`{"name":"api","limits":[{"max":6,"window":"1m"}]}`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("different definitions: got %v, want %s", err, want)
+		}
+	}
+}
+
+// On stores that are not the same, zones have nothing to do with each other.
+func TestZoneOnTwoStores(t *testing.T) {
+	other := strings.TrimSuffix(otherZone, "}") + `,"store":{"module":"redis","prefix":"%s"}}`
+	one, two := strings.Replace(other, "%s", "one", 1), strings.Replace(other, "%s", "two", 1)
+	if err := validate(t, handlerConfig(t, sharedZone, one, strings.Replace(two, `"max":6`, `"max":7`, 1))); err != nil {
+		t.Errorf("different stores: got %v, want no error", err)
+	}
+	// Another user of the same server and prefix has the same counters.
+	sameCounters := strings.Replace(strings.Replace(one, `"max":6`, `"max":7`, 1), `"prefix"`, `"username":"u","prefix"`, 1)
+	if err := validate(t, handlerConfig(t, one, sameCounters)); err == nil || !strings.Contains(err.Error(), "zone api: defined twice, and not the same") {
+		t.Errorf("same counters: got %v, want an error", err)
+	}
+}
+
+// A handler without a store takes the app's.
+func TestZoneOnGlobalStore(t *testing.T) {
+	config := func(own string) []byte {
+		c, err := adapt(t, `{
+	sliding_window {
+		store redis redis://localhost:6379/1
+	}
+}
+
+http:// {
+	sliding_window /a api {client_ip} 5 1m
+	sliding_window /b api {client_ip} 6 1m {
+		store `+own+`
+	}
+}
+`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if err := validate(t, config("memory")); err != nil {
+		t.Errorf("a store of its own: got %v, want no error", err)
+	}
+	if err := validate(t, config("redis redis://localhost:6379/1")); err == nil || !strings.Contains(err.Error(), "zone api: defined twice, and not the same") {
+		t.Errorf("the global store again: got %v, want an error", err)
+	}
+}
+
+// A configuration loads whether Redis is there or not, and without asking it.
+func TestProvisionAsksNobody(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	for _, store := range []string{
+		"redis redis://" + listener.Addr().String(),
+		"redis redis://" + freeAddress(t),
+		"redis {\n\t\t\taddress no-such-host.invalid:6379\n\t\t}",
+		"redis {\n\t\t\taddress " + listener.Addr().String() + "\n\t\t\tcluster\n\t\t}",
+		"redis {\n\t\t\taddress " + listener.Addr().String() + "\n\t\t\tmaster main\n\t\t}",
+	} {
+		config, err := adapt(t, "http:// {\n\tsliding_window api {client_ip} 5 1m {\n\t\tstore "+store+"\n\t}\n}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate(t, config); err != nil {
+			t.Errorf("store %s: got %v, want no error", store, err)
+		}
+	}
+	_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := listener.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("Accept: got %v, want nobody", err)
+	}
+}
+
+// What goes wrong with a store only once its placeholders and files are read.
+func TestRefusedWhenRead(t *testing.T) {
+	t.Setenv("SLIDING_WINDOW_TEST", "no port")
+	for _, r := range []struct{ store, want string }{
+		{`"password":"{env.SLIDING_WINDOW_UNSET}"`, `store redis: password: evaluated placeholder {env.SLIDING_WINDOW_UNSET} is empty`},
+		{`"username":"{no.such}"`, `store redis: username: unrecognized placeholder {no.such}`},
+		{`"address":["localhost:6379","{no.such}"]`, `store redis: address 2: unrecognized placeholder {no.such}`},
+		{`"address":["{env.SLIDING_WINDOW_TEST}"]`, `store redis: address "no port": must be host:port`},
+		{`"url":"redis://{no.such}@localhost"`, `store redis: url: unrecognized placeholder {no.such}`},
+		{`"url":"{env.SLIDING_WINDOW_TEST}"`, `store redis: url: `},
+		{`"prefix":"{tag}"`, `store redis: prefix: unrecognized placeholder {tag}`},
+		{`"prefix":"\\{tag\\}"`, `store redis: prefix "{tag}": must not hold braces`},
+		{`"tls":{"ca":"no-such-file.pem"}`, `store redis: tls: ca: open no-such-file.pem`},
+		{`"tls":{"ca":"go.mod"}`, `store redis: tls: ca go.mod: holds no certificate`},
+		{`"tls":{"cert":"no-such-cert.pem","key":"no-such-key.pem"}`, `store redis: tls: cert: open no-such-cert.pem`},
+	} {
+		handler := strings.TrimSuffix(sharedZone, "}") + `,"store":{"module":"redis",` + r.store + `}}`
+		if err := validate(t, handlerConfig(t, handler)); err == nil || !strings.Contains(err.Error(), r.want) {
+			t.Errorf("%s: got %v, want %s", r.store, err, r.want)
+		}
+	}
+}
