@@ -28,6 +28,12 @@ const (
 	DefaultTimeout = 100 * time.Millisecond
 )
 
+// Permissions are the commands that the user of a store has to be allowed, in
+// the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
+// +cluster|slots and +command, too.
+const Permissions = "+evalsha +script|load +time +pexpire +del " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hset +hdel"
+
 // Options say which server to use and how.
 type Options struct {
 	// host:port or the path of a socket; several are the nodes of a Cluster or,
@@ -293,16 +299,19 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
+	hint := ""
 	switch text := err.Error(); {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s: %w: no answer within %s: %w", s.name, window.ErrUnavailable, s.timeout, err)
+		hint = fmt.Sprintf("no answer within %s: ", s.timeout)
 	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
-		return fmt.Errorf("%s: %w: the server is part of a Cluster: add `cluster` to the store: %w", s.name, window.ErrUnavailable, err)
+		hint = "the server is part of a Cluster: add `cluster` to the store: "
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%s: %w: the server closed the connection; does it want TLS, or are its connections used up: %w", s.name, window.ErrUnavailable, err)
-	default:
-		return fmt.Errorf("%s: %w: %w", s.name, window.ErrUnavailable, err)
+		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
+	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
+		hint = "the server wants a password: "
+	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command"):
+		hint = "the user lacks a permission; all it needs are " + Permissions + ": "
 	}
+	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 }

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"errors"
 	"net/url"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -10,15 +12,38 @@ import (
 //
 //	redis://<user>:<password>@<host>:<port>/<db>          rediss:// for TLS
 //	redis://<host>:<port>?addr=<host>:<port>&addr=...     a Cluster
-//	redis://<sentinel>:<port>/<db>?master_name=<name>     Sentinel
+//	redis://<sentinel>:<port>/<db>?master_name=<name>     Sentinel; user and
+//	  password are those of the Sentinels, ?username=...&password=... the server's
 //	unix://<user>:<password>@<path>?db=<db>               a socket
 //
 // Of the options in the query, those count that have a field in Options. Errors
 // do not repeat the URL, which may hold a password.
 func ParseURL(s string) (Options, error) {
+	scheme, _, _ := strings.Cut(s, "://")
+	switch strings.ToLower(scheme) {
+	case "redis", "rediss", "unix":
+	default:
+		return Options{}, errScheme
+	}
+	o, err := parseURL(s)
+	if at := strings.LastIndexByte(s, '@'); err != nil && at >= 0 {
+		// All before the @ may be part of a password, whatever it was taken for.
+		if _, err = parseURL(scheme + "://" + s[at+1:]); err == nil {
+			err = errURL
+		}
+	}
+	return o, err
+}
+
+var (
+	errScheme = errors.New("a URL has to begin with redis://, rediss:// or unix://")
+	errURL    = errors.New("not a valid URL: look at host and port, and percent-encode special characters in user name and password")
+)
+
+func parseURL(s string) (Options, error) {
 	u, err := url.Parse(s)
 	if err != nil {
-		return Options{}, err.(*url.Error).Err
+		return Options{}, errURL
 	}
 	switch query := u.Query(); {
 	case query.Has("master_name"):

@@ -1,0 +1,215 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+func TestCluster(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	t.Run("OneSeed", func(t *testing.T) { testOneSeed(t, nodes) })
+	open := func(t *testing.T) *redis.Store {
+		return newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true})
+	}
+	t.Run("AllOrNothing", func(t *testing.T) { testClusterAllOrNothing(t, open(t)) })
+	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
+	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
+	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
+	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, open(t), nodes) }) // the last: it does harm
+}
+
+// testOneSeed asks a node of a Cluster without saying that it is one.
+func testOneSeed(t *testing.T, nodes []*redistest.Server) {
+	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}})
+	refused := 0
+	for i := range 20 {
+		_, err := s.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(i), 1, time.Hour)})
+		if err == nil {
+			continue // this key lives here
+		}
+		refused++
+		if !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "add `cluster`") {
+			t.Errorf("Take = %v, want advice to add `cluster`", err)
+		}
+	}
+	if refused == 0 {
+		t.Error("one node of three answers for every key")
+	}
+	_, err := s.Take(t.Context(), []window.Charge{charge("a", "a", 1, time.Hour), charge("b", "b", 1, time.Hour), charge("c", "c", 1, time.Hour)})
+	if err == nil || !strings.Contains(err.Error(), "add `cluster`") {
+		t.Errorf("Take of several zones = %v, want advice to add `cluster`", err)
+	}
+}
+
+func testClusterAllOrNothing(t *testing.T, s *redis.Store) {
+	full := charge("full", "key", 1, time.Hour)
+	take(t, s, full)
+	for i := range 20 {
+		free, other := charge("free", fmt.Sprint(i), 5, time.Hour), charge("other", fmt.Sprint(i), 5, time.Hour)
+		other.Algorithm, other.Cost = window.Slices{}, 2
+		for _, charges := range [][]window.Charge{{full, free, other}, {free, other, full}, {free, full, other}} {
+			ds := take(t, s, charges...)
+			for j, c := range charges {
+				if c.Zone == "full" && (ds[j].Allowed || ds[j].Remaining != 0 || ds[j].RetryAfter == 0) {
+					t.Errorf("zone full: %+v, want a denial", ds[j])
+				}
+				if c.Zone != "full" && (!ds[j].Allowed || ds[j].Remaining != 5 || ds[j].RetryAfter != 0) {
+					t.Errorf("zone %s: %+v, want 5 remaining", c.Zone, ds[j])
+				}
+			}
+		}
+		ds := take(t, s, free, other)
+		if !window.Allowed(ds) || ds[0].Remaining != 4 || ds[1].Remaining != 3 {
+			t.Errorf("Take after denials = %+v, want 4 and 3 remaining", ds)
+		}
+		peeked, err := s.Peek(t.Context(), []window.Charge{free, other, full})
+		if err != nil || peeked[0].Remaining != 4 || peeked[1].Remaining != 3 || peeked[2].Remaining != 0 {
+			t.Errorf("Peek = %+v, %v, want 4, 3 and 0 remaining", peeked, err)
+		}
+		for _, c := range []window.Charge{free, other} {
+			if err := s.Reset(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if err := s.Settle(t.Context(), c, 1, 3); err != nil {
+				t.Error(err)
+			}
+		}
+		if ds := take(t, s, free, other); ds[0].Remaining != 1 || ds[1].Remaining != 0 {
+			t.Errorf("Take after Reset and Settle = %+v, want 1 and 0 remaining", ds)
+		}
+	}
+}
+
+// testClusterConcurrent asks for several zones from many callers: never over the
+// limit of any, and in the end nothing is charged but what passed.
+func testClusterConcurrent(t *testing.T, s *redis.Store) {
+	const limit = 40
+	var passed, failed atomic.Int64
+	var perCaller [8]atomic.Int64
+	shared := charge("shared", "key", limit, time.Hour)
+	own := func(i int) window.Charge { return charge("own", fmt.Sprint(i), limit/4, time.Hour) }
+	parallel(len(perCaller), func(i int) {
+		for range 15 {
+			results := s.TakeBatch(t.Context(), [][]window.Charge{{own(i), shared}, {shared, own(i)}})
+			for _, r := range results {
+				switch {
+				case r.Err != nil:
+					t.Errorf("Take: %v", r.Err)
+				case window.Allowed(r.Decisions):
+					passed.Add(1)
+					perCaller[i].Add(1)
+				default:
+					failed.Add(1)
+				}
+			}
+		}
+	})
+	if n := passed.Load(); n > limit || n == 0 || n+failed.Load() != 8*15*2 {
+		t.Errorf("%d passed and %d failed, want %d passed at most", n, failed.Load(), limit)
+	}
+	look := func(c window.Charge) int64 {
+		ds, err := s.Peek(t.Context(), []window.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ds[0].Remaining
+	}
+	if got, want := look(shared), limit-passed.Load(); got != want {
+		t.Errorf("shared: %d remaining, want %d", got, want)
+	}
+	for i := range perCaller {
+		if got, want := look(own(i)), limit/4-perCaller[i].Load(); got != want {
+			t.Errorf("own %d: %d remaining, want %d", i, got, want)
+		}
+	}
+	t.Logf("%d of %d passed, %d denied", passed.Load(), limit, failed.Load())
+}
+
+func testClusterScriptFlush(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
+	requests := make([][]window.Charge, 60)
+	for i := range requests {
+		requests[i] = []window.Charge{charge("flush", fmt.Sprint(i), 10, time.Hour), charge("flush too", fmt.Sprint(i), 10, time.Hour)}
+	}
+	for round := range int64(4) {
+		if round > 0 { // one node, then the next
+			if err := nodes[round-1].Client(t).ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, r := range s.TakeBatch(t.Context(), requests) {
+			if r.Err != nil || !window.Allowed(r.Decisions) || r.Decisions[0].Remaining != 9-round || r.Decisions[1].Remaining != 9-round {
+				t.Fatalf("round %d, result %d = %+v, want %d remaining", round, i, r, 9-round)
+			}
+		}
+	}
+}
+
+// testClusterPermissions does everything as a user of few permissions.
+func testClusterPermissions(t *testing.T, nodes []*redistest.Server) {
+	for _, node := range nodes {
+		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~acl:*", "+cluster|slots", "+command"}
+		for _, p := range strings.Fields(redis.Permissions) {
+			args = append(args, p)
+		}
+		if err := node.Client(t).Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newStore(t, redis.Options{Addresses: []string{nodes[1].Addr}, Cluster: true, Prefix: "acl", Username: "limiter", Password: "secret"})
+	if err := everything(t, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// testClusterNodeDown hangs a node: what the others were charged comes back, or
+// was charged at most once.
+func testClusterNodeDown(t *testing.T, warm *redis.Store, nodes []*redistest.Server) {
+	_ = warm.Ping(t.Context())
+	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr, nodes[1].Addr}, Timeout: timeout, Prefix: "down"})
+	for i := range 30 {
+		take(t, s, charge("warm", fmt.Sprint(i), 10, time.Hour))
+	}
+	nodes[2].Stop()
+	hung := 0
+	for i := range 30 {
+		start := time.Now()
+		_, err := s.Take(t.Context(), []window.Charge{charge("a", fmt.Sprint(i), 10, time.Hour), charge("b", fmt.Sprint(i), 10, time.Hour)})
+		if took := time.Since(start); took > timeout+slack {
+			t.Errorf("Take took %s, want %s at most", took, timeout+slack)
+		}
+		if err != nil {
+			hung++
+			if !errors.Is(err, window.ErrUnavailable) {
+				t.Errorf("Take = %v, want ErrUnavailable", err)
+			}
+		}
+	}
+	if hung == 0 {
+		t.Error("no request needed the node that hangs")
+	}
+	nodes[2].Cont()
+	eventually(t, patience, "the cluster is whole again", func() bool {
+		for i := range 10 {
+			if _, err := s.Take(t.Context(), []window.Charge{charge("awake", fmt.Sprint(i), 1000, time.Hour)}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, n := range nodes {
+		c := n.Client(t)
+		for _, key := range keys(t, c, "down:zset:[ab]:*") {
+			if n := c.ZCard(t.Context(), key).Val(); n > 1 {
+				t.Errorf("%s was charged %d times, want once at most", key, n)
+			}
+		}
+	}
+}

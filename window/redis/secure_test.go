@@ -1,0 +1,165 @@
+package redis_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestPermissions does everything as a user of few permissions, and fails with one less.
+func TestPermissions(t *testing.T) {
+	permissions := append(strings.Fields(redis.Permissions), "~acl:*")
+	own := redistest.Start(t)
+	admin := own.Client(t)
+	setUser := func(without string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
+		for _, p := range permissions {
+			if p != without {
+				args = append(args, p)
+			}
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(password string) *redis.Store {
+		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "acl", Username: "limiter", Password: password})
+	}
+	setUser("")
+	if err := everything(t, open("secret")); err != nil {
+		t.Fatalf("with all permissions: %v", err)
+	}
+	for _, p := range permissions {
+		setUser(p)
+		admin.FlushAll(t.Context())
+		admin.ScriptFlush(t.Context())
+		if err := everything(t, open("secret")); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+			t.Errorf("without %s: %v, want an error that names the permissions", p, err)
+		}
+	}
+	if err := open("wrong").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("with a wrong password: %v, want WRONGPASS", err)
+	}
+	setUser("")
+	admin.Do(t.Context(), "ACL", "SETUSER", "default", "off")
+	if err := open("secret").Ping(t.Context()); err != nil {
+		t.Errorf("without the default user: %v", err)
+	}
+	nobody := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	if err := nobody.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "wants a password") {
+		t.Errorf("without credentials: %v, want advice to add a password", err)
+	}
+}
+
+// everything makes every call of a store, in every way that sends other commands,
+// and returns the first error.
+func everything(t *testing.T, s *redis.Store) error {
+	t.Helper()
+	if err := s.Ping(t.Context()); err != nil {
+		return err
+	}
+	for _, algo := range algorithms {
+		c := charge("zone", "key", 2, time.Minute)
+		c.Algorithm = algo
+		var at int64
+		for range 3 {
+			ds, err := s.Take(t.Context(), []window.Charge{c})
+			if err != nil {
+				return err
+			}
+			at = ds[0].At
+		}
+		if _, err := s.Peek(t.Context(), []window.Charge{c}); err != nil {
+			return err
+		}
+		for _, delta := range []int64{3, -10} {
+			if err := s.Settle(t.Context(), c, at, delta); err != nil {
+				return err
+			}
+		}
+		if err := s.Settle(t.Context(), c, at+1, -10); err != nil {
+			return err
+		}
+		if err := s.Reset(t.Context(), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	roots := certificate(t, dir)
+	port := strconv.Itoa(redistest.FreePort(t))
+	redistest.Start(
+		t, "--tls-port", port, "--tls-auth-clients", "no",
+		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-ca-cert-file", filepath.Join(dir, "cert.pem"),
+	)
+	addresses := []string{net.JoinHostPort("127.0.0.1", port)}
+	s := newStore(t, redis.Options{Addresses: addresses, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	if d := take(t, s, charge("zone", "key", 2, time.Minute))[0]; d.Remaining != 1 {
+		t.Errorf("Take = %+v, want 1 remaining", d)
+	}
+	for want, o := range map[string]redis.Options{
+		"failed to verify certificate": {TLS: &tls.Config{MinVersion: tls.VersionTLS12}},
+		"does it want TLS":             {},
+	} {
+		o.Addresses = addresses
+		if err := newStore(t, o).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Ping = %v, want %q", err, want)
+		}
+	}
+	plain := newStore(t, redis.Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Timeout: timeout})
+	timed(t, func() error { return plain.Ping(t.Context()) })
+}
+
+// certificate writes a certificate for 127.0.0.1 that signs itself.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redistest"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+	return roots
+}
