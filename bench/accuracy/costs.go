@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// costs is what an algorithm takes of a machine.
+type costs struct {
+	redisBytes  []int64 // per key, with as many units in the window as in sizes
+	memoryBytes []int64
+	redisMicros []float64 // of the server per decision, likewise
+	memoryNanos float64   // per decision in process, limit half full
+}
+
+// sizes are the numbers of units in the window for which costs are measured.
+var sizes = []int{10, 100, 1_000, 10_000, 100_000}
+
+const rounds = 5 // of which the median counts
+
+func measure(algorithm window.Algorithm, server *redistest.Server) (costs, error) {
+	var c costs
+	for _, n := range sizes {
+		bytes, micros, err := onRedis(algorithm, server, n)
+		if err != nil {
+			return c, err
+		}
+		c.redisBytes = append(c.redisBytes, bytes)
+		c.redisMicros = append(c.redisMicros, micros)
+		c.memoryBytes = append(c.memoryBytes, inMemory(algorithm, n))
+	}
+	c.memoryNanos = speed(algorithm)
+	return c, nil
+}
+
+// clock is the time of a store; each look at it is a step ahead.
+type clock struct {
+	at   float64 // ms
+	step float64
+}
+
+func (c *clock) now() int64 {
+	c.at += c.step
+	return int64(c.at)
+}
+
+// fill spends n units on a key, spread evenly over a window that ends where the
+// clock then stands.
+func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, n int) error {
+	charge := []window.Charge{{
+		Zone: "z", Key: key, Cost: 1, Algorithm: algorithm,
+		Policies: []window.Policy{{Limit: int64(2 * n), Window: length}},
+	}}
+	batch := make([][]window.Charge, 0, 500)
+	c.step = float64(length.Milliseconds()-1) / float64(n)
+	for i := range n {
+		batch = append(batch, charge)
+		if len(batch) < cap(batch) && i < n-1 {
+			continue
+		}
+		for _, r := range store.TakeBatch(context.Background(), batch) {
+			if r.Err != nil {
+				return r.Err
+			}
+		}
+		batch = batch[:0]
+	}
+	c.step = 0
+	return nil
+}
+
+// onRedis returns MEMORY USAGE of a key with n units, and the server's time for
+// one further decision that is allowed.
+func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64, float64, error) {
+	ctx := context.Background()
+	now := clock{at: float64(time.Now().UnixMilli())}
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: now.now})
+	defer func() { _ = store.Close() }()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
+	defer func() { _ = client.Close() }()
+	if err := client.FlushAll(ctx).Err(); err != nil {
+		return 0, 0, err
+	}
+	if err := fill(store, &now, algorithm, "k", n); err != nil {
+		return 0, 0, err
+	}
+	keys, err := client.Keys(ctx, "sw:*").Result()
+	if err != nil || len(keys) == 0 {
+		return 0, 0, fmt.Errorf("no key in Redis: %v", err)
+	}
+	bytes, err := client.MemoryUsage(ctx, keys[0], 0).Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	charge := []window.Charge{{Zone: "z", Key: "k", Cost: 1, Algorithm: algorithm,
+		Policies: []window.Policy{{Limit: int64(4*n) + 10_000, Window: length}}}}
+	var micros []float64
+	for range rounds {
+		if err := client.ConfigResetStat(ctx).Err(); err != nil {
+			return 0, 0, err
+		}
+		for range 200 {
+			now.at += float64(length.Milliseconds()) / float64(n) // as many leave as come
+			if _, err := store.Take(ctx, charge); err != nil {
+				return 0, 0, err
+			}
+		}
+		info, err := client.InfoMap(ctx, "commandstats").Result()
+		if err != nil {
+			return 0, 0, err
+		}
+		var calls, usec int64
+		if _, err := fmt.Sscanf(info["Commandstats"]["cmdstat_evalsha"], "calls=%d,usec=%d", &calls, &usec); err != nil {
+			return 0, 0, fmt.Errorf("commandstats: %w", err)
+		}
+		micros = append(micros, float64(usec)/float64(calls))
+	}
+	return bytes, median(micros), nil
+}
+
+// inMemory returns the bytes of the heap per key with n units.
+func inMemory(algorithm window.Algorithm, n int) int64 {
+	keys := max(1, 200_000/n)
+	now := clock{at: float64(start)}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	store := memory.New(memory.Options{Now: now.now, SweepInterval: -1})
+	for k := range keys {
+		if err := fill(store, &now, algorithm, "key-"+strconv.Itoa(k), n); err != nil {
+			panic(err) // memory does not fail
+		}
+	}
+	after := heap()
+	runtime.KeepAlive(store)
+	_ = store.Close()
+	return (int64(after) - int64(before)) / int64(keys)
+}
+
+// speed returns the nanoseconds of a decision in process, on 1,000 keys.
+func speed(algorithm window.Algorithm) float64 {
+	const decisions, keys = 200_000, 1_000
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = "key-" + strconv.Itoa(i)
+	}
+	var all []float64
+	for range rounds {
+		now := start
+		store := memory.New(memory.Options{Now: func() int64 { return now }, SweepInterval: -1})
+		began := time.Now()
+		for i := range decisions {
+			now = start + int64(i)*3
+			_, _ = store.Take(context.Background(), []window.Charge{{
+				Zone: "z", Key: names[i%keys], Policies: policy, Cost: 1, Algorithm: algorithm,
+			}})
+		}
+		all = append(all, float64(time.Since(began).Nanoseconds())/decisions)
+		_ = store.Close()
+	}
+	return median(all)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}

@@ -1,0 +1,121 @@
+// Command accuracy measures what each algorithm is worth: how often it is wrong,
+// judged by an exact oracle on five shapes of traffic, what it costs in memory and
+// what a decision costs as the history grows. It prints Markdown and writes plots.
+//
+//	go -C bench run ./accuracy -plots ../docs
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// variant is an algorithm with options, under the words of a Caddyfile.
+type variant struct {
+	name      string
+	algorithm window.Algorithm
+}
+
+var variants = []variant{
+	{"zset", window.Zset{}},
+	{"slices { count 60 }", window.Slices{}},
+	{"slices { count 60 weighted }", window.Slices{Weighted: true}},
+	{"slices { count 1 weighted }", window.Slices{Count: 1, Weighted: true}},
+}
+
+func main() {
+	plots := flag.String("plots", "", "folder to write SVG plots to; empty: none")
+	seed := flag.Uint64("seed", 1, "of the traffic")
+	flag.Parse()
+	if err := run(*plots, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(plots string, seed uint64) error {
+	results := make(map[string]map[string]accuracy)
+	for _, s := range shapes {
+		arrivals := s.make(seeded(seed))
+		results[s.name] = make(map[string]accuracy)
+		for _, v := range variants {
+			results[s.name][v.name] = judge(v.algorithm, arrivals)
+		}
+	}
+	printAccuracy(results)
+
+	dir, err := os.MkdirTemp("", "accuracy")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	server, err := redistest.Launch(dir)
+	if err != nil {
+		return err
+	}
+	defer server.Kill()
+	all := make(map[string]costs)
+	for _, v := range variants {
+		if all[v.name], err = measure(v.algorithm, server); err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
+		}
+	}
+	printCosts(all)
+	if plots == "" {
+		return nil
+	}
+	return plotAll(plots, results, all)
+}
+
+func printAccuracy(results map[string]map[string]accuracy) {
+	fmt.Printf("Limit %d in %s, over %s. Shapes:\n\n", limit, length, duration)
+	for _, s := range shapes {
+		fmt.Printf("- **%s**: %s\n", s.name, s.about)
+	}
+	fmt.Println("\nWrongly allowed / wrongly denied, in % of requests; worst overshoot of a trailing window, in % of the limit:")
+	fmt.Print("\n| algorithm |")
+	for _, s := range shapes {
+		fmt.Printf(" %s |", s.name)
+	}
+	fmt.Print("\n|---|" + strings.Repeat("---|", len(shapes)) + "\n")
+	for _, v := range variants {
+		fmt.Printf("| `%s` |", v.name)
+		for _, s := range shapes {
+			a := results[s.name][v.name]
+			fmt.Printf(" %.2f / %.2f; %.0f |", a.wronglyAllowedShare(), a.wronglyDeniedShare(), a.overshoot())
+		}
+		fmt.Println()
+	}
+}
+
+func printCosts(all map[string]costs) {
+	fmt.Printf("\nBytes per key with n units in the window (Redis: `MEMORY USAGE`; memory: heap), %s/%s, %d CPUs:\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	header := "\n| algorithm |"
+	for _, n := range sizes {
+		header += fmt.Sprintf(" n = %d |", n)
+	}
+	header += "\n|---|" + strings.Repeat("---|", len(sizes))
+	fmt.Println(header)
+	for _, v := range variants {
+		fmt.Printf("| `%s` |", v.name)
+		for i := range sizes {
+			fmt.Printf(" %d; %d |", all[v.name].redisBytes[i], all[v.name].memoryBytes[i])
+		}
+		fmt.Println()
+	}
+	fmt.Println("\nThe server's time for one decision, in µs (`INFO commandstats`), and what memory decides in a second:")
+	fmt.Println(strings.Replace(header, "\n|---|", " memory, 1/s |\n|---|---|", 1))
+	for _, v := range variants {
+		fmt.Printf("| `%s` |", v.name)
+		for i := range sizes {
+			fmt.Printf(" %.1f |", all[v.name].redisMicros[i])
+		}
+		fmt.Printf(" %.0f |\n", 1e9/all[v.name].memoryNanos)
+	}
+}
