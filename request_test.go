@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -108,6 +110,10 @@ func TestPlaceholdersWithoutDecision(t *testing.T) {
 			}
 			if got := expand(r, zonePlaceholders("zone")); got != "    " {
 				t.Errorf("got %q, want nothing", got)
+			}
+			known := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceKnown(allPlaceholders+zonePlaceholders("zone"), "")
+			if strings.Contains(known, "{") != (c.name == "not counted") {
+				t.Errorf("got %q", known)
 			}
 		})
 	}
