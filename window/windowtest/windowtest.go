@@ -62,7 +62,10 @@ func Exercise(t *testing.T, open Open) {
 		{"RetryAfter", testRetryAfter},
 		{"ZsetIsExact", testZsetExact},
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
+		{"MillisecondLayersAreExact", testMillisecondLayers},
+		{"LayersAreFineSlices", testLayersAreFine},
 		{"StrictNeverOver", testStrictNeverOver},
+		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
 	} {
 		t.Run(test.name, func(t *testing.T) {
