@@ -15,7 +15,7 @@ func testAdaptiveSwitches(t *testing.T, open Open) {
 	f := newFixture(t, open, algo)
 	policy := per(120, 20_000)
 	r, name := random(0)
-	var admitted history
+	var admitted Log
 	lengths := make(map[time.Duration]int)
 	last, switches, denials := algo.Max, 0, 0
 	for step := 0; switches < 1_000 && step < 100_000; step++ {
@@ -35,9 +35,7 @@ func testAdaptiveSwitches(t *testing.T, open Open) {
 			switches++
 		}
 		lengths[last]++
-		if len(admitted) > 1_000 {
-			admitted = admitted[500:]
-		}
+		admitted.Forget(f.clock.Now() - 30_000)
 	}
 	if switches < 1_000 || denials < 100 || len(lengths) != 6 {
 		t.Errorf("%d switches, %d denials, slices of %v; want 1000, 100 and 6 lengths", switches, denials, lengths)

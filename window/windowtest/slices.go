@@ -26,7 +26,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 		for walk := range 10 {
 			r, name := random(walk)
 			policies := randomPolicies(r)
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				c := f.charge("strict", name, randomCost(r), policies...)
@@ -38,19 +38,19 @@ func testStrictNeverOver(t *testing.T, open Open) {
 
 // takeStrict takes a charge with strict slices. Admitted is what was spent on its
 // counter before.
-func (f *fixture) takeStrict(name string, c window.Charge, admitted *history) []window.Decision {
+func (f *fixture) takeStrict(name string, c window.Charge, admitted *Log) []window.Decision {
 	f.Helper()
 	now := f.clock.Now()
 	ds := f.take(c)
 	if window.Allowed(ds) {
-		admitted.spend(now, c.Cost)
+		admitted.Spend(now, c.Cost)
 	}
 	for j, p := range c.Policies {
-		if n := admitted.count(now, p); n > p.Limit {
+		if n := admitted.Count(now, p); n > p.Limit {
 			f.Fatalf("%s, %+v: %d units in %+v", name, f.algo, n, p)
 		}
 		wide := window.Policy{Window: p.Window + size(f.algo, p)}
-		if n := admitted.count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
+		if n := admitted.Count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
 			f.Fatalf("%s, %+v: Take(%v) = %+v, but there were %d units in %s", name, f.algo, c, ds[j], n, wide.Window)
 		}
 	}
@@ -79,18 +79,18 @@ func size(algo window.Algorithm, p window.Policy) time.Duration {
 func testWeightedWorstCase(t *testing.T, open Open) {
 	f := newFixture(t, open, window.Slices{Count: 1, Weighted: true})
 	policy := per(10, 10_000)
-	var admitted history
+	var admitted Log
 	f.clock.Add(9_999)
 	for range 2 {
 		for range 20 {
 			if f.take(f.charge("worst", "key", 1, policy))[0].Allowed {
-				admitted.spend(f.clock.Now(), 1)
+				admitted.Spend(f.clock.Now(), 1)
 			}
 		}
 		f.clock.Add(9_999)
 	}
 	f.clock.Add(-9_999)
-	if n := admitted.count(f.clock.Now(), policy); n != 19 {
+	if n := admitted.Count(f.clock.Now(), policy); n != 19 {
 		t.Errorf("%d units in one window, want 2×10-1", n)
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
@@ -98,14 +98,14 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 		for walk := range 10 {
 			r, name := random(walk)
 			policy := per(1+r.Int64N(20), 5_000+r.Int64N(20_000))
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				c := f.charge("weighted", name, randomCost(r), policy)
 				if f.take(c)[0].Allowed {
-					admitted.spend(f.clock.Now(), c.Cost)
+					admitted.Spend(f.clock.Now(), c.Cost)
 				}
-				if n := admitted.count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
+				if n := admitted.Count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
 					f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, policy)
 				}
 			}
