@@ -12,6 +12,7 @@
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
 local layers = {}
+local unpack = table.unpack or unpack
 
 -- A layer holds slices of one length. The newest is open; of the closed ones, those
 -- that were read are known, as false if they are not there.
@@ -45,7 +46,7 @@ end
 
 -- Reads the open slices, and with them the history; nil if there is none.
 local function open(c)
-  local raw = redis.call('HGET', c.key, 'open')
+  local raw = redis.call('HMGET', c.key, 'open')[1]
   if not raw then return nil end
   local v = {}
   for n in string.gmatch(raw, '[^:]+') do v[#v + 1] = tonumber(n) end
