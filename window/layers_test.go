@@ -32,9 +32,13 @@ func FuzzLayers(f *testing.F) {
 		state, want := layers.NewState(), plain.NewState()
 		for len(o) > 0 {
 			now += o.next() % 64
-			op := o.next()
+			op, longest := o.next(), time.Duration(0)
 			switch {
 			case op%16 == 0:
+				for _, p := range c.Policies {
+					longest = max(longest, p.Window)
+				}
+				log.Forget(now - longest.Milliseconds()) // as the state may have
 				now -= o.next() * o.next()
 				stepped = true
 				for i, at := range *log {
