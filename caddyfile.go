@@ -75,7 +75,14 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			key         <text>
 //			limit       <max> <window>
 //			fallback    <max> <window>
-//			algorithm   zset|slices { <options...> }
+//			algorithm   zset
+//			algorithm   slices {
+//				count    <n>                # or one of the next three
+//				size     <duration>
+//				layers   <coarse> <fine>
+//				adaptive <min> <max>
+//				strict|weighted             # weighted: with count or size
+//			}
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>

@@ -38,17 +38,36 @@ func (l Limit) policy() (window.Policy, error) {
 // check reports what is wrong with the limit, as far as it is known without a
 // request. Field is its name in configuration.
 func (l Limit) check(field string) error {
-	known := l
-	if l.Max.dynamic() {
-		known.Max = "0"
-	}
-	if l.Window.dynamic() {
-		known.Window = "1ms"
-	}
-	if _, err := known.policy(); err != nil {
+	if _, err := l.known().policy(); err != nil {
 		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}
 	return nil
+}
+
+// checkWith reports a limit that does not go with an algorithm.
+func (l Limit) checkWith(algorithm window.Algorithm, field string) error {
+	if l.Window.dynamic() {
+		return nil
+	}
+	p, err := l.known().policy()
+	if err == nil {
+		err = window.CheckPolicy(algorithm, p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
+	}
+	return nil
+}
+
+// known returns the limit with something valid for placeholders.
+func (l Limit) known() Limit {
+	if l.Max.dynamic() {
+		l.Max = "0"
+	}
+	if l.Window.dynamic() {
+		l.Window = "1ms"
+	}
+	return l
 }
 
 // expand returns the limit for one request. It is an error if the placeholders

@@ -70,6 +70,29 @@ func TestExpandLimits(t *testing.T) {
 	}
 }
 
+// A window that does not go with the algorithm gives the fallback.
+func TestExpandLimitsWithLayers(t *testing.T) {
+	fallback := window.Policy{Limit: 7, Window: time.Minute}
+	for length, want := range map[string]window.Policy{
+		"10s":    {Limit: 5, Window: 10 * time.Second},
+		"10.5s":  {Limit: 5, Window: 10500 * time.Millisecond},
+		"1h":     {Limit: 5, Window: time.Hour},
+		"9999ms": fallback,
+		"3h":     fallback, // more than a thousand coarse slices
+	} {
+		repl := caddy.NewEmptyReplacer()
+		repl.Set("window", length)
+		z := Zone{
+			Limits:    []Limit{{Max: "5", Window: "{window}"}},
+			fallback:  fallback,
+			algorithm: window.Layers{Coarse: 10 * time.Second, Fine: time.Second},
+		}
+		if got := z.expandLimits(repl); !slices.Equal(got, []window.Policy{want}) {
+			t.Errorf("limit 5 %s: got %v, want %v", length, got, want)
+		}
+	}
+}
+
 // A placeholder may be a part of a value, and two limits may become one.
 func TestExpandSeveralLimits(t *testing.T) {
 	repl := caddy.NewEmptyReplacer()

@@ -110,7 +110,7 @@ func (z *Zone) checkFields() error {
 	if err := z.checkFallback(); err != nil {
 		return err
 	}
-	if _, err := z.Algorithm.engine(); err != nil {
+	if err := z.checkAlgorithm(); err != nil {
 		return err
 	}
 	if err := z.checkCost(); err != nil {
@@ -150,6 +150,24 @@ func (z *Zone) checkFallback() error {
 		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
 	}
 	return z.Fallback.check("fallback")
+}
+
+// checkAlgorithm reports what is wrong with the algorithm, or a limit that does
+// not go with it.
+func (z *Zone) checkAlgorithm() error {
+	algorithm, err := z.Algorithm.engine()
+	if err != nil {
+		return err
+	}
+	for _, l := range z.Limits {
+		if err := l.checkWith(algorithm, "limit"); err != nil {
+			return err
+		}
+	}
+	if z.Fallback != nil {
+		return z.Fallback.checkWith(algorithm, "fallback")
+	}
+	return nil
 }
 
 func (z *Zone) checkCost() error {
@@ -258,7 +276,7 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 	policies := make([]window.Policy, 0, len(z.Limits))
 	for _, l := range z.Limits {
 		p, err := l.expand(repl)
-		if err != nil {
+		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
 		if !slices.Contains(policies, p) {

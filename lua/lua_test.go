@@ -83,8 +83,12 @@ func TestLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	options := map[string][]any{"slices": {5, 0, 0, 60, 0, 0}, "layers": {2, 10_000, 1_000}}
 	for _, name := range Algorithms {
-		args := []any{"1800000000000", "take", name, 1, "id", 3, 0, 0, 60, 1, 10, 60_000}
+		if options[name] == nil {
+			options[name] = []any{0}
+		}
+		args := slices.Concat([]any{"1800000000000", "take", name, 1, "id"}, options[name], []any{1, 10, 60_000})
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, args...).Int64Slice()
 		if want := []int64{1_800_000_000_000, 1, 9, 0, 60_000, 60_000}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)

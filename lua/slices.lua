@@ -2,13 +2,15 @@
 --
 -- Key     a hash: one field per slice. The field is the slice's start in ms, its
 --         value "<units>:<time of the latest unit - start>".
--- Options weighted (0 or 1), size of a slice in ms (0: by count), count
+-- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
+--         max of an adaptive slice in ms (0: not adaptive)
 --
 -- Slices are kept in order of time and do not overlap: each one's last is before
 -- the next one's start.
 local slices = {}
 
 local function size(c, window)
+  if c.option[5] > 0 then return math.min(c.option[5], window) end
   if c.option[2] > 0 then return math.min(c.option[2], window) end
   return math.ceil(window / c.option[3])
 end
@@ -118,11 +120,27 @@ local function falls(c, now, window, target)
   return 0
 end
 
+-- How long the slices of policy j have to be once n more units are spent.
+local function length(c, now, n, j)
+  local length = size(c, c.window[j])
+  if c.option[5] > 0 then
+    local free, shortest = math.max(0, c.limit[j] - total(c, now, c.window[j]) - n), c.option[4]
+    while length > shortest and 2 * free <= c.limit[j] do
+      length = math.max(shortest, math.floor(length / 2))
+      free = 2 * free
+    end
+  end
+  return length
+end
+
 -- Adds n units at now; then drops the slices that no policy sees, and merges
--- neighbours that nothing sees apart any more.
+-- neighbours that are no longer than one slice together.
 local function add(c, now, n)
-  local finest = math.huge
-  for j = 1, c.policies do finest = math.min(finest, size(c, c.window[j])) end
+  local finest, lengths = math.huge, {}
+  for j = 1, c.policies do
+    lengths[j] = length(c, now, n, j)
+    finest = math.min(finest, lengths[j])
+  end
   local all, start = c.slices, now - now % finest
   local newest = all[#all]
   if newest and (newest.start >= start or newest.last == now) then
@@ -134,17 +152,17 @@ local function add(c, now, n)
   end
   local kept = {}
   for _, s in ipairs(all) do
-    local width -- that of the finest policy that still sees the slice
+    local length -- that of the finest policy that still sees the slice
     for j = 1, c.policies do
       if s.last > now - c.window[j] then
-        width = math.min(width or math.huge, size(c, c.window[j]))
+        length = math.min(length or math.huge, lengths[j])
       end
     end
     local previous = kept[#kept]
-    if width and previous and math.floor(previous.start / width) == math.floor(s.start / width) then
+    if length and previous and s.last - previous.start < length then
       previous.count = previous.count + s.count
       previous.last = s.last
-    elseif width then
+    elseif length then
       kept[#kept + 1] = s
     end
   end

@@ -95,10 +95,15 @@ func FuzzSlices(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := ops(data)
 		algo := window.Slices{Weighted: o.next()%2 == 1}
-		if n := o.next(); n%2 == 0 {
-			algo.Count = 1 + n/2
-		} else {
-			algo.Size = time.Duration(1+n/2) * time.Millisecond
+		switch n := o.next(); n % 3 {
+		case 0:
+			algo.Count = 1 + n/3
+		case 1:
+			algo.Size = time.Duration(1+n/3) * time.Millisecond
+		default:
+			algo.Weighted = false
+			algo.Min = time.Duration(1+n/3) * time.Millisecond
+			algo.Max = algo.Min + time.Duration(o.next())*time.Millisecond
 		}
 		now, log, state := windowtest.Start, new(windowtest.Log), algo.NewState()
 		policies := o.policies()
@@ -119,7 +124,7 @@ func FuzzSlices(f *testing.F) {
 					t.Fatalf("%+v at %d: %d units of %+v in %v", algo, now, n, p, *log)
 				}
 				if !algo.Weighted {
-					wide := window.Policy{Window: p.Window + slack(algo, policies, p)}
+					wide := window.Policy{Window: p.Window + slack(algo, p)}
 					if n = log.Count(now, wide); !d.Allowed && n+c.Cost <= p.Limit {
 						t.Fatalf("%+v at %d: decide(%+v) = %+v, with %d units in %s", algo, now, c, d, n, wide.Window)
 					}
@@ -139,22 +144,11 @@ func worst(a window.Slices, p window.Policy) int64 {
 }
 
 // slack returns how much longer than it has to a denial may last.
-func slack(a window.Slices, all []window.Policy, p window.Policy) time.Duration {
-	size := func(p window.Policy) time.Duration {
-		ms := a.Options()
-		if ms[1] > 0 {
-			return min(a.Size, p.Window)
-		}
-		return time.Duration((p.Window.Milliseconds()+ms[2]-1)/ms[2]) * time.Millisecond
+func slack(a window.Slices, p window.Policy) time.Duration {
+	if longest := max(a.Size, a.Max); longest > 0 {
+		return min(longest, p.Window)
 	}
-	finest := size(p)
-	for _, other := range all {
-		finest = min(finest, size(other))
-	}
-	if len(all) == 1 {
-		finest = 0
-	}
-	return size(p) + finest
+	return time.Duration((p.Window.Milliseconds()+a.Count-1)/a.Count) * time.Millisecond
 }
 
 func checkRetry(t *testing.T, s window.State, now int64, c window.Charge, ds []window.Decision) {

@@ -21,15 +21,23 @@ const DefaultSlices = 60
 // window when all of a slice came at its end. With one slice it is the
 // two-counter window known from proxies.
 //
+// Adaptive slices, of Min to Max, are strict. They are as long as Max while half
+// of the limit or more is free, and half as long each time that the free share
+// halves: fine where a denial may be near, and few where it is not.
+//
 // Slices are counted by absolute time, hold the time of their last unit and
-// never overlap. When several limits share a key, slices that only the longer
-// windows still see are merged to the longer windows' size; a denial may then last
-// for one of the shortest window's slices more.
+// never overlap. Neighbours that are no longer than one slice together are merged:
+// when traffic falls and slices are adaptive, or when several limits share a key
+// and only the longer windows still see them; a denial may then last for one of
+// the shortest window's slices more.
 type Slices struct {
 	// Number of slices in a window; 0 means DefaultSlices. Not together with Size.
 	Count int64
 	// Length of a slice, in whole milliseconds; 0 means Window/Count, rounded up.
 	Size time.Duration
+	// Shortest and longest slice, in whole milliseconds, if slices are adaptive.
+	// Not together with the other options.
+	Min, Max time.Duration
 	// Whether the slice that is leaving counts in part.
 	Weighted bool
 }
@@ -43,6 +51,27 @@ func (a Slices) Check() error {
 		return fmt.Errorf("size %s is not a whole number of milliseconds above 0", a.Size)
 	case a.Count > 0 && a.Size > 0:
 		return fmt.Errorf("count %d and size %s exclude each other", a.Count, a.Size)
+	case a.Min == 0 && a.Max == 0:
+		return nil
+	}
+	return a.checkAdaptive()
+}
+
+func (a Slices) checkAdaptive() error {
+	adaptive := fmt.Sprintf("adaptive %s %s", a.Min, a.Max)
+	switch {
+	case a.Min <= 0, a.Min%time.Millisecond != 0:
+		return fmt.Errorf("%s: min %s is not a whole number of milliseconds above 0", adaptive, a.Min)
+	case a.Max <= 0, a.Max%time.Millisecond != 0:
+		return fmt.Errorf("%s: max %s is not a whole number of milliseconds above 0", adaptive, a.Max)
+	case a.Min > a.Max:
+		return fmt.Errorf("%s: min %s is above max %s; write the shorter one first", adaptive, a.Min, a.Max)
+	case a.Count > 0:
+		return fmt.Errorf("%s and count %d exclude each other", adaptive, a.Count)
+	case a.Size > 0:
+		return fmt.Errorf("%s and size %s exclude each other", adaptive, a.Size)
+	case a.Weighted:
+		return fmt.Errorf("%s and weighted exclude each other: adaptive slices are strict", adaptive)
 	}
 	return nil
 }
@@ -50,13 +79,13 @@ func (a Slices) Check() error {
 // Name implements Algorithm.
 func (Slices) Name() string { return "slices" }
 
-// Options implements Algorithm: weighted, size in ms, count.
+// Options implements Algorithm: weighted, size in ms, count, min and max in ms.
 func (a Slices) Options() []int64 {
 	var weighted int64
 	if a.Weighted {
 		weighted = 1
 	}
-	return []int64{weighted, a.Size.Milliseconds(), a.count()}
+	return []int64{weighted, a.Size.Milliseconds(), a.count(), a.Min.Milliseconds(), a.Max.Milliseconds()}
 }
 
 // NewState implements Algorithm.
@@ -69,8 +98,12 @@ func (a Slices) count() int64 {
 	return a.Count
 }
 
-// size returns the length in ms of the slices that a window is cut into.
+// size returns the length in ms of the slices that a window is cut into, the
+// longest if they are adaptive.
 func (a Slices) size(window int64) int64 {
+	if a.Max > 0 {
+		return min(a.Max.Milliseconds(), window)
+	}
 	if a.Size > 0 {
 		return min(a.Size.Milliseconds(), window)
 	}
@@ -166,6 +199,23 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 	return 0
 }
 
+// length returns how long the slices of the policy have to be once n more units
+// are spent.
+func (s slicesState) length(now, n int64, p Policy, a Slices) int64 {
+	window := p.Window.Milliseconds()
+	length := a.size(window)
+	if a.Max > 0 {
+		free := max(0, p.Limit-s.total(now, window, a)-n)
+		for shortest := a.Min.Milliseconds(); length > shortest && 2*free <= p.Limit; free *= 2 {
+			length = max(shortest, length/2)
+		}
+	}
+	return length
+}
+
+// FieldsRead implements FieldsReader: every decision reads all slices.
+func (s *slicesState) FieldsRead(int64, *Charge) int { return len(*s) }
+
 func (s *slicesState) Look(now int64, c *Charge, ds []Decision) bool {
 	view, a := s.clamp(now), c.Algorithm.(Slices)
 	fits := true
@@ -234,11 +284,14 @@ func (s *slicesState) Settle(now int64, c *Charge, at, delta int64) {
 }
 
 // add books n units at now; then it drops the slices that no policy sees, and
-// merges neighbours that nothing sees apart any more.
+// merges neighbours that are no longer than one slice together.
 func (s *slicesState) add(now, n int64, c *Charge, a Slices) {
 	finest := int64(math.MaxInt64)
+	lengths := make([]int64, 0, 8)
 	for _, p := range c.Policies {
-		finest = min(finest, a.size(p.Window.Milliseconds()))
+		length := s.length(now, n, p, a)
+		lengths = append(lengths, length)
+		finest = min(finest, length)
 	}
 	all, start := *s, now/finest*finest
 	if newest := len(all) - 1; newest >= 0 && (all[newest].start >= start || all[newest].last == now) {
@@ -252,15 +305,15 @@ func (s *slicesState) add(now, n int64, c *Charge, a Slices) {
 	}
 	kept := all[:0]
 	for _, sl := range all {
-		var size int64 // that of the finest policy that still sees the slice
-		for _, p := range c.Policies {
-			if window := p.Window.Milliseconds(); sl.last > now-window && (size == 0 || a.size(window) < size) {
-				size = a.size(window)
+		var length int64 // that of the finest policy that still sees the slice
+		for j, p := range c.Policies {
+			if sl.last > now-p.Window.Milliseconds() && (length == 0 || lengths[j] < length) {
+				length = lengths[j]
 			}
 		}
 		switch n := len(kept); {
-		case size == 0:
-		case n > 0 && kept[n-1].start/size == sl.start/size:
+		case length == 0:
+		case n > 0 && sl.last-kept[n-1].start < length:
 			kept[n-1].count += sl.count
 			kept[n-1].last = sl.last
 		default:

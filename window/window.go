@@ -140,7 +140,8 @@ type Pinger interface {
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
 // lua, under the same name and with the same steps. One with options has a method
-// Check() error, too, that tells what is wrong with them.
+// Check() error, too, that tells what is wrong with them, and one that does not go
+// with every policy has CheckPolicy(Policy) error.
 type Algorithm interface {
 	// Name is the word for it in configuration; it is part of a counter's name.
 	Name() string
@@ -170,6 +171,12 @@ type State interface {
 	Settle(now int64, c *Charge, at, delta int64)
 }
 
+// FieldsReader is implemented by states whose twin reads a hash field by field.
+type FieldsReader interface {
+	// FieldsRead returns how many fields a decision that is allowed reads.
+	FieldsRead(now int64, c *Charge) int
+}
+
 // CheckCharges returns an error that wraps ErrInvalid unless the charges make up
 // a request that a store can decide on.
 func CheckCharges(charges []Charge) error {
@@ -183,14 +190,18 @@ func CheckCharges(charges []Charge) error {
 		case len(c.Policies) == 0:
 			return fmt.Errorf("zone %q: %w: no limit", c.Zone, ErrInvalid)
 		}
-		for _, p := range c.Policies {
-			if err := p.Check(); err != nil {
-				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
-			}
-		}
 		if a, ok := c.Algorithm.(interface{ Check() error }); ok {
 			if err := a.Check(); err != nil {
 				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
+			}
+		}
+		for _, p := range c.Policies {
+			err := p.Check()
+			if err == nil {
+				err = CheckPolicy(c.Algorithm, p)
+			}
+			if err != nil {
+				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 			}
 		}
 		for j := range i {
@@ -199,6 +210,14 @@ func CheckCharges(charges []Charge) error {
 				return fmt.Errorf("zone %q: %w: the same counter twice in one request", c.Zone, ErrInvalid)
 			}
 		}
+	}
+	return nil
+}
+
+// CheckPolicy reports a policy that does not go with an algorithm.
+func CheckPolicy(a Algorithm, p Policy) error {
+	if a, ok := a.(interface{ CheckPolicy(Policy) error }); ok {
+		return a.CheckPolicy(p)
 	}
 	return nil
 }

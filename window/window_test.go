@@ -51,6 +51,17 @@ func TestSlicesCheck(t *testing.T) {
 		4: {window.Slices{Size: -time.Second}, "size -1s"},
 		5: {window.Slices{Size: time.Microsecond}, "size 1µs"},
 		6: {window.Slices{Count: 2, Size: time.Second}, "exclude each other"},
+
+		7:  {window.Slices{Min: time.Millisecond, Max: time.Second}, ""},
+		8:  {window.Slices{Min: time.Second, Max: time.Second}, ""},
+		9:  {window.Slices{Max: time.Second}, "adaptive 0s 1s: min 0s is not a whole number of milliseconds above 0"},
+		10: {window.Slices{Min: time.Second}, "adaptive 1s 0s: max 0s is not"},
+		11: {window.Slices{Min: time.Millisecond, Max: -time.Second}, "max -1s is not"},
+		12: {window.Slices{Min: time.Microsecond, Max: time.Second}, "min 1µs is not"},
+		13: {window.Slices{Min: time.Second, Max: time.Millisecond}, "min 1s is above max 1ms"},
+		14: {window.Slices{Min: time.Second, Max: time.Second, Count: 3}, "adaptive 1s 1s and count 3 exclude each other"},
+		15: {window.Slices{Min: time.Second, Max: time.Second, Size: time.Second}, "adaptive 1s 1s and size 1s exclude each other"},
+		16: {window.Slices{Min: time.Second, Max: time.Second, Weighted: true}, "adaptive 1s 1s and weighted exclude each other"},
 	} {
 		err := c.algo.Check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -12,7 +12,17 @@ import (
 const patience = 10 * time.Second
 
 // algorithms are one of each name.
-var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}}
+var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}, window.Layers{Coarse: time.Second, Fine: time.Second}}
+
+// suited returns the algorithm with options that go with windows from shortest to
+// a hundred times as long.
+func suited(algo window.Algorithm, shortest time.Duration) window.Algorithm {
+	if _, ok := algo.(window.Layers); ok {
+		part := max(time.Millisecond, (shortest / 10).Truncate(time.Millisecond))
+		return window.Layers{Coarse: part, Fine: part}
+	}
+	return algo
+}
 
 // charge returns a charge of 1 with zset on one limit.
 func charge(zone, key string, limit int64, length time.Duration) window.Charge {

@@ -23,7 +23,7 @@ func TestTTL(t *testing.T) {
 	for _, algo := range algorithms {
 		for _, length := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second} {
 			one := charge("zone", length.String(), 5, length)
-			one.Algorithm = algo
+			one.Algorithm = suited(algo, length/2)
 			long := one
 			long.Policies = append([]window.Policy{{Limit: 5, Window: length / 2}}, one.Policies...)
 			if length == time.Millisecond {
@@ -96,6 +96,7 @@ func TestDenialWritesNothing(t *testing.T) {
 	}
 	for _, algo := range algorithms {
 		full, free := charge("full", "key", 2, time.Hour), charge("free", "key", 2, time.Hour)
+		algo = suited(algo, time.Hour)
 		full.Algorithm, full.Cost, free.Algorithm = algo, 2, algo
 		take(t, s, full)
 		want := changes()
@@ -147,7 +148,7 @@ func TestWrongType(t *testing.T) {
 		} {
 			set("foreign:" + algo.Name() + ":zone:key")
 			foreign := charge("zone", "key", 2, time.Hour)
-			foreign.Algorithm = algo
+			foreign.Algorithm = suited(algo, time.Hour)
 			_, err := s.Take(t.Context(), []window.Charge{free, foreign})
 			if !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "WRONGTYPE") {
 				t.Errorf("%s, %s: Take = %v, want ErrUnavailable and WRONGTYPE", algo.Name(), value, err)

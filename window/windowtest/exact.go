@@ -16,6 +16,10 @@ func testMillisecondSlices(t *testing.T, open Open) {
 	testExact(newFixture(t, open, window.Slices{Size: time.Millisecond}))
 }
 
+func testMillisecondLayers(t *testing.T, open Open) {
+	testExact(newFixture(t, open, window.Layers{Coarse: 500 * time.Millisecond, Fine: time.Millisecond}))
+}
+
 // testExact compares every field of every decision with those of a Log that
 // is only looked at from one end to the other.
 func testExact(f *fixture) {

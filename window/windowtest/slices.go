@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,48 +11,61 @@ import (
 
 // testStrictNeverOver holds strict slices against what they promise: no window
 // ever holds more than its limit, and a denial lasts for at most one slice longer
-// than it has to (and one of the shortest window's, if several share a key).
+// than it has to.
 func testStrictNeverOver(t *testing.T, open Open) {
-	for _, algo := range []window.Slices{{}, {Count: 1}, {Count: 7}, {Size: 333 * time.Millisecond}} {
+	for _, algo := range []window.Algorithm{
+		window.Slices{},
+		window.Slices{Count: 1},
+		window.Slices{Count: 7},
+		window.Slices{Size: 333 * time.Millisecond},
+		window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second},
+		window.Slices{Min: 70 * time.Millisecond, Max: 30 * time.Second},
+		window.Layers{Coarse: 5 * time.Second, Fine: time.Second},
+		window.Layers{Coarse: 4900 * time.Millisecond, Fine: 70 * time.Millisecond},
+	} {
 		f := newFixture(t, open, algo)
 		for walk := range 10 {
 			r, name := random(walk)
 			policies := randomPolicies(r)
-			finest := size(algo, policies[0])
-			for _, p := range policies {
-				finest = min(finest, size(algo, p))
-			}
 			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
-				now := f.clock.Now()
 				c := f.charge("strict", name, randomCost(r), policies...)
-				ds := f.take(c)
-				if window.Allowed(ds) {
-					admitted.Spend(now, c.Cost)
-				}
-				for j, p := range policies {
-					if n := admitted.Count(now, p); n > p.Limit {
-						f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, p)
-					}
-					slack := size(algo, p)
-					if len(policies) > 1 {
-						slack += finest
-					}
-					wide := window.Policy{Window: p.Window + slack}
-					if n := admitted.Count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
-						f.Fatalf("%s, step %d, %+v: Take(%v) = %+v, but there were %d units in %s", name, step, algo, c, ds[j], n, wide.Window)
-					}
-				}
+				f.takeStrict(fmt.Sprintf("%s, step %d", name, step), c, &admitted)
 			}
 		}
 	}
 }
 
-// size returns the length of a slice.
-func size(a window.Slices, p window.Policy) time.Duration {
-	if a.Size > 0 {
-		return min(a.Size, p.Window)
+// takeStrict takes a charge with strict slices. Admitted is what was spent on its
+// counter before.
+func (f *fixture) takeStrict(name string, c window.Charge, admitted *Log) []window.Decision {
+	f.Helper()
+	now := f.clock.Now()
+	ds := f.take(c)
+	if window.Allowed(ds) {
+		admitted.Spend(now, c.Cost)
+	}
+	for j, p := range c.Policies {
+		if n := admitted.Count(now, p); n > p.Limit {
+			f.Fatalf("%s, %+v: %d units in %+v", name, f.algo, n, p)
+		}
+		wide := window.Policy{Window: p.Window + size(f.algo, p)}
+		if n := admitted.Count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
+			f.Fatalf("%s, %+v: Take(%v) = %+v, but there were %d units in %s", name, f.algo, c, ds[j], n, wide.Window)
+		}
+	}
+	return ds
+}
+
+// size returns the length of the longest slice that the policy can see.
+func size(algo window.Algorithm, p window.Policy) time.Duration {
+	if a, ok := algo.(window.Layers); ok {
+		return a.Fine
+	}
+	a := algo.(window.Slices)
+	if longest := max(a.Size, a.Max); longest > 0 {
+		return min(longest, p.Window)
 	}
 	count := a.Count
 	if count == 0 {

@@ -25,9 +25,16 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+		{"adaptive slices", randomAdaptive},
+		{"layers", randomLayers},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			if r.IntN(2) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				return window.Zset{}
+			case 1:
+				return randomLayers(r)
+			case 2:
+				return randomAdaptive(r)
 			}
 			return randomSlices(r, r.IntN(2) == 0)
 		}},
@@ -59,6 +66,21 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 		a.Count = 1
 	}
 	return a
+}
+
+func randomAdaptive(r *rand.Rand) window.Algorithm {
+	shortest := 1 + r.Int64N(1_000)
+	return window.Slices{
+		Min: time.Duration(shortest) * time.Millisecond,
+		Max: time.Duration(shortest+r.Int64N(5_000)) * time.Millisecond,
+	}
+}
+
+// randomLayers returns layers for windows of 5 s or more.
+func randomLayers(r *rand.Rand) window.Algorithm {
+	fine := time.Duration(100+r.Int64N(1_500)) * time.Millisecond
+	most := int64(5 * time.Second / fine)
+	return window.Layers{Coarse: time.Duration(1+r.Int64N(most)) * fine, Fine: fine}
 }
 
 // walk is one walk: two zones, whose policies change now and then.
@@ -96,8 +118,14 @@ func (w *walk) run(n int) {
 		case 2:
 			z.policies = z.policies[:1]
 		case 3:
-			if s, ok := z.algo.(window.Slices); ok { // options are no part of a counter's name
-				z.algo = randomSlices(w.Rand, s.Weighted)
+			switch a := z.algo.(type) { // options are no part of a counter's name
+			case window.Slices:
+				z.algo = randomSlices(w.Rand, a.Weighted)
+				if a.Max > 0 {
+					z.algo = randomAdaptive(w.Rand)
+				}
+			case window.Layers:
+				z.algo = randomLayers(w.Rand)
 			}
 		}
 		w.call(step)

@@ -62,7 +62,10 @@ func Exercise(t *testing.T, open Open) {
 		{"RetryAfter", testRetryAfter},
 		{"ZsetIsExact", testZsetExact},
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
+		{"MillisecondLayersAreExact", testMillisecondLayers},
+		{"LayersAreFineSlices", testLayersAreFine},
 		{"StrictNeverOver", testStrictNeverOver},
+		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
 		{"WeightedUnits", testWeightedUnits},
 		{"ManySlices", testManySlices},
@@ -84,6 +87,9 @@ var variants = []struct {
 	{"slices of a second", window.Slices{Size: time.Second}},
 	{"weighted slices", window.Slices{Count: 10, Weighted: true}},
 	{"one weighted slice", window.Slices{Count: 1, Weighted: true}},
+	{"adaptive slices", window.Slices{Min: 100 * time.Millisecond, Max: time.Second}},
+	{"layers", window.Layers{Coarse: 5 * time.Second, Fine: time.Second}},
+	{"layers of odd lengths", window.Layers{Coarse: 4900 * time.Millisecond, Fine: 100 * time.Millisecond}},
 }
 
 // each runs a test with every algorithm, each time on an empty store.

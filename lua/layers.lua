@@ -1,0 +1,326 @@
+-- layers: units counted in coarse and in fine slices. Twin of window/layers.go.
+--
+-- Key     a hash. Slices have absolute numbers: their time divided by their length.
+--         <n>   fine slice n, closed: "<units>:<time of the latest - start>"
+--         c<n>  coarse slice n, closed: the same, with the time of its first fine
+--               slice
+--         open  what every decision needs: "<coarse>:<fine>:<since>:<coarse time>:
+--               <coarse units>:<fine time>:<fine units>": the lengths of slices,
+--               when the history begins, and the two slices that are open
+-- Options length of a coarse and of a fine slice in ms; the first is a multiple
+--         of the second
+--
+-- A coarse slice counts what its fine ones do. Times are ms.
+local layers = {}
+local unpack = table.unpack or unpack
+
+-- A layer holds slices of one length. The newest is open; of the closed ones, those
+-- that were read are known, as false if they are not there.
+local function layer(prefix, length) return {prefix = prefix, length = length, closed = {}} end
+
+-- A history of two layers. It knows what it has to write and to delete.
+local function history(coarse, fine, since)
+  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, written = {}, stale = {}}
+end
+
+local function number(l, t) return math.floor(t / l.length) end
+
+-- Whole numbers above 10^14 lose digits in Lua's own formatting.
+local function field(l, n) return string.format('%s%.0f', l.prefix, n) end
+local function value(l, t) return string.format('%.0f:%.0f', t.count, t.at - number(l, t.at) * l.length) end
+
+local function tally(l, n, value)
+  local colon = string.find(value, ':', 1, true)
+  return {
+    at = n * l.length + tonumber(string.sub(value, colon + 1)),
+    count = tonumber(string.sub(value, 1, colon - 1)),
+  }
+end
+
+-- Calls redis with many arguments, a thousand a call: unpack has a limit.
+local function call(command, key, args)
+  for i = 1, #args, 1000 do
+    redis.call(command, key, unpack(args, i, math.min(i + 999, #args)))
+  end
+end
+
+-- Reads the open slices, and with them the history; nil if there is none.
+local function open(c)
+  local raw = redis.call('HMGET', c.key, 'open')[1]
+  if not raw then return nil end
+  local v = {}
+  for n in string.gmatch(raw, '[^:]+') do v[#v + 1] = tonumber(n) end
+  local h = history(v[1], v[2], v[3])
+  h.coarse.open = {at = v[4], count = v[5]}
+  h.fine.open = {at = v[6], count = v[7]}
+  return h
+end
+
+-- Reads the closed slices with numbers first to last that are not known.
+local function fetch(c, l, first, last)
+  local names, numbers = {}, {}
+  for n = first, math.min(last, number(l, l.open.at) - 1) do
+    if l.closed[n] == nil and not l.complete then
+      names[#names + 1] = field(l, n)
+      numbers[#numbers + 1] = n
+    end
+  end
+  if #names == 0 then return end
+  local values = redis.call('HMGET', c.key, unpack(names))
+  for i, n in ipairs(numbers) do l.closed[n] = values[i] and tally(l, n, values[i]) end
+end
+
+-- Writes the history. Writes that need memory come first: without it nothing at
+-- all is changed.
+local function save(c)
+  local h, gone = c.history, {}
+  local coarse, fine = h.coarse.open, h.fine.open
+  if fine then
+    h.stale.open = nil
+    h.written[#h.written + 1] = 'open'
+    h.written[#h.written + 1] = string.format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
+      h.coarse.length, h.fine.length, h.since, coarse.at, coarse.count, fine.at, fine.count)
+  end
+  for name in pairs(h.stale) do gone[#gone + 1] = name end
+  call('HSET', c.key, h.written)
+  call('HDEL', c.key, gone)
+  redis.call('PEXPIRE', c.key, c.longest + math.min(c.longest, 100))
+  h.written, h.stale = {}, {}
+end
+
+-- Books n units at a time no earlier than any other. Returns whether they belong
+-- to the open slice; else that one is closed.
+local function add_to(h, l, at, n)
+  if l.open then
+    local newest = number(l, l.open.at)
+    if newest == number(l, at) then
+      l.open.count = l.open.count + n
+      return true
+    end
+    l.closed[newest] = l.open
+    h.written[#h.written + 1] = field(l, newest)
+    h.written[#h.written + 1] = value(l, l.open)
+    h.stale[field(l, newest)] = nil
+  end
+  l.open = {at = at, count = n}
+  return false
+end
+
+-- Forgets the closed slices that end before since.
+local function drop(h, l, since)
+  for n = number(l, h.since), math.min(number(l, since), number(l, l.open.at)) - 1 do
+    l.closed[n] = false
+    h.stale[field(l, n)] = true
+  end
+end
+
+-- Visits the slices with numbers first to last, oldest first. Returns whether none
+-- of the visits was the last wanted.
+local function each_of(c, l, first, last, visit)
+  if not l.open then return true end
+  fetch(c, l, first, last)
+  local newest = number(l, l.open.at)
+  for n = first, math.min(last, newest - 1) do
+    if l.closed[n] and not visit(l.closed[n]) then return false end
+  end
+  return newest < first or newest > last or visit(l.open)
+end
+
+-- Counts n units in both layers, at a time no earlier than any other.
+local function book(h, at, n)
+  local coarse, fine = h.coarse, h.fine
+  local is_first = fine.open and coarse.open.at == fine.open.at -- the open fine slice of the open coarse one
+  if add_to(h, fine, at, n) then
+    if is_first then coarse.open.at = at end
+    fine.open.at = at
+  end
+  add_to(h, coarse, at, n)
+end
+
+local function earlier(a, b) return a.at < b.at end
+
+-- Reads the fine slices that are not forgotten, oldest first, and the names of all
+-- fields.
+local function load(c, h)
+  local raw, all, names = redis.call('HGETALL', c.key), {}, {}
+  for i = 1, #raw, 2 do
+    names[raw[i]] = true
+    local n = tonumber(raw[i])
+    if n then
+      local t = tally(h.fine, n, raw[i + 1])
+      if t.at >= h.since then all[#all + 1] = t end
+    end
+  end
+  all[#all + 1] = h.fine.open
+  table.sort(all, earlier)
+  return all, names
+end
+
+-- Whether the clock has stepped back since the last unit.
+local function stepped(h, now)
+  return h.fine.open and math.max(h.fine.open.at, h.since) > now
+end
+
+-- Books every slice anew in a new history, less back units of the slice that counts
+-- the time at. The second value says whether there is one. h is used up.
+local function refit(c, h, now, at, back)
+  local fit = history(c.option[1], c.option[2], math.min(h.since, now))
+  local loaded, names = load(c, h)
+  local all = {}
+  for _, t in ipairs(loaded) do
+    t.at = math.min(t.at, now)
+    local previous = all[#all]
+    if previous and number(fit.fine, previous.at) == number(fit.fine, t.at) then
+      previous.at, previous.count = t.at, previous.count + t.count
+    else
+      all[#all + 1] = t
+    end
+  end
+  fit.stale, fit.coarse.complete, fit.fine.complete = names, true, true
+  local found = false
+  for _, t in ipairs(all) do
+    if back > 0 and number(fit.fine, t.at) == number(fit.fine, at) and at <= t.at then
+      t.count = t.count - math.min(t.count, back)
+      found = true
+    end
+    if t.count > 0 then book(fit, t.at, t.count) end
+  end
+  return fit, found
+end
+
+-- The history as it looks from now: units that lie in the future count as spent
+-- just now, in slices of the lengths of the options.
+local function view(c, now)
+  local h = open(c)
+  if not h then return history(c.option[1], c.option[2], now) end
+  c.stepped = stepped(h, now)
+  if not c.stepped and h.coarse.length == c.option[1] and h.fine.length == c.option[2] then
+    return h
+  end
+  return (refit(c, h, now, 0, 0))
+end
+
+-- The first ms that the window holds, and the number of the first coarse slice
+-- that lies in it as a whole.
+local function within(h, now, window)
+  local from = math.max(now - window + 1, h.since)
+  return from, math.floor((from + h.coarse.length - 1) / h.coarse.length)
+end
+
+-- Visits what the window holds, oldest first: the fine slices before the first
+-- whole coarse one, and then the coarse ones.
+local function each(c, now, window, visit)
+  local h = c.history
+  local from, whole = within(h, now, window)
+  local function edge(t) return t.at < from or visit(t, false) end
+  if each_of(c, h.fine, number(h.fine, from), whole * (h.coarse.length / h.fine.length) - 1, edge) then
+    each_of(c, h.coarse, whole, math.huge, function(t) return visit(t, true) end)
+  end
+end
+
+local function total(c, now, window)
+  local total = 0
+  each(c, now, window, function(t)
+    total = total + t.count
+    return true
+  end)
+  return total
+end
+
+-- The time until the window holds at most target units; the whole window if
+-- target is below 0.
+local function falls(c, now, window, target)
+  if target < 0 then return window end
+  local rest = total(c, now, window)
+  if rest <= target then return 0 end
+  local h, edge = c.history, 0
+  local function leave(t, whole)
+    -- Where a coarse slice's first unit is not enough, but its last is too much,
+    -- its fine slices tell.
+    if whole and rest - target > 1 and rest - t.count <= target then
+      local fine = h.coarse.length / h.fine.length
+      local first = number(h.coarse, t.at) * fine
+      return each_of(c, h.fine, first, first + fine - 1, function(t) return leave(t, false) end)
+    end
+    rest = rest - t.count
+    edge = t.at
+    return rest > target
+  end
+  each(c, now, window, leave)
+  return edge + window - now
+end
+
+-- Adds n units at now, after it dropped the slices that no policy sees.
+local function add(c, now, n)
+  local h, since = c.history, now - c.longest + 1
+  if not h.fine.open then
+    h.since = since
+  elseif since > h.since then
+    drop(h, h.coarse, since)
+    drop(h, h.fine, since)
+    if h.fine.open.at < since then h.coarse.open, h.fine.open = nil, nil end
+    h.since = since
+  end
+  book(h, now, n)
+  save(c)
+end
+
+function layers.look(c, now)
+  c.history = view(c, now)
+  local fits = true
+  for j = 1, c.policies do
+    local left = c.limit[j] - total(c, now, c.window[j])
+    c.allowed[j] = c.cost == 0 or c.cost <= left
+    c.remaining[j] = left
+    fits = fits and c.allowed[j]
+  end
+  return fits
+end
+
+function layers.spend(c, now)
+  add(c, now, c.cost)
+  for j = 1, c.policies do
+    c.remaining[j] = c.remaining[j] - c.cost
+    c.retry[j], c.reset[j], c.effective[j] = 0, c.window[j], c.window[j]
+    if c.remaining[j] == 0 then
+      c.effective[j] = falls(c, now, c.window[j], c.limit[j] - 1)
+    end
+  end
+end
+
+function layers.explain(c, now, repair)
+  if c.stepped and repair then save(c) end
+  for j = 1, c.policies do
+    local limit, window = c.limit[j], c.window[j]
+    local count = limit - c.remaining[j]
+    if c.allowed[j] then
+      c.retry[j] = 0
+    elseif c.cost > limit then
+      c.retry[j] = -1
+    else
+      c.retry[j] = falls(c, now, window, limit - c.cost)
+    end
+    c.reset[j], c.effective[j] = 0, window
+    if count > 0 then
+      c.reset[j] = window - (now - c.history.fine.open.at)
+      c.effective[j] = falls(c, now, window, math.min(count, limit) - 1)
+    end
+    c.remaining[j] = math.max(0, c.remaining[j])
+  end
+end
+
+function layers.settle(c, now, at, delta)
+  if delta > 0 then
+    c.history = view(c, now)
+    add(c, now, delta)
+    return
+  end
+  local h = open(c)
+  if not h then return end
+  local found
+  c.stepped = stepped(h, now)
+  c.history, found = refit(c, h, now, at, -delta)
+  if found or c.stepped then save(c) end
+end
+
+return layers

@@ -1,0 +1,341 @@
+package window
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"time"
+)
+
+// maxLayerFields bounds how many fields a decision on one policy reads.
+const maxLayerFields = 1_000
+
+// Layers counts units in slices of two lengths. It decides as strict Slices of
+// the fine length do: never over the limit, and a charge is denied for at most one
+// fine slice longer than it had to be. To count a window, it takes the sums of the
+// coarse slices that lie in it as a whole, and of the coarse slice at its edge the
+// fine ones that are still in it: with 10 s over 1 s, that is 16 fields of a
+// minute's hash at most, where Slices of 1 s reads 60. A denial looks at the fine
+// slices of one more coarse slice, to tell when it ends.
+//
+// Slices are counted by absolute time, whatever the window: it need not be a
+// multiple of either length. When the lengths are changed, the slices that are
+// there are fitted into new ones by their last unit.
+type Layers struct {
+	// Length of a coarse slice: a whole multiple of Fine, no longer than the
+	// shortest window.
+	Coarse time.Duration
+	// Length of a fine slice, in whole milliseconds.
+	Fine time.Duration
+}
+
+// Check reports what is wrong with the options, in words for an operator.
+func (a Layers) Check() error {
+	switch {
+	case a.Fine <= 0, a.Fine%time.Millisecond != 0:
+		return fmt.Errorf("layers %s %s: fine %s is not a whole number of milliseconds above 0", a.Coarse, a.Fine, a.Fine)
+	case a.Coarse <= 0, a.Coarse%a.Fine != 0:
+		return fmt.Errorf("layers %s %s: coarse %s is not a whole multiple of fine %s", a.Coarse, a.Fine, a.Coarse, a.Fine)
+	}
+	return nil
+}
+
+// CheckPolicy reports a policy that does not go with the options.
+func (a Layers) CheckPolicy(p Policy) error {
+	if a.Coarse > p.Window {
+		return fmt.Errorf("layers %s %s: coarse %s is longer than the window %s; use a shorter one", a.Coarse, a.Fine, a.Coarse, p.Window)
+	}
+	if fields := int64(p.Window/a.Coarse) + int64(a.Coarse/a.Fine); fields > maxLayerFields {
+		return fmt.Errorf("layers %s %s: a decision on a window of %s would read %d fields, %d at most; use slices that are longer or closer in length",
+			a.Coarse, a.Fine, p.Window, fields, maxLayerFields)
+	}
+	return nil
+}
+
+// Name implements Algorithm.
+func (Layers) Name() string { return "layers" }
+
+// Options implements Algorithm: coarse and fine in ms.
+func (a Layers) Options() []int64 {
+	return []int64{a.Coarse.Milliseconds(), a.Fine.Milliseconds()}
+}
+
+// NewState implements Algorithm.
+func (a Layers) NewState() State {
+	return &layersState{coarse: layer{length: a.Coarse.Milliseconds()}, fine: layer{length: a.Fine.Milliseconds()}}
+}
+
+// layersState is a history, cut into coarse and into fine slices. A coarse slice
+// counts what its fine ones do, and its time is that of the first of them.
+type layersState struct {
+	since        int64 // ms: what was spent earlier is forgotten
+	coarse, fine layer
+}
+
+// layer holds slices of one length, in order of time. The newest is open.
+type layer struct {
+	length int64 // ms
+	closed []tally
+	open   tally // count 0: there are none
+}
+
+// tally is a slice: its latest unit, and how many there are.
+type tally struct {
+	at    int64 // ms
+	count int64
+}
+
+// number returns the absolute number of the slice that t lies in.
+func (l *layer) number(t int64) int64 { return floorDiv(t, l.length) }
+
+// add books n units at a time no earlier than any other. It reports whether
+// they belong to the open slice; else that one is closed.
+func (l *layer) add(at, n int64) bool {
+	switch {
+	case l.open.count == 0:
+	case l.number(l.open.at) == l.number(at):
+		l.open.count += n
+		return true
+	default:
+		l.closed = append(l.closed, l.open)
+	}
+	l.open = tally{at, n}
+	return false
+}
+
+// drop forgets the closed slices that end before since.
+func (l *layer) drop(since int64) {
+	to := l.number(since)
+	l.closed = l.closed[sort.Search(len(l.closed), func(i int) bool { return l.number(l.closed[i].at) >= to }):]
+}
+
+// each visits the slices with numbers first to last, oldest first. It reports
+// whether none of the visits was the last wanted.
+func (l *layer) each(first, last int64, visit func(tally) bool) bool {
+	if l.open.count == 0 {
+		return true
+	}
+	for i := sort.Search(len(l.closed), func(i int) bool { return l.number(l.closed[i].at) >= first }); i < len(l.closed) && l.number(l.closed[i].at) <= last; i++ {
+		if !visit(l.closed[i]) {
+			return false
+		}
+	}
+	newest := l.number(l.open.at)
+	return newest < first || newest > last || visit(l.open)
+}
+
+// book counts n units in both layers, at a time no earlier than any other.
+func (s *layersState) book(at, n int64) {
+	isFirst := s.coarse.open.at == s.fine.open.at // the open fine slice of the open coarse one
+	if s.fine.add(at, n) {
+		if isFirst {
+			s.coarse.open.at = at
+		}
+		s.fine.open.at = at
+	}
+	s.coarse.add(at, n)
+}
+
+// stepped reports whether the clock has stepped back since the last unit.
+func (s *layersState) stepped(now int64) bool {
+	return s.fine.open.count > 0 && max(s.fine.open.at, s.since) > now
+}
+
+// view returns the slices as they look from now: units that lie in the future
+// count as spent just now. It returns s itself if there are none and the lengths
+// are those of the options.
+func (s *layersState) view(now int64, a Layers) *layersState {
+	if !s.stepped(now) && s.coarse.length == a.Coarse.Milliseconds() && s.fine.length == a.Fine.Milliseconds() {
+		return s
+	}
+	fit, _ := s.refit(now, a, 0, 0)
+	return fit
+}
+
+// refit books every slice anew, less back units of the slice that counts the
+// time at. It reports whether there is one.
+func (s *layersState) refit(now int64, a Layers, at, back int64) (*layersState, bool) {
+	fit := a.NewState().(*layersState)
+	fit.since = min(s.since, now)
+	var all []tally
+	s.fine.each(math.MinInt64, math.MaxInt64, func(t tally) bool {
+		if t.at < s.since {
+			return true
+		}
+		t.at = min(t.at, now)
+		if n := len(all); n > 0 && fit.fine.number(all[n-1].at) == fit.fine.number(t.at) {
+			all[n-1] = tally{t.at, all[n-1].count + t.count}
+		} else {
+			all = append(all, t)
+		}
+		return true
+	})
+	found := false
+	for _, t := range all {
+		if back > 0 && fit.fine.number(t.at) == fit.fine.number(at) && at <= t.at {
+			t.count -= min(t.count, back)
+			found = true
+		}
+		if t.count > 0 {
+			fit.book(t.at, t.count)
+		}
+	}
+	return fit, found
+}
+
+// within returns the first ms that the window holds, and the number of the first
+// coarse slice that lies in it as a whole.
+func (s *layersState) within(now, window int64) (from, whole int64) {
+	from = max(now-window+1, s.since)
+	return from, floorDiv(from+s.coarse.length-1, s.coarse.length)
+}
+
+// each visits what the window holds, oldest first: the fine slices before the
+// first whole coarse one, and then the coarse ones.
+func (s *layersState) each(now, window int64, visit func(t tally, whole bool) bool) {
+	from, whole := s.within(now, window)
+	edge := func(t tally) bool { return t.at < from || visit(t, false) }
+	if s.fine.each(s.fine.number(from), whole*(s.coarse.length/s.fine.length)-1, edge) {
+		s.coarse.each(whole, math.MaxInt64, func(t tally) bool { return visit(t, true) })
+	}
+}
+
+func (s *layersState) total(now, window int64) int64 {
+	var total int64
+	s.each(now, window, func(t tally, _ bool) bool {
+		total += t.count
+		return true
+	})
+	return total
+}
+
+// falls returns the time until the window holds at most target units. It returns
+// the whole window if target is below 0.
+func (s *layersState) falls(now, window, target int64) time.Duration {
+	if target < 0 {
+		return millis(window)
+	}
+	rest := s.total(now, window)
+	if rest <= target {
+		return 0
+	}
+	var edge int64
+	var leave func(t tally, whole bool) bool
+	leave = func(t tally, whole bool) bool {
+		// Where a coarse slice's first unit is not enough, but its last is too
+		// much, its fine slices tell.
+		if whole && rest-target > 1 && rest-t.count <= target {
+			fine := s.coarse.length / s.fine.length
+			first := s.coarse.number(t.at) * fine
+			return s.fine.each(first, first+fine-1, func(t tally) bool { return leave(t, false) })
+		}
+		rest -= t.count
+		edge = t.at
+		return rest > target
+	}
+	s.each(now, window, leave)
+	return millis(edge + window - now)
+}
+
+// FieldsRead implements FieldsReader: the open slices, which share a field, and
+// the closed ones that a policy has to look at, whether they are there or not.
+func (s *layersState) FieldsRead(now int64, c *Charge) int {
+	if s.fine.open.count == 0 {
+		return 1
+	}
+	coarse, fine := make(map[int64]bool), make(map[int64]bool)
+	for _, p := range c.Policies {
+		from, whole := s.within(now, p.Window.Milliseconds())
+		for n := s.fine.number(from); n < min(whole*(s.coarse.length/s.fine.length), s.fine.number(s.fine.open.at)); n++ {
+			fine[n] = true
+		}
+		for n := whole; n < s.coarse.number(s.coarse.open.at); n++ {
+			coarse[n] = true
+		}
+	}
+	return 1 + len(coarse) + len(fine)
+}
+
+func (s *layersState) Look(now int64, c *Charge, ds []Decision) bool {
+	view := s.view(now, c.Algorithm.(Layers))
+	fits := true
+	for j, p := range c.Policies {
+		left := p.Limit - view.total(now, p.Window.Milliseconds())
+		allowed := c.Cost == 0 || c.Cost <= left
+		ds[j] = Decision{Allowed: allowed, Limit: p.Limit, Remaining: left, At: now}
+		fits = fits && allowed
+	}
+	return fits
+}
+
+func (s *layersState) Spend(now int64, c *Charge, ds []Decision) {
+	*s = *s.view(now, c.Algorithm.(Layers))
+	s.add(now, c.Cost, c)
+	for j, p := range c.Policies {
+		d := &ds[j]
+		d.Remaining -= c.Cost
+		d.ResetAfter, d.EffectiveWindow = p.Window, p.Window
+		if d.Remaining == 0 {
+			d.EffectiveWindow = s.falls(now, p.Window.Milliseconds(), p.Limit-1)
+		}
+	}
+}
+
+func (s *layersState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
+	view := s.view(now, c.Algorithm.(Layers))
+	if repair && s.stepped(now) {
+		*s = *view
+	}
+	for j, p := range c.Policies {
+		d, window := &ds[j], p.Window.Milliseconds()
+		count := d.Limit - d.Remaining
+		switch {
+		case d.Allowed:
+		case c.Cost > d.Limit:
+			d.RetryAfter = Never
+		default:
+			d.RetryAfter = view.falls(now, window, d.Limit-c.Cost)
+		}
+		d.EffectiveWindow = p.Window
+		if count > 0 {
+			d.ResetAfter = p.Window - millis(now-view.fine.open.at)
+			d.EffectiveWindow = view.falls(now, window, min(count, d.Limit)-1)
+		}
+		d.Remaining = max(0, d.Remaining)
+	}
+}
+
+func (s *layersState) Settle(now int64, c *Charge, at, delta int64) {
+	a := c.Algorithm.(Layers)
+	if delta > 0 {
+		*s = *s.view(now, a)
+		s.add(now, delta, c)
+		return
+	}
+	if fit, found := s.refit(now, a, at, -delta); found || s.stepped(now) {
+		*s = *fit
+	}
+}
+
+// add books n units at now, after it dropped the slices that no policy sees.
+func (s *layersState) add(now, n int64, c *Charge) {
+	since := now - longest(c) + 1
+	if s.fine.open.at < since || s.fine.open.count == 0 {
+		*s = layersState{since: since, coarse: layer{length: s.coarse.length}, fine: layer{length: s.fine.length}}
+	}
+	if since > s.since {
+		s.coarse.drop(since)
+		s.fine.drop(since)
+		s.since = since
+	}
+	s.book(now, n)
+}
+
+// floorDiv is the division that rounds down, below 0, too.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
