@@ -147,7 +147,7 @@ func (c *call) decisions(ds []window.Decision) ([]window.Decision, error) {
 		for _, p := range c.charges[i].Policies {
 			d := window.Decision{
 				Allowed:         rest[0] == 1,
-				Limit:           p.Limit,
+				Limit:           window.AtOnce(c.charges[i].Algorithm, p),
 				Remaining:       rest[1],
 				RetryAfter:      time.Duration(rest[2]) * time.Millisecond,
 				ResetAfter:      time.Duration(rest[3]) * time.Millisecond,

@@ -25,11 +25,16 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+		{"gcra", func(r *rand.Rand) window.Algorithm { return randomGCRA(r) }},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			if r.IntN(2) == 0 {
+			switch r.IntN(3) {
+			case 0:
 				return window.Zset{}
+			case 1:
+				return randomGCRA(r)
+			default:
+				return randomSlices(r, r.IntN(2) == 0)
 			}
-			return randomSlices(r, r.IntN(2) == 0)
 		}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -59,6 +64,13 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 		a.Count = 1
 	}
 	return a
+}
+
+func randomGCRA(r *rand.Rand) window.Algorithm {
+	if r.IntN(2) == 0 {
+		return window.GCRA{}
+	}
+	return window.GCRA{Burst: 1 + r.Int64N(30)}
 }
 
 // walk is one walk: two zones, whose policies change now and then.
@@ -96,8 +108,11 @@ func (w *walk) run(n int) {
 		case 2:
 			z.policies = z.policies[:1]
 		case 3:
-			if s, ok := z.algo.(window.Slices); ok { // options are no part of a counter's name
-				z.algo = randomSlices(w.Rand, s.Weighted)
+			switch a := z.algo.(type) { // options are no part of a counter's name
+			case window.Slices:
+				z.algo = randomSlices(w.Rand, a.Weighted)
+			case window.GCRA:
+				z.algo = randomGCRA(w.Rand)
 			}
 		}
 		w.call(step)
