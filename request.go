@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (req *request) placeholder(name string) (any, bool) {
 			return optional(req.retryAfter), true
 		}
 		if req.decisions == nil {
-			return nil, false
+			return decisionField(nil, field)
 		}
 		return decisionField(req.tightest(), field)
 	}
@@ -111,10 +112,15 @@ func (req *request) placeholder(name string) (any, bool) {
 			}
 		}
 	}
-	return nil, false
+	return decisionField(nil, field)
 }
 
+// decisionField returns a field of a decision, empty if d is nil: nothing was
+// decided.
 func decisionField(d *window.Decision, field string) (any, bool) {
+	if d == nil {
+		return "", slices.Contains(decisionFields, field)
+	}
 	switch field {
 	case "allowed":
 		return d.Allowed, true
@@ -132,6 +138,8 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 	}
 	return nil, false
 }
+
+var decisionFields = []string{"allowed", "limit", "remaining", "retry_after", "reset_after"}
 
 // optional is empty for 0.
 func optional(n int64) any {

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/lua"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -67,4 +69,15 @@ func TestAgreesWithMemory(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}, open)
+}
+
+// TestTwins holds that every algorithm has a script under its name.
+func TestTwins(t *testing.T) {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, a.Name())
+	}
+	if !slices.Equal(names, lua.Algorithms) {
+		t.Errorf("algorithms %v, and scripts of %v", names, lua.Algorithms)
+	}
 }

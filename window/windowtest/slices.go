@@ -20,17 +20,17 @@ func testStrictNeverOver(t *testing.T, open Open) {
 			for _, p := range policies {
 				finest = min(finest, size(algo, p))
 			}
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				now := f.clock.Now()
 				c := f.charge("strict", name, randomCost(r), policies...)
 				ds := f.take(c)
 				if window.Allowed(ds) {
-					admitted.spend(now, c.Cost)
+					admitted.Spend(now, c.Cost)
 				}
 				for j, p := range policies {
-					if n := admitted.count(now, p); n > p.Limit {
+					if n := admitted.Count(now, p); n > p.Limit {
 						f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, p)
 					}
 					slack := size(algo, p)
@@ -38,7 +38,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 						slack += finest
 					}
 					wide := window.Policy{Window: p.Window + slack}
-					if n := admitted.count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
+					if n := admitted.Count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
 						f.Fatalf("%s, step %d, %+v: Take(%v) = %+v, but there were %d units in %s", name, step, algo, c, ds[j], n, wide.Window)
 					}
 				}
@@ -65,18 +65,18 @@ func size(a window.Slices, p window.Policy) time.Duration {
 func testWeightedWorstCase(t *testing.T, open Open) {
 	f := newFixture(t, open, window.Slices{Count: 1, Weighted: true})
 	policy := per(10, 10_000)
-	var admitted history
+	var admitted Log
 	f.clock.Add(9_999)
 	for range 2 {
 		for range 20 {
 			if f.take(f.charge("worst", "key", 1, policy))[0].Allowed {
-				admitted.spend(f.clock.Now(), 1)
+				admitted.Spend(f.clock.Now(), 1)
 			}
 		}
 		f.clock.Add(9_999)
 	}
 	f.clock.Add(-9_999)
-	if n := admitted.count(f.clock.Now(), policy); n != 19 {
+	if n := admitted.Count(f.clock.Now(), policy); n != 19 {
 		t.Errorf("%d units in one window, want 2×10-1", n)
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
@@ -84,14 +84,14 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 		for walk := range 10 {
 			r, name := random(walk)
 			policy := per(1+r.Int64N(20), 5_000+r.Int64N(20_000))
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				c := f.charge("weighted", name, randomCost(r), policy)
 				if f.take(c)[0].Allowed {
-					admitted.spend(f.clock.Now(), c.Cost)
+					admitted.Spend(f.clock.Now(), c.Cost)
 				}
-				if n := admitted.count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
+				if n := admitted.Count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
 					f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, policy)
 				}
 			}
