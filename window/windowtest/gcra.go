@@ -264,14 +264,14 @@ func testGCRAWorstCase(t *testing.T, open Open) {
 		algo := randomGCRA(r).(window.GCRA)
 		policy := per(1+r.Int64N(20), 1_000+r.Int64N(20_000))
 		f := newFixture(t, open, algo)
-		var admitted history
+		var admitted Log
 		for step := range 400 {
 			f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 			c := f.charge("walk", name, randomCost(r), policy)
 			if f.take(c)[0].Allowed {
-				admitted.spend(f.clock.Now(), c.Cost)
+				admitted.Spend(f.clock.Now(), c.Cost)
 			}
-			if n := int(admitted.count(f.clock.Now(), policy)); n > gcraBound(algo, policy) {
+			if n := int(admitted.Count(f.clock.Now(), policy)); n > gcraBound(algo, policy) {
 				f.Fatalf("%s, step %d, %+v, %+v: %d units in one window", name, step, algo, policy, n)
 			}
 		}
