@@ -25,13 +25,18 @@ type GCRA struct {
 	Native Native
 }
 
-// Native is about CL.THROTTLE, the command of redis-cell and of Dragonfly for
-// this algorithm. It takes one limit, whole seconds and no more than a unit per
-// millisecond; it must be all that a request is charged for. It answers in whole
-// seconds, rounded up, and Decision.At is 0: its counts cannot be settled.
+// Native is about CL.THROTTLE, the command of redis-cell and of Dragonfly for this
+// algorithm. It decides on requests that are charged on one limit and no more, in
+// a window of whole seconds of which a unit is a whole number of milliseconds:
+// servers cut off the rest.
+//
+// It counts apart from the script and answers in whole seconds, rounded up, or
+// one more. It keeps no more than the time at which the bucket is empty, so that
+// a raised limit has to wait for what was spent before it. Decision.At is 0, and
+// Settle an error.
 type Native int
 
-// Whether CL.THROTTLE is used. It counts apart from the script.
+// Whether CL.THROTTLE is used.
 const (
 	NativeOff  Native = iota // never
 	NativeAuto               // if the server has it
@@ -76,9 +81,9 @@ func (a GCRA) CheckPolicy(p Policy) error {
 	case p.Limit == 0:
 		return fmt.Errorf("native does not take limit 0; use native off")
 	case p.Window%time.Second != 0:
-		return fmt.Errorf("native takes no window of %s, but whole seconds; use native off", p.Window)
-	case p.Limit > window:
-		return fmt.Errorf("native takes no limit of %d in %s, but 1000 a second at most; use native off", p.Limit, p.Window)
+		return fmt.Errorf("native takes no window of %s, which is no whole number of seconds; use native off", p.Window)
+	case window%p.Limit != 0:
+		return fmt.Errorf("native takes no limit of %d in %s, for a unit of it is no whole number of milliseconds; use native off", p.Limit, p.Window)
 	case burst*window/p.Limit > nativeDrain:
 		return fmt.Errorf("burst %d is too large for native: it would last for more than 200 years; use native off", burst)
 	}
