@@ -12,7 +12,9 @@ import (
 // Algorithm says how the history of a key is kept.
 type Algorithm struct {
 	// `zset` keeps every unit, and is exact. `slices` counts units per slice of
-	// the window: constant memory, early by at most one slice. Default: `zset`.
+	// the window: constant memory, early by at most one slice. `gcra` lets the
+	// limit pass at once and then evenly, as a bucket leaks: two numbers per key,
+	// but up to twice the limit less one may pass in one window. Default: `zset`.
 	Name string `json:"name,omitempty"`
 
 	// Only for slices: how many slices a window is cut into. Default: 60.
@@ -25,49 +27,122 @@ type Algorithm struct {
 	// its units had been spread evenly. Closer on average, but up to twice the
 	// limit may pass in one window. Default: false, the slice counts as a whole.
 	Weighted bool `json:"weighted,omitempty"`
+
+	// Only for gcra: how many units may pass at once. In one window, burst and
+	// limit less one may pass. Default: the limit.
+	Burst Value `json:"burst,omitempty"`
+
+	// Only for gcra in a redis store: whether the server decides with its command
+	// CL.THROTTLE, if it is Dragonfly or has the module redis-cell. It takes a zone
+	// that is alone in its handler and has one limit, without placeholders, in a
+	// window of whole seconds of which a unit is a whole number of milliseconds;
+	// times are whole seconds then. `auto` uses it where all of that is so, `on`
+	// does not take less, `off` never does. Default: `auto`.
+	Native string `json:"native,omitempty"`
 }
 
-var (
-	errZsetOptions = errors.New("algorithm zset: takes no options; count, size, strict and weighted belong to slices")
-	errZero        = errors.New("0 is not above 0")
+// The words for who decides on gcra.
+const (
+	nativeAuto = "auto"
+	nativeOn   = "on"
+	nativeOff  = "off"
 )
+
+var errZero = errors.New("0 is not above 0")
 
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
 	if a == nil {
 		return window.Zset{}, nil
 	}
-	switch a.Name {
-	case "", "zset":
-		if a.Count != "" || a.Size != "" || a.Weighted {
-			return nil, errZsetOptions
+	name := a.Name
+	if name == "" {
+		name = "zset"
+	}
+	for _, option := range []struct {
+		name, owner string
+		set         bool
+	}{
+		{"count", "slices", a.Count != ""},
+		{"size", "slices", a.Size != ""},
+		{"weighted", "slices", a.Weighted},
+		{"burst", "gcra", a.Burst != ""},
+		{"native", "gcra", a.Native != ""},
+	} {
+		if option.set && option.owner != name {
+			return nil, errForeign(name, option.name, option.owner)
 		}
+	}
+	var engine interface {
+		window.Algorithm
+		Check() error
+	}
+	var err error
+	switch name {
+	case "zset":
 		return window.Zset{}, nil
 	case "slices":
-		s := window.Slices{Weighted: a.Weighted}
-		var err error
-		if a.Count != "" {
-			if s.Count, err = a.Count.int(); err == nil && s.Count == 0 {
-				err = errZero
-			}
-			if err != nil {
-				return nil, fmt.Errorf("algorithm slices: count %w", err)
-			}
-		}
-		if a.Size != "" {
-			if s.Size, err = a.Size.duration(); err == nil && s.Size == 0 {
-				err = errZero
-			}
-			if err != nil {
-				return nil, fmt.Errorf("algorithm slices: size %w", err)
-			}
-		}
-		if err := s.Check(); err != nil {
-			return nil, fmt.Errorf("algorithm slices: %w", err)
-		}
-		return s, nil
+		engine, err = a.slices()
+	case "gcra":
+		engine, err = a.gcra()
+	default:
+		return nil, fmt.Errorf("algorithm %q is unknown; use zset, slices or gcra", name)
 	}
-	return nil, fmt.Errorf("algorithm %q is unknown; use zset or slices", a.Name)
+	if err == nil {
+		err = engine.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("algorithm %s: %w", name, err)
+	}
+	return engine, nil
+}
+
+func errForeign(name, option, owner string) error {
+	return fmt.Errorf("algorithm %s: %s is an option of %s", name, option, owner)
+}
+
+func (a *Algorithm) slices() (window.Slices, error) {
+	s := window.Slices{Weighted: a.Weighted}
+	var err error
+	if a.Count != "" {
+		if s.Count, err = a.Count.int(); err == nil && s.Count == 0 {
+			err = errZero
+		}
+		if err != nil {
+			return s, fmt.Errorf("count %w", err)
+		}
+	}
+	if a.Size != "" {
+		if s.Size, err = a.Size.duration(); err == nil && s.Size == 0 {
+			err = errZero
+		}
+		if err != nil {
+			return s, fmt.Errorf("size %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (a *Algorithm) gcra() (window.GCRA, error) {
+	var g window.GCRA
+	var err error
+	if a.Burst != "" {
+		if g.Burst, err = a.Burst.int(); err == nil && g.Burst == 0 {
+			err = errZero
+		}
+		if err != nil {
+			return g, fmt.Errorf("burst %w", err)
+		}
+	}
+	switch a.Native {
+	case "", nativeAuto:
+		g.Native = window.NativeAuto
+	case nativeOn:
+		g.Native = window.NativeOn
+	default:
+		err = checkWord("native", a.Native, nativeAuto, nativeOn, nativeOff)
+	}
+	return g, err
 }
 
 // unmarshal reads the algorithm's name and block.
@@ -93,12 +168,20 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 			if !d.AllArgs((*string)(&a.Size)) {
 				return d.ArgErr()
 			}
+		case "burst":
+			if !d.AllArgs((*string)(&a.Burst)) {
+				return d.ArgErr()
+			}
+		case "native":
+			if !d.AllArgs(&a.Native) {
+				return d.ArgErr()
+			}
 		case "strict", "weighted":
 			if d.NextArg() {
 				return d.ArgErr()
 			}
-			if a.Name == "zset" {
-				return d.WrapErr(errZsetOptions)
+			if a.Name != "slices" {
+				return d.WrapErr(errForeign(a.Name, option, "slices"))
 			}
 			if seen["strict"] && seen["weighted"] {
 				return d.Err("strict and weighted exclude each other")

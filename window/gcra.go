@@ -1,6 +1,7 @@
 package window
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -79,13 +80,13 @@ func (a GCRA) CheckPolicy(p Policy) error {
 	case a.Native == NativeOff:
 		return nil
 	case p.Limit == 0:
-		return fmt.Errorf("native does not take limit 0; use native off")
+		return errors.New("CL.THROTTLE takes no limit 0")
 	case p.Window%time.Second != 0:
-		return fmt.Errorf("native takes no window of %s, which is no whole number of seconds; use native off", p.Window)
+		return fmt.Errorf("CL.THROTTLE takes no window of %s, but whole seconds", p.Window)
 	case window%p.Limit != 0:
-		return fmt.Errorf("native takes no limit of %d in %s, for a unit of it is no whole number of milliseconds; use native off", p.Limit, p.Window)
+		return fmt.Errorf("CL.THROTTLE takes no limit of %d in %s, of which a unit is no whole number of milliseconds", p.Limit, p.Window)
 	case burst*window/p.Limit > nativeDrain:
-		return fmt.Errorf("burst %d is too large for native: it would last for more than 200 years; use native off", burst)
+		return fmt.Errorf("burst %d is too large for CL.THROTTLE: it would last for more than 200 years", burst)
 	}
 	return nil
 }
