@@ -52,27 +52,44 @@ func TestTTL(t *testing.T) {
 				for _, d := range ds {
 					matters = max(matters, d.At+d.ResetAfter.Milliseconds())
 				}
-				before := serverTime(t, c)
-				key := keys(t, c, "ttl:"+algo.Name()+":zone:"+length.String())
-				if len(key) == 0 && length < 10*time.Millisecond {
-					continue // gone already
-				}
-				if len(key) != 1 {
-					t.Fatalf("%s %s, step %d: keys %v, want one", algo.Name(), length, step, key)
-				}
-				left := c.PTTL(t.Context(), key[0]).Val()
-				after := serverTime(t, c)
-				if before+left.Milliseconds()-1 > 2*matters-from {
-					t.Errorf("%s, step %d: TTL %s at %d, want at most twice that until %d", algo.Name(), step, left, before, matters)
-				}
-				if left > 0 && after+left.Milliseconds()+1 < matters || left < 0 && length > time.Second {
-					t.Errorf("%s, step %d: TTL %s at %d, want %d at least", algo.Name(), step, left, after, matters)
+				left := c.PTTL(t.Context(), "ttl:"+algo.Name()+":zone:"+length.String()).Val()
+				now := serverTime(t, c)
+				switch {
+				case left == -1:
+					t.Errorf("%s, step %d: no TTL", algo.Name(), step)
+				case left.Milliseconds() > 2*(matters-from):
+					t.Errorf("%s, step %d: TTL %s after %d, want at most twice the time until %d", algo.Name(), step, left, from, matters)
+				case now+max(0, left.Milliseconds())+1 < matters:
+					t.Errorf("%s, step %d: TTL %s before %d, want at least the time until %d", algo.Name(), step, left, now, matters)
 				}
 			}
-			c.Del(t.Context(), keys(t, c, "ttl:*:10s")...)
+			if length == 10*time.Second {
+				c.Del(t.Context(), keys(t, c, "ttl:*:10s")...)
+			}
 		}
 	}
 	eventually(t, patience, "all keys gone", func() bool { return len(keys(t, c, "ttl:*")) == 0 })
+}
+
+// TestTTLAfterStep has a denial that sets a bucket right after the clock has
+// stepped back.
+func TestTTLAfterStep(t *testing.T) {
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "step"}), server.Client(t)
+	one := charge("zone", "key", 1, time.Hour)
+	one.Algorithm = window.GCRA{}
+	take(t, s, one)
+	clock.Add(-1_000)
+	if d := take(t, s, one)[0]; d.Allowed {
+		t.Errorf("Take = %+v, want a denial", d)
+	}
+	const key = "step:gcra:zone:key"
+	if at, _, _ := strings.Cut(c.Get(t.Context(), key).Val(), " "); at != strconv.FormatInt(clock.Now(), 10) {
+		t.Errorf("the state is that of %s, want %d", at, clock.Now())
+	}
+	if left := c.PTTL(t.Context(), key).Val(); left < time.Hour {
+		t.Errorf("TTL %s, want an hour at least", left)
+	}
 }
 
 func keys(t *testing.T, c *goredis.Client, pattern string) []string {

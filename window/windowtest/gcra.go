@@ -91,6 +91,15 @@ var gcraTables = []struct {
 		3: {3_333, 1, []verdict{denied(0, 1)}, nil},
 		4: {3_334, 1, []verdict{allowed(0)}, nil},
 	}},
+	{"large numbers", window.GCRA{}, []step{
+		0: {0, 9_007_199_254_739, []verdict{allowed(1)}, []window.Policy{per(9_007_199_254_740, 1_000)}},
+		1: {0, 2, []verdict{denied(1, 1)}, nil},
+		2: {0, 1, []verdict{allowed(0)}, nil},
+		3: {1, 9_007_199_255, []verdict{denied(9_007_199_254, 1)}, nil},
+		4: {999, 9_007_199_254_740, []verdict{denied(8_998_192_055_485, 1)}, nil},
+		5: {1_000, 9_007_199_254_740, []verdict{allowed(0)}, nil},
+		6: {1_000_000_000_000, 1, []verdict{allowed(9_007_199_254_739)}, nil},
+	}},
 	{"another policy", window.GCRA{}, []step{
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
 		1: {5_000, 1, []verdict{allowed(0), allowed(9)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},

@@ -70,6 +70,8 @@ func Exercise(t *testing.T, open Open) {
 		{"GCRAWorstCase", testGCRAWorstCase},
 		{"GCRASettle", testGCRASettle},
 		{"GCRAClockStepsBack", testGCRAClockBack},
+		{"WeightedUnits", testWeightedUnits},
+		{"ManySlices", testManySlices},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
