@@ -3,7 +3,6 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -13,7 +12,9 @@ import (
 // Algorithm says how the history of a key is kept.
 type Algorithm struct {
 	// `zset` keeps every unit, and is exact. `slices` counts units per slice of
-	// the window: constant memory, early by at most one slice. Default: `zset`.
+	// the window: constant memory, early by at most one slice. `gcra` lets a burst
+	// pass at once and then one unit after the other: two numbers per limit.
+	// Default: `zset`.
 	Name string `json:"name,omitempty"`
 
 	// Only for slices: how many slices a window is cut into. Default: 60.
@@ -35,115 +36,99 @@ type Algorithm struct {
 	// Only for slices: let the load choose how long a slice is. Excludes the other
 	// options.
 	Adaptive *Adaptive `json:"adaptive,omitempty"`
+
+	// Only for gcra: how many units may pass at once. In one window, burst and
+	// limit less one may pass. Default: the limit.
+	Burst Value `json:"burst,omitempty"`
+
+	// Only for gcra in a redis store: whether the server decides with its command
+	// CL.THROTTLE, if it is Dragonfly or has the module redis-cell. It takes a zone
+	// that is alone in its handler and has one limit, without placeholders, in a
+	// window of whole seconds of which a unit is a whole number of milliseconds;
+	// times are whole seconds then. `auto` uses it where all of that is so, `on`
+	// does not take less, `off` never does. Default: `auto`.
+	Native string `json:"native,omitempty"`
 }
 
-// Layers are slices of two lengths, one over the other.
-type Layers struct {
-	// How long a coarse slice is: a whole multiple of `fine`, and no longer than
-	// any window of the zone.
-	Coarse Value `json:"coarse"`
-
-	// How long a fine slice is; a denial comes early by at most that.
-	Fine Value `json:"fine"`
-}
-
-// Adaptive bounds the length of slices, which is chosen from how much of the
-// limit is left.
-type Adaptive struct {
-	// How long a slice is when nothing is left.
-	Min Value `json:"min"`
-
-	// How long a slice is while half of the limit or more is left; a denial comes
-	// early by at most that.
-	Max Value `json:"max"`
-}
-
-var (
-	errZsetOptions = errors.New("algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices")
-	errZero        = errors.New("0 is not above 0")
+// The words for who decides on gcra.
+const (
+	nativeAuto = "auto"
+	nativeOn   = "on"
+	nativeOff  = "off"
 )
+
+var errZero = errors.New("0 is not above 0")
 
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
 	if a == nil {
 		return window.Zset{}, nil
 	}
-	switch a.Name {
-	case "", "zset":
-		if a.Count != "" || a.Size != "" || a.Weighted || a.Layers != nil || a.Adaptive != nil {
-			return nil, errZsetOptions
-		}
-		return window.Zset{}, nil
-	case "slices":
-		algorithm, err := a.slices()
-		if err != nil {
-			return nil, fmt.Errorf("algorithm slices: %w", err)
-		}
-		return algorithm, nil
+	name := a.Name
+	if name == "" {
+		name = "zset"
 	}
-	return nil, fmt.Errorf("algorithm %q is unknown; use zset or slices", a.Name)
+	for _, option := range []struct {
+		name, owner string
+		set         bool
+	}{
+		{"count", "slices", a.Count != ""},
+		{"size", "slices", a.Size != ""},
+		{"weighted", "slices", a.Weighted},
+		{"layers", "slices", a.Layers != nil},
+		{"adaptive", "slices", a.Adaptive != nil},
+		{"burst", "gcra", a.Burst != ""},
+		{"native", "gcra", a.Native != ""},
+	} {
+		if option.set && option.owner != name {
+			return nil, errForeign(name, option.name, option.owner)
+		}
+	}
+	var engine window.Algorithm
+	var err error
+	switch name {
+	case "zset":
+		engine = window.Zset{}
+	case "slices":
+		engine, err = a.slices()
+	case "gcra":
+		engine, err = a.gcra()
+	default:
+		return nil, fmt.Errorf("algorithm %q is unknown; use zset, slices or gcra", name)
+	}
+	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
+		err = checked.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("algorithm %s: %w", name, err)
+	}
+	return engine, nil
 }
 
-func (a *Algorithm) slices() (window.Algorithm, error) {
-	if a.Layers != nil {
-		return a.layers()
-	}
-	s := window.Slices{Weighted: a.Weighted}
+func errForeign(name, option, owner string) error {
+	return fmt.Errorf("algorithm %s: %s is an option of %s", name, option, owner)
+}
+
+func (a *Algorithm) gcra() (window.GCRA, error) {
+	var g window.GCRA
 	var err error
-	if a.Count != "" {
-		if s.Count, err = a.Count.int(); err == nil && s.Count == 0 {
+	if a.Burst != "" {
+		if g.Burst, err = a.Burst.int(); err == nil && g.Burst == 0 {
 			err = errZero
 		}
 		if err != nil {
-			return nil, fmt.Errorf("count %w", err)
+			return g, fmt.Errorf("burst %w", err)
 		}
 	}
-	if a.Size != "" {
-		if s.Size, err = a.Size.length(); err != nil {
-			return nil, fmt.Errorf("size %w", err)
-		}
+	switch a.Native {
+	case "", nativeAuto:
+		g.Native = window.NativeAuto
+	case nativeOn:
+		g.Native = window.NativeOn
+	default:
+		err = checkWord("native", a.Native, nativeAuto, nativeOn, nativeOff)
 	}
-	if ad := a.Adaptive; ad != nil {
-		if s.Min, err = ad.Min.length(); err != nil {
-			return nil, fmt.Errorf("adaptive %s %s: min %w", ad.Min, ad.Max, err)
-		}
-		if s.Max, err = ad.Max.length(); err != nil {
-			return nil, fmt.Errorf("adaptive %s %s: max %w", ad.Min, ad.Max, err)
-		}
-	}
-	return s, s.Check()
-}
-
-func (a *Algorithm) layers() (window.Algorithm, error) {
-	var s window.Layers
-	var err error
-	layers := fmt.Sprintf("layers %s %s", a.Layers.Coarse, a.Layers.Fine)
-	if s.Coarse, err = a.Layers.Coarse.length(); err != nil {
-		return nil, fmt.Errorf("%s: coarse %w", layers, err)
-	}
-	if s.Fine, err = a.Layers.Fine.length(); err != nil {
-		return nil, fmt.Errorf("%s: fine %w", layers, err)
-	}
-	switch {
-	case a.Count != "":
-		return nil, fmt.Errorf("%s and count %s exclude each other", layers, a.Count)
-	case a.Size != "":
-		return nil, fmt.Errorf("%s and size %s exclude each other", layers, a.Size)
-	case a.Adaptive != nil:
-		return nil, fmt.Errorf("%s and adaptive %s %s exclude each other", layers, a.Adaptive.Min, a.Adaptive.Max)
-	case a.Weighted:
-		return nil, fmt.Errorf("%s and weighted exclude each other: layers are strict", layers)
-	}
-	return s, s.Check()
-}
-
-// length is the duration of a slice.
-func (v Value) length() (time.Duration, error) {
-	d, err := v.duration()
-	if err == nil && d == 0 {
-		err = errZero
-	}
-	return d, err
+	return g, err
 }
 
 // unmarshal reads the algorithm's name and block.
@@ -156,46 +141,50 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 	}
 	seen := make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option := d.Val()
 		if err := seen.once(d); err != nil {
 			return err
 		}
-		switch option {
-		case "count":
-			if !d.AllArgs((*string)(&a.Count)) {
-				return d.ArgErr()
-			}
-		case "size":
-			if !d.AllArgs((*string)(&a.Size)) {
-				return d.ArgErr()
-			}
-		case "layers":
-			a.Layers = new(Layers)
-			if !d.AllArgs((*string)(&a.Layers.Coarse), (*string)(&a.Layers.Fine)) {
-				return d.ArgErr()
-			}
-		case "adaptive":
-			a.Adaptive = new(Adaptive)
-			if !d.AllArgs((*string)(&a.Adaptive.Min), (*string)(&a.Adaptive.Max)) {
-				return d.ArgErr()
-			}
-		case "strict", "weighted":
-			if d.NextArg() {
-				return d.ArgErr()
-			}
-			if a.Name == "zset" {
-				return d.WrapErr(errZsetOptions)
-			}
-			if seen["strict"] && seen["weighted"] {
-				return d.Err("strict and weighted exclude each other")
-			}
-			a.Weighted = option == "weighted"
-		default:
-			return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+		if err := a.unmarshalOption(d, seen); err != nil {
+			return err
 		}
 		if _, err := a.engine(); err != nil {
 			return d.WrapErr(err)
 		}
+	}
+	return nil
+}
+
+func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) error {
+	var words []*string
+	option := d.Val()
+	switch option {
+	case "count":
+		words = []*string{(*string)(&a.Count)}
+	case "size":
+		words = []*string{(*string)(&a.Size)}
+	case "layers":
+		a.Layers = new(Layers)
+		words = []*string{(*string)(&a.Layers.Coarse), (*string)(&a.Layers.Fine)}
+	case "adaptive":
+		a.Adaptive = new(Adaptive)
+		words = []*string{(*string)(&a.Adaptive.Min), (*string)(&a.Adaptive.Max)}
+	case "burst":
+		words = []*string{(*string)(&a.Burst)}
+	case "native":
+		words = []*string{&a.Native}
+	case "strict", "weighted":
+		if a.Name != "slices" {
+			return d.WrapErr(errForeign(a.Name, option, "slices"))
+		}
+		if seen["strict"] && seen["weighted"] {
+			return d.Err("strict and weighted exclude each other")
+		}
+		a.Weighted = option == "weighted"
+	default:
+		return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+	}
+	if !d.AllArgs(words...) {
+		return d.ArgErr()
 	}
 	return nil
 }

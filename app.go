@@ -27,11 +27,20 @@ type App struct {
 	store window.Store
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
-	zones map[zoneID]string
+	zones map[zoneID]*zoneUse
 }
 
 // zoneID is what counters are told apart by, beside their keys.
 type zoneID struct{ store, zone string }
+
+// zoneUse is what the handlers that use a zone have in common. It is complete once
+// the configuration has loaded.
+type zoneUse struct {
+	definition string
+	// Whether a handler charges for other zones as well, so that a script has to
+	// decide in all of them: a counter is kept in one way.
+	script bool
+}
 
 // CaddyModule returns the Caddy module information.
 func (App) CaddyModule() caddy.ModuleInfo {
@@ -40,7 +49,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.zones = make(map[zoneID]string)
+	a.zones = make(map[zoneID]*zoneUse)
 	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
@@ -76,13 +85,17 @@ func loadStore(ctx caddy.Context, host any) (window.Store, error) {
 
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
-func (a *App) addZone(store window.Store, zone, definition string) error {
+func (a *App) addZone(store window.Store, zone, definition string) (*zoneUse, error) {
 	id := zoneID{store.String(), zone}
-	if other, ok := a.zones[id]; ok && other != definition {
-		return fmt.Errorf("zone %s: defined twice, and not the same: %s and %s; give one of them another name", zone, other, definition)
+	use, ok := a.zones[id]
+	if !ok {
+		use = &zoneUse{definition: definition}
+		a.zones[id] = use
 	}
-	a.zones[id] = definition
-	return nil
+	if use.definition != definition {
+		return nil, fmt.Errorf("zone %s: defined twice, and not the same: %s and %s; give one of them another name", zone, use.definition, definition)
+	}
+	return use, nil
 }
 
 func joinWords(words []string) string { return strings.Join(words, ", ") }

@@ -83,6 +83,10 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				adaptive <min> <max>
 //				strict|weighted             # weighted: with count or size
 //			}
+//			algorithm   gcra {
+//				burst    <n>
+//				native   auto|on|off
+//			}
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>

@@ -92,10 +92,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	for _, z := range h.Zones {
-		if err := app.addZone(store, z.Name, z.definition()); err != nil {
+		use, err := app.addZone(store, z.Name, z.definition())
+		if err != nil {
 			return err
 		}
-		if err := z.provision(ctx); err != nil {
+		if err := z.provision(ctx, use, len(h.Zones) == 1); err != nil {
 			return err
 		}
 	}
@@ -129,6 +130,9 @@ func (h *Handler) check() error {
 			return fmt.Errorf("zone %s: stands twice in one handler", z.Name)
 		}
 		names[z.Name] = true
+		if a := z.Algorithm; a != nil && a.Native == nativeOn && len(h.Zones) > 1 {
+			return fmt.Errorf("zone %s: %w", z.Name, errNative(z.checkNative(window.GCRA{}, false)))
+		}
 	}
 	for _, err := range []error{
 		checkWord("on_error", h.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny),

@@ -98,14 +98,14 @@ func TestRefusedZone(t *testing.T) {
 func TestRefusedAlgorithm(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
-			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset or slices`},
+			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, slices or gcra`},
 			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'`},
 			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'`},
 			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm stands twice`},
-			{"algorithm zset {\ncount 5\n}", 1, `"name":"zset","count":5`, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
-			{"algorithm zset {\nsize 1s\n}", 1, `"size":"1s"`, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
-			{"algorithm zset {\nweighted\n}", 1, `"name":"zset","weighted":true`, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
-			{"algorithm zset {\nstrict\n}", 1, ``, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
+			{"algorithm zset {\ncount 5\n}", 1, `"name":"zset","count":5`, `zone api: algorithm zset: count is an option of slices`},
+			{"algorithm zset {\nsize 1s\n}", 1, `"size":"1s"`, `zone api: algorithm zset: size is an option of slices`},
+			{"algorithm zset {\nweighted\n}", 1, `"name":"zset","weighted":true`, `zone api: algorithm zset: weighted is an option of slices`},
+			{"algorithm zset {\nstrict\n}", 1, ``, `zone api: algorithm zset: strict is an option of slices`},
 			{"algorithm slices {\nwidth 5\n}", 1, ``, `zone api: unrecognized subdirective "width" of algorithm slices`},
 			{"algorithm slices {\ncount 0\n}", 1, `"name":"slices","count":0`, `zone api: algorithm slices: count 0 is not above 0`},
 			{"algorithm slices {\ncount -3\n}", 1, `"name":"slices","count":-3`, `zone api: algorithm slices: count -3 is not above 0`},
@@ -118,8 +118,8 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\nsize 5\n}", 1, `"name":"slices","size":5`, `zone api: algorithm slices: size 5ns is not a whole number of milliseconds above 0`},
 			{"algorithm slices {\nsize small\n}", 1, `"name":"slices","size":"small"`, `zone api: algorithm slices: size "small" is not a duration, such as 90s, 5m or 1d`},
 			{"algorithm slices {\ncount 5\nsize 1s\n}", 2, `"name":"slices","count":5,"size":"1s"`, `zone api: algorithm slices: count 5 and size 1s exclude each other`},
-			{"algorithm zset {\nlayers 10s 1s\n}", 1, `"layers":{"coarse":"10s","fine":"1s"}`, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
-			{"algorithm zset {\nadaptive 1s 10s\n}", 1, `"adaptive":{"min":"1s","max":"10s"}`, `zone api: algorithm zset: takes no options; count, size, strict, weighted, layers and adaptive belong to slices`},
+			{"algorithm zset {\nlayers 10s 1s\n}", 1, `"layers":{"coarse":"10s","fine":"1s"}`, `zone api: algorithm zset: layers is an option of slices`},
+			{"algorithm zset {\nadaptive 1s 10s\n}", 1, `"adaptive":{"min":"1s","max":"10s"}`, `zone api: algorithm zset: adaptive is an option of slices`},
 			{"algorithm slices {\nlayers 10s\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '10s'`},
 			{"algorithm slices {\nlayers 10s 1s 1ms\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '1s'`},
 			{"algorithm slices {\nlayers 10s few\n}", 1, `"name":"slices","layers":{"coarse":"10s","fine":"few"}`, `zone api: algorithm slices: layers 10s few: fine "few" is not a duration, such as 90s, 5m or 1d`},
@@ -141,6 +141,29 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\nadaptive 1s 2s\nsize 1s\n}", 2, `"name":"slices","adaptive":{"min":"1s","max":"2s"},"size":"1s"`, `zone api: algorithm slices: adaptive 1s 2s and size 1s exclude each other`},
 			{"algorithm slices {\nadaptive 1s 2s\nweighted\n}", 2, `"name":"slices","adaptive":{"min":"1s","max":"2s"},"weighted":true`, `zone api: algorithm slices: adaptive 1s 2s and weighted exclude each other: adaptive slices are strict`},
 			{"algorithm slices {\nstrict\nweighted\n}", 2, ``, `zone api: strict and weighted exclude each other`},
-			{"algorithm slices {\nweighted 0.5\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '0.5'`},
+			{"algorithm slices {\nweighted 0.5\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'weighted'`},
+			{"algorithm slices {\nburst 5\n}", 1, `"name":"slices","burst":5`, `zone api: algorithm slices: burst is an option of gcra`},
+			{"algorithm zset {\nnative off\n}", 1, `"native":"off"`, `zone api: algorithm zset: native is an option of gcra`},
+			{"algorithm gcra {\nsize 1s\n}", 1, `"name":"gcra","size":"1s"`, `zone api: algorithm gcra: size is an option of slices`},
+			{"algorithm gcra {\nstrict\n}", 1, ``, `zone api: algorithm gcra: strict is an option of slices`},
+			{"algorithm gcra {\nburst 0\n}", 1, `"name":"gcra","burst":0`, `zone api: algorithm gcra: burst 0 is not above 0`},
+			{"algorithm gcra {\nburst -5\n}", 1, `"name":"gcra","burst":-5`, `zone api: algorithm gcra: burst -5 is not above 0`},
+			{"algorithm gcra {\nburst {http.vars.b}\n}", 1, `"name":"gcra","burst":"{http.vars.b}"`, `zone api: algorithm gcra: burst "{http.vars.b}" is not a whole number`},
+			{"algorithm gcra {\nburst\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'burst'`},
+			{"algorithm gcra {\nburst 5\nburst 6\n}", 2, ``, `zone api: burst stands twice`},
+			{"algorithm gcra {\nburst 9007199254740992\n}", 3, `"name":"gcra","burst":9007199254740992`, `zone api: limit 5 1m: burst 9007199254740992 × window 1m0s is too large: burst × milliseconds must not exceed 2^53`},
+			{"algorithm gcra {\nnative maybe\n}", 1, `"name":"gcra","native":"maybe"`, `zone api: algorithm gcra: native "maybe" is unknown; use one of auto, on, off`},
+			{"algorithm gcra {\nnative on off\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'on'`},
+		})
+}
+
+func TestRefusedNative(t *testing.T) {
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\talgorithm gcra {\n\t\t\t\tnative on\n\t\t\t}\n%s\n\t\t}\n\t}\n}\n", 7,
+		`{"handler":"sliding_window","zones":[{"name":"api","algorithm":{"name":"gcra","native":"on"},%s}]}`, []refusal{
+			{"limit 5 1m\nlimit 9 1h", 2, `"limits":[{"max":5,"window":"1m"},{"max":9,"window":"1h"}]`, `zone api: algorithm gcra: native on: there is more than one limit; use native auto`},
+			{"limit {http.vars.max} 1m\nfallback 5 1m", 2, `"limits":[{"max":"{http.vars.max}","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: algorithm gcra: native on: limit {http.vars.max} 1m holds a placeholder; use native auto`},
+			{"limit 5 1500ms", 1, `"limits":[{"max":5,"window":"1500ms"}]`, `zone api: algorithm gcra: native on: CL.THROTTLE takes no window of 1.5s, but whole seconds; use native auto`},
+			{"limit 7 1s", 1, `"limits":[{"max":7,"window":"1s"}]`, `zone api: algorithm gcra: native on: CL.THROTTLE takes no limit of 7 in 1s, of which a unit is no whole number of milliseconds; use native auto`},
+			{"limit 0 1s", 1, `"limits":[{"max":0,"window":"1s"}]`, `zone api: algorithm gcra: native on: CL.THROTTLE takes no limit 0; use native auto`},
 		})
 }

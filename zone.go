@@ -60,6 +60,8 @@ type Zone struct {
 	policies  []window.Policy // if no limit is dynamic
 	fallback  window.Policy
 	algorithm window.Algorithm
+	native    window.Algorithm // instead, unless use.script; nil for none
+	use       *zoneUse
 	fields    *policyFields // if no limit is dynamic
 	counters  zoneCounters
 }
@@ -155,7 +157,7 @@ func (z *Zone) checkFallback() error {
 // checkAlgorithm reports what is wrong with the algorithm, or a limit that does
 // not go with it.
 func (z *Zone) checkAlgorithm() error {
-	algorithm, err := z.Algorithm.engine()
+	algorithm, native, err := z.algorithms()
 	if err != nil {
 		return err
 	}
@@ -165,9 +167,47 @@ func (z *Zone) checkAlgorithm() error {
 		}
 	}
 	if z.Fallback != nil {
-		return z.Fallback.checkWith(algorithm, "fallback")
+		if err := z.Fallback.checkWith(algorithm, "fallback"); err != nil {
+			return err
+		}
+	}
+	if native.Native == window.NativeOn {
+		return errNative(z.checkNative(native, true))
 	}
 	return nil
+}
+
+// errNative refuses native on for a reason, if there is one.
+func errNative(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	return fmt.Errorf("algorithm gcra: native on: %w; use native auto", reason)
+}
+
+// algorithms returns what decides, and what may decide instead if a server can do
+// so by itself: NativeOff for nothing.
+func (z *Zone) algorithms() (algorithm window.Algorithm, native window.GCRA, err error) {
+	algorithm, err = z.Algorithm.engine()
+	if g, ok := algorithm.(window.GCRA); ok {
+		algorithm, native = window.GCRA{Burst: g.Burst}, g
+	}
+	return algorithm, native, err
+}
+
+// checkNative reports why no server can decide by itself on the zone, which is
+// alone in its handler or not.
+func (z *Zone) checkNative(native window.GCRA, alone bool) error {
+	switch {
+	case !alone:
+		return errors.New("there are other zones in the handler")
+	case len(z.Limits) > 1:
+		return errors.New("there is more than one limit")
+	case z.Limits[0].dynamic():
+		return fmt.Errorf("limit %s %s holds a placeholder", z.Limits[0].Max, z.Limits[0].Window)
+	}
+	p, _ := z.Limits[0].policy()
+	return window.CheckPolicy(native, p)
 }
 
 func (z *Zone) checkCost() error {
@@ -208,8 +248,9 @@ func (z *Zone) definition() string {
 	return string(b)
 }
 
-// provision compiles the zone, which has been checked.
-func (z *Zone) provision(ctx caddy.Context) error {
+// provision compiles the zone, which has been checked. It is alone in its handler
+// or not, and shares its use with the same zone in other handlers.
+func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -231,7 +272,14 @@ func (z *Zone) provision(ctx caddy.Context) error {
 	}
 	// No errors from here on: everything was checked.
 	z.key, _ = newKeyTemplate(z.Key, prefixes)
-	z.algorithm, _ = z.Algorithm.engine()
+	algorithm, native, _ := z.algorithms()
+	z.algorithm, z.use = algorithm, use
+	if native.Native != window.NativeOff {
+		if z.checkNative(native, alone) != nil {
+			use.script = true
+		}
+		z.native = native
+	}
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n
@@ -261,6 +309,9 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 // charge returns what the request wants to spend on a key.
 func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm}
+	if z.native != nil && !z.use.script {
+		c.Algorithm = z.native
+	}
 	if c.Policies == nil {
 		c.Policies = z.expandLimits(repl)
 	}

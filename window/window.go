@@ -74,7 +74,8 @@ type Decision struct {
 	// Whether this policy lets the charge pass. Units are spent only if every
 	// policy of every charge of the request does.
 	Allowed bool
-	// The policy's limit, and what is left of it after the decision; 0 or more.
+	// What may pass at once, which is the policy's limit unless the algorithm says
+	// otherwise, and what is left of it after the decision; 0 or more.
 	Limit, Remaining int64
 	// Time until the same cost would pass if nothing else came: 0 if allowed,
 	// Never if waiting cannot help.
@@ -85,7 +86,7 @@ type Decision struct {
 	// nothing was spent; else the whole window.
 	EffectiveWindow time.Duration
 	// When the store decided, on its own clock, in Unix milliseconds. It names
-	// the units that were spent, for Settle.
+	// the units that were spent, for Settle. 0 if the store did not say.
 	At int64
 }
 
@@ -139,9 +140,12 @@ type Pinger interface {
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
-// lua, under the same name and with the same steps. One with options has a method
-// Check() error, too, that tells what is wrong with them, and one that does not go
-// with every policy has CheckPolicy(Policy) error.
+// lua, under the same name and with the same steps.
+//
+// It has further methods where there is need: Check() error tells what is wrong
+// with its options, CheckPolicy(Policy) error what is wrong with a policy that is
+// valid by itself, and AtOnce(Policy) int64 how many units may pass at once if
+// that is not the limit.
 type Algorithm interface {
 	// Name is the word for it in configuration; it is part of a counter's name.
 	Name() string
@@ -196,13 +200,15 @@ func CheckCharges(charges []Charge) error {
 			}
 		}
 		for _, p := range c.Policies {
-			err := p.Check()
-			if err == nil {
-				err = CheckPolicy(c.Algorithm, p)
-			}
-			if err != nil {
+			if err := p.Check(); err != nil {
 				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 			}
+			if err := CheckPolicy(c.Algorithm, p); err != nil {
+				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
+			}
+		}
+		if isNative(c) && CountPolicies(charges) > 1 {
+			return fmt.Errorf("zone %q: %w: gcra: native does not go with a second limit or zone", c.Zone, ErrInvalid)
 		}
 		for j := range i {
 			o := &charges[j]
@@ -214,7 +220,8 @@ func CheckCharges(charges []Charge) error {
 	return nil
 }
 
-// CheckPolicy reports a policy that does not go with an algorithm.
+// CheckPolicy reports why the algorithm cannot keep a policy that is valid by
+// itself, in words for an operator.
 func CheckPolicy(a Algorithm, p Policy) error {
 	if a, ok := a.(interface{ CheckPolicy(Policy) error }); ok {
 		return a.CheckPolicy(p)
@@ -222,11 +229,22 @@ func CheckPolicy(a Algorithm, p Policy) error {
 	return nil
 }
 
+// AtOnce returns how many units may pass at once.
+func AtOnce(a Algorithm, p Policy) int64 {
+	if a, ok := a.(interface{ AtOnce(Policy) int64 }); ok {
+		return a.AtOnce(p)
+	}
+	return p.Limit
+}
+
 // CheckSettle returns an error that wraps ErrInvalid unless a store can settle
 // delta on the charge.
 func CheckSettle(c Charge, delta int64) error {
 	if delta < -MaxProduct || delta > MaxProduct {
 		return fmt.Errorf("zone %q: %w: delta %d is beyond 2^53", c.Zone, ErrInvalid, delta)
+	}
+	if isNative(&c) {
+		return fmt.Errorf("zone %q: %w: gcra: native counts cannot be settled", c.Zone, ErrInvalid)
 	}
 	return CheckCharges([]Charge{c})
 }

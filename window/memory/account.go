@@ -114,10 +114,8 @@ func (a *account) keep(now int64, ds []window.Decision) {
 	}
 	sl := &a.shard.slots[a.slot]
 	sl.used, sl.expires = 0, now
-	for _, p := range a.charge.Policies {
-		sl.expires = max(sl.expires, now+p.Window.Milliseconds())
-	}
 	for _, d := range ds {
+		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
 		sl.used = max(sl.used, share(d))
 	}
 	a.hold(now, ds)

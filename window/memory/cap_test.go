@@ -266,6 +266,24 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestSweepBurst keeps a bucket that takes longer than its window to run empty.
+func TestSweepBurst(t *testing.T) {
+	s, now := newStore(t, 100)
+	c := charge("zone", "key", 10, 10*time.Second)
+	c.Algorithm, c.Cost = window.GCRA{Burst: 20}, 20
+	take(t, s, c)
+	now.Add(19_999)
+	s.sweep()
+	if d := take(t, s, c)[0]; d.Allowed || d.RetryAfter != time.Millisecond {
+		t.Errorf("1ms before the bucket is empty: Take = %+v, want a denial", d)
+	}
+	now.Add(1)
+	s.sweep()
+	if got := s.Keys(); got != 0 {
+		t.Errorf("%d keys when the bucket is empty, want 0", got)
+	}
+}
+
 // TestSweeper sweeps by itself, and ends with Close, which may come twice.
 func TestSweeper(t *testing.T) {
 	s := New(Options{SweepInterval: time.Millisecond})

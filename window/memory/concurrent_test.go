@@ -9,7 +9,12 @@ import (
 )
 
 func TestConcurrent(t *testing.T) {
-	s := memory.New(memory.Options{})
-	defer func() { _ = s.Close() }()
-	windowtest.Concurrent(t, window.Zset{}, s)
+	for _, algo := range []window.Algorithm{window.Zset{}, window.GCRA{}} {
+		t.Run(algo.Name(), func(t *testing.T) {
+			t.Parallel()
+			s := memory.New(memory.Options{})
+			defer func() { _ = s.Close() }()
+			windowtest.Concurrent(t, algo, s)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -9,6 +10,11 @@ import (
 )
 
 func TestConcurrent(t *testing.T) {
-	o := redis.Options{Prefix: "concurrent"}
-	windowtest.Concurrent(t, window.Zset{}, newStore(t, o), newStore(t, o))
+	for _, algo := range []window.Algorithm{window.Zset{}, window.GCRA{}, window.GCRA{Burst: 10}} {
+		t.Run(fmt.Sprintf("%T%+[1]v", algo), func(t *testing.T) {
+			t.Parallel()
+			o := redis.Options{Prefix: fmt.Sprintf("concurrent %+v", algo)}
+			windowtest.Concurrent(t, algo, newStore(t, o), newStore(t, o))
+		})
+	}
 }

@@ -12,7 +12,9 @@ import (
 const patience = 10 * time.Second
 
 // algorithms are one of each name.
-var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}, window.Layers{Coarse: time.Second, Fine: time.Second}}
+var algorithms = []window.Algorithm{
+	window.Zset{}, window.Slices{}, window.Layers{Coarse: time.Second, Fine: time.Second}, window.GCRA{},
+}
 
 // suited returns the algorithm with options that go with windows from shortest to
 // a hundred times as long.

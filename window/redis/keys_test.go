@@ -29,21 +29,38 @@ func TestTTL(t *testing.T) {
 			if length == time.Millisecond {
 				long = one
 			}
-			for step, call := range []func() int64{
-				func() int64 { return take(t, s, one)[0].At },
-				func() int64 { return take(t, s, long)[0].At },
-				func() int64 { return settle(t, s, one, 3) },
+			settle := func(w window.Charge) {
+				if err := s.Settle(t.Context(), w, 0, 3); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for step, call := range []struct {
+				charge window.Charge
+				run    func(window.Charge)
+			}{
+				{one, func(w window.Charge) { take(t, s, w) }},
+				{long, func(w window.Charge) { take(t, s, w) }},
+				{one, settle},
 			} {
-				at := call()
+				from := serverTime(t, c)
+				call.run(call.charge)
+				ds, err := s.Peek(t.Context(), []window.Charge{call.charge})
+				if err != nil {
+					t.Fatal(err)
+				}
+				matters := ds[0].At // until then
+				for _, d := range ds {
+					matters = max(matters, d.At+d.ResetAfter.Milliseconds())
+				}
 				left := c.PTTL(t.Context(), "ttl:"+algo.Name()+":zone:"+length.String()).Val()
 				now := serverTime(t, c)
 				switch {
 				case left == -1:
 					t.Errorf("%s, step %d: no TTL", algo.Name(), step)
-				case left > 2*length:
-					t.Errorf("%s, step %d: TTL %s, want at most twice the window of %s", algo.Name(), step, left, length)
-				case now+max(0, left.Milliseconds())+1 < at+length.Milliseconds():
-					t.Errorf("%s, step %d: TTL %s, want at least the window of %s", algo.Name(), step, left, length)
+				case left.Milliseconds() > 2*(matters-from):
+					t.Errorf("%s, step %d: TTL %s after %d, want at most twice the time until %d", algo.Name(), step, left, from, matters)
+				case now+max(0, left.Milliseconds())+1 < matters:
+					t.Errorf("%s, step %d: TTL %s before %d, want at least the time until %d", algo.Name(), step, left, now, matters)
 				}
 			}
 			if length == 10*time.Second {
@@ -54,13 +71,25 @@ func TestTTL(t *testing.T) {
 	eventually(t, patience, "all keys gone", func() bool { return len(keys(t, c, "ttl:*")) == 0 })
 }
 
-func settle(t *testing.T, s *redis.Store, c window.Charge, delta int64) int64 {
-	t.Helper()
-	at := take(t, s, charge("ttl-clock", "key", 100, time.Millisecond))[0].At
-	if err := s.Settle(t.Context(), c, at, delta); err != nil {
-		t.Fatal(err)
+// TestTTLAfterStep has a denial that sets a bucket right after the clock has
+// stepped back.
+func TestTTLAfterStep(t *testing.T) {
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "step"}), server.Client(t)
+	one := charge("zone", "key", 1, time.Hour)
+	one.Algorithm = window.GCRA{}
+	take(t, s, one)
+	clock.Add(-1_000)
+	if d := take(t, s, one)[0]; d.Allowed {
+		t.Errorf("Take = %+v, want a denial", d)
 	}
-	return at
+	const key = "step:gcra:zone:key"
+	if at, _, _ := strings.Cut(c.Get(t.Context(), key).Val(), " "); at != strconv.FormatInt(clock.Now(), 10) {
+		t.Errorf("the state is that of %s, want %d", at, clock.Now())
+	}
+	if left := c.PTTL(t.Context(), key).Val(); left < time.Hour {
+		t.Errorf("TTL %s, want an hour at least", left)
+	}
 }
 
 func keys(t *testing.T, c *goredis.Client, pattern string) []string {

@@ -13,6 +13,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -30,9 +32,9 @@ const (
 
 // Permissions are the commands that the user of a store has to be allowed, in
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
-// +cluster|slots and +command, too.
+// +cluster|slots and +command, too, and for native gcra +cl.throttle.
 const Permissions = "+evalsha +script|load +time +pexpire +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel"
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set"
 
 // Options say which server to use and how.
 type Options struct {
@@ -70,6 +72,11 @@ type Store struct {
 	now     func() int64
 	name    string
 	ids     ids
+	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
+	scriptOnly sync.Map
+	// Whether a request that insists on CL.THROTTLE was refused since the last ping
+	// that was not.
+	noThrottle atomic.Bool
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -169,7 +176,7 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
-	return s.single(ctx, s.newCall("settle", []window.Charge{charge}, at, delta))
+	return s.all(ctx, []*call{s.newCall("settle", []window.Charge{charge}, at, delta)})
 }
 
 // Reset implements window.Store.
@@ -177,7 +184,11 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
-	return s.single(ctx, s.newCall("reset", []window.Charge{charge}))
+	calls := []*call{s.newScriptCall("reset", []window.Charge{charge})}
+	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
+		calls = append(calls, s.newNativeReset(charge))
+	}
+	return s.all(ctx, calls)
 }
 
 // Ping implements window.Pinger. It spends on a counter of its own, because a
@@ -189,14 +200,23 @@ func (s *Store) Ping(ctx context.Context) error {
 		Cost:      1,
 		Algorithm: window.Zset{},
 	}})
+	if err == nil && s.noThrottle.Load() {
+		err = s.pingNative(ctx)
+	}
 	return err
 }
 
-func (s *Store) single(ctx context.Context, c *call) error {
+// all makes calls that have nothing to say, and returns the first error.
+func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	s.run(ctx, []*call{c})
-	return s.fail(ctx, c.err)
+	s.run(ctx, calls)
+	for _, c := range calls {
+		if c.err != nil {
+			return s.fail(ctx, c.err)
+		}
+	}
+	return nil
 }
 
 // decide answers requests in one round trip. On a single server that is a script

@@ -23,7 +23,7 @@ var scriptSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// scriptCmd is an EVALSHA that answers with integers. It is never sent again once
+// scriptCmd is an EVALSHA or CL.THROTTLE that answers with integers. It is never sent again once
 // it may have run, on a Cluster client either: that would charge twice.
 // Redirects are still followed, for a redirected script has not run.
 type scriptCmd struct{ *goredis.IntSliceCmd }
@@ -35,13 +35,23 @@ func (scriptCmd) NoRetry() bool { return true }
 type call struct {
 	key     string // of the first charge: it picks the node of a Cluster
 	args    []any
+	op      string
 	charges []window.Charge
+	native  bool // asks CL.THROTTLE, not the script
 	reply   []int64
 	err     error
 }
 
-// newCall writes a call as the header of lua/driver.lua describes it.
+// newCall writes a call as the header of lua/driver.lua describes it, or one of
+// CL.THROTTLE.
 func (s *Store) newCall(op string, charges []window.Charge, numbers ...int64) *call {
+	if native(charges) != window.NativeOff {
+		return s.newNativeCall(op, charges)
+	}
+	return s.newScriptCall(op, charges, numbers...)
+}
+
+func (s *Store) newScriptCall(op string, charges []window.Charge, numbers ...int64) *call {
 	args := make([]any, 0, 5+len(numbers)+14*len(charges))
 	args = append(args, "evalsha", scriptSHA, len(charges))
 	var buf []byte
@@ -70,13 +80,15 @@ func (s *Store) newCall(op string, charges []window.Charge, numbers ...int64) *c
 			args = append(args, p.Limit, p.Window.Milliseconds())
 		}
 	}
-	return &call{key: args[3].(string), args: args, charges: charges}
+	return &call{key: args[3].(string), args: args, op: op, charges: charges}
 }
 
 // run sends the calls in one round trip, and sets their reply or err. A server
 // that does not know the script gets it, and the calls that it refused again.
 func (s *Store) run(ctx context.Context, calls []*call) {
+	s.leaveNative(ctx, calls)
 	s.send(ctx, calls)
+	s.send(ctx, s.refusedNative(ctx, calls))
 	var refused []*call
 	var loaded map[goredis.Scripter]error
 	for _, c := range calls {
@@ -126,7 +138,11 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 }
 
 func (c *call) command(ctx context.Context) scriptCmd {
-	return scriptCmd{goredis.NewIntSliceCmd(ctx, c.args...)}
+	cmd := scriptCmd{goredis.NewIntSliceCmd(ctx, c.args...)}
+	if c.native {
+		cmd.SetFirstKeyPos(1)
+	}
+	return cmd
 }
 
 // server returns the server that holds key.
@@ -139,6 +155,9 @@ func (s *Store) server(ctx context.Context, key string) (goredis.Scripter, error
 
 // decisions appends the decisions of a reply to take or peek.
 func (c *call) decisions(ds []window.Decision) ([]window.Decision, error) {
+	if c.native {
+		return c.nativeDecision(ds)
+	}
 	if want := 1 + 5*window.CountPolicies(c.charges); len(c.reply) != want {
 		return nil, fmt.Errorf("unexpected reply of the script: %d integers, want %d", len(c.reply), want)
 	}
@@ -147,7 +166,7 @@ func (c *call) decisions(ds []window.Decision) ([]window.Decision, error) {
 		for _, p := range c.charges[i].Policies {
 			d := window.Decision{
 				Allowed:         rest[0] == 1,
-				Limit:           p.Limit,
+				Limit:           window.AtOnce(c.charges[i].Algorithm, p),
 				Remaining:       rest[1],
 				RetryAfter:      time.Duration(rest[2]) * time.Millisecond,
 				ResetAfter:      time.Duration(rest[3]) * time.Millisecond,

@@ -105,7 +105,7 @@ func testBatch(t *testing.T, open Open) {
 }
 
 func testPeek(t *testing.T, open Open) {
-	each(t, open, func(f *fixture) {
+	eachOfWindows(t, open, func(f *fixture) {
 		c := f.charge("zone", "key", 7)
 		for range 3 {
 			if ds := f.peek(c); !ds[0].Allowed || ds[0].Remaining != 10 || ds[0].RetryAfter != 0 || ds[0].ResetAfter != 0 {
@@ -199,7 +199,7 @@ func testReset(t *testing.T, open Open) {
 // testClockBack steps the clock back by a day: nobody is locked out for longer
 // than one window, and nothing is given away.
 func testClockBack(t *testing.T, open Open) {
-	each(t, open, func(f *fixture) {
+	eachOfWindows(t, open, func(f *fixture) {
 		f.clock.Add(24 * 3_600_000)
 		c := f.charge("zone", "key", 1)
 		for range 10 {
@@ -285,6 +285,22 @@ func testInvalid(t *testing.T, open Open) {
 		16: {slices(window.Slices{Size: time.Microsecond})},
 		17: {slices(window.Slices{Size: time.Second, Count: 3})},
 	}
+	gcra := func(a window.GCRA, policies ...window.Policy) window.Charge {
+		return with(func(c *window.Charge) { c.Algorithm, c.Policies = a, policies })
+	}
+	native := window.GCRA{Native: window.NativeAuto}
+	cases = append(cases, [][]window.Charge{
+		{gcra(window.GCRA{Burst: -1}, per(1, 1_000))},
+		{gcra(window.GCRA{Native: 3}, per(1, 1_000))},
+		{gcra(window.GCRA{Burst: window.MaxProduct/1_000 + 1}, per(1, 1_000))},
+		{gcra(window.GCRA{Burst: 1_000_000}, per(1, 24*3_600_000))},
+		{gcra(native, per(0, 1_000))},
+		{gcra(native, per(1, 1_500))},
+		{gcra(native, per(1_001, 1_000))},
+		{gcra(window.GCRA{Burst: 75_000, Native: window.NativeOn}, per(1, 24*3_600_000))},
+		{gcra(native, per(1, 1_000), per(2, 2_000))},
+		{gcra(native, per(1, 1_000)), good},
+	}...)
 	for i, charges := range cases {
 		if _, err := f.store.Take(f.Context(), charges); !errors.Is(err, window.ErrInvalid) || errors.Is(err, window.ErrUnavailable) {
 			f.Errorf("case %d: Take = %v, want ErrInvalid", i, err)
@@ -301,6 +317,9 @@ func testInvalid(t *testing.T, open Open) {
 			}
 		}
 	}
+	if err := f.store.Settle(f.Context(), gcra(native, per(1, 1_000)), Start, 1); !errors.Is(err, window.ErrInvalid) {
+		f.Errorf("native: Settle = %v, want ErrInvalid", err)
+	}
 	f.wantRemaining(good, 10)
 	if ds := f.take(); len(ds) != 0 {
 		f.Errorf("Take of nothing = %v", ds)
@@ -310,12 +329,16 @@ func testInvalid(t *testing.T, open Open) {
 		slices(window.Slices{Size: 1_000_000 * time.Hour}),
 		policy(window.MaxProduct, time.Millisecond),
 		policy(1, 250*365*24*time.Hour),
+		gcra(window.GCRA{}, window.Policy{Limit: 1, Window: 250 * 365 * 24 * time.Hour}),
+		gcra(window.GCRA{}, per(window.MaxProduct, 1)),
+		gcra(window.GCRA{Burst: window.MaxProduct / 1_000}, per(1_000, 1_000)),
+		gcra(window.GCRA{Burst: 1}, per(window.MaxProduct/1_000, 1_000)),
 	}
 	for i, c := range huge {
 		if err := f.store.Reset(f.Context(), c); err != nil {
 			f.Fatal(err)
 		}
-		if d := f.take(c)[0]; !d.Allowed || d.Remaining != c.Policies[0].Limit-1 {
+		if d := f.take(c)[0]; !d.Allowed || d.Remaining != window.AtOnce(c.Algorithm, c.Policies[0])-1 {
 			f.Errorf("huge case %d: Take = %+v, want it to pass", i, d)
 		}
 	}

@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ const denialsEach = 2_500
 // RetryAfter, where the same charges still have to be denied, and on to it, where
 // they have to pass.
 func testRetryAfter(t *testing.T, open Open) {
-	each(t, open, func(f *fixture) {
+	run := func(f *fixture) {
 		denials := 0
 		for walk := 0; denials < denialsEach; walk++ {
 			r, name := random(walk)
@@ -30,7 +31,11 @@ func testRetryAfter(t *testing.T, open Open) {
 			}
 		}
 		f.Logf("%d denials", denials)
-	})
+	}
+	each(t, open, run)
+	for _, burst := range []int64{1, 3, 25} {
+		t.Run(fmt.Sprintf("gcra, burst %d", burst), func(t *testing.T) { run(newFixture(t, open, window.GCRA{Burst: burst})) })
+	}
 }
 
 func (f *fixture) checkRetryAfter(name string, charges []window.Charge, ds []window.Decision) {

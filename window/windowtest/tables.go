@@ -37,6 +37,8 @@ func testTables(t *testing.T, open Open) {
 			switch table.needs {
 			case nothing:
 				each(t, open, run)
+			case windows:
+				eachOfWindows(t, open, run)
 			case seconds:
 				eachOfSeconds(t, open, run)
 			case milliseconds:
@@ -57,7 +59,7 @@ func (f *fixture) run(steps []step) {
 		ds := f.take(f.charge("zone", "key", s.cost, policies...))
 		for j, want := range s.want {
 			d := ds[j]
-			if got := (verdict{d.Allowed, d.Remaining, d.RetryAfter}); got != want || d.Limit != policies[j].Limit || d.At != Start+s.at {
+			if got := (verdict{d.Allowed, d.Remaining, d.RetryAfter}); got != want || d.Limit != window.AtOnce(f.algo, policies[j]) || d.At != Start+s.at {
 				f.Errorf("step %d, policy %d: Take(cost %d) at %d = %+v, want %+v", i, j, s.cost, s.at, d, want)
 			}
 		}
@@ -67,6 +69,7 @@ func (f *fixture) run(steps []step) {
 // What a table needs an algorithm to keep apart.
 const (
 	nothing = iota
+	windows
 	seconds
 	milliseconds
 )
@@ -76,7 +79,7 @@ var tables = []struct {
 	needs int
 	steps []step
 }{
-	{"the edge of the window", nothing, []step{
+	{"the edge of the window", windows, []step{
 		0: {0, 1, []verdict{allowed(1)}, []window.Policy{per(2, 10_000)}},
 		1: {0, 1, []verdict{allowed(0)}, nil},
 		2: {0, 1, []verdict{denied(0, 10_000)}, nil},
@@ -96,7 +99,7 @@ var tables = []struct {
 		7: {5_001, 1, []verdict{allowed(0)}, nil},
 		8: {5_001, 2, []verdict{denied(0, 5_000)}, nil},
 	}},
-	{"several limits", nothing, []step{
+	{"several limits", windows, []step{
 		0: {0, 2, []verdict{allowed(0), allowed(1)}, []window.Policy{per(2, 10_000), per(3, 60_000)}},
 		1: {0, 1, []verdict{denied(0, 10_000), allowed(1)}, nil},
 		2: {9_999, 1, []verdict{denied(0, 1), allowed(1)}, nil},
@@ -141,7 +144,7 @@ var tables = []struct {
 		4: {5_000, 2, []verdict{denied(0, 10_000)}, nil},
 		5: {9_999, 1, []verdict{allowed(94)}, []window.Policy{per(100, 10_000)}},
 	}},
-	{"a changed window", nothing, []step{
+	{"a changed window", windows, []step{
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
 		1: {6_000, 3, []verdict{never(2)}, []window.Policy{per(2, 5_000)}},
 		// A denial under a shorter window has forgotten nothing, ...

@@ -27,16 +27,20 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
 		{"adaptive slices", randomAdaptive},
 		{"layers", randomLayers},
+		{"gcra", randomGCRA},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			switch r.IntN(4) {
+			switch r.IntN(5) {
 			case 0:
 				return window.Zset{}
 			case 1:
 				return randomLayers(r)
 			case 2:
 				return randomAdaptive(r)
+			case 3:
+				return randomGCRA(r)
+			default:
+				return randomSlices(r, r.IntN(2) == 0)
 			}
-			return randomSlices(r, r.IntN(2) == 0)
 		}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
@@ -83,6 +87,13 @@ func randomLayers(r *rand.Rand) window.Algorithm {
 	return window.Layers{Coarse: time.Duration(1+r.Int64N(most)) * fine, Fine: fine}
 }
 
+func randomGCRA(r *rand.Rand) window.Algorithm {
+	if r.IntN(2) == 0 {
+		return window.GCRA{}
+	}
+	return window.GCRA{Burst: 1 + r.Int64N(30)}
+}
+
 // walk is one walk: two zones, whose policies change now and then.
 type walk struct {
 	*testing.T
@@ -126,6 +137,8 @@ func (w *walk) run(n int) {
 				}
 			case window.Layers:
 				z.algo = randomLayers(w.Rand)
+			case window.GCRA:
+				z.algo = randomGCRA(w.Rand)
 			}
 		}
 		w.call(step)

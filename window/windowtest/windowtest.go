@@ -19,8 +19,9 @@ var seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores
 // is told to.
 type Clock struct{ ms atomic.Int64 }
 
-// Start is when every Clock starts: at a multiple of every slice of the tests.
-const Start int64 = 1_800_000_000_000
+// Start is when every Clock starts: at a multiple of every slice of the tests, and
+// late enough that nothing expires on the clock of a server under test.
+const Start int64 = 3_600_000_000_000
 
 // NewClock returns a clock that stands at Start.
 func NewClock() *Clock {
@@ -67,6 +68,11 @@ func Exercise(t *testing.T, open Open) {
 		{"StrictNeverOver", testStrictNeverOver},
 		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
+		{"GCRATables", testGCRATables},
+		{"GCRAIsGCRA", testGCRASchedule},
+		{"GCRAWorstCase", testGCRAWorstCase},
+		{"GCRASettle", testGCRASettle},
+		{"GCRAClockStepsBack", testGCRAClockBack},
 		{"WeightedUnits", testWeightedUnits},
 		{"ManySlices", testManySlices},
 	} {
@@ -90,6 +96,7 @@ var variants = []struct {
 	{"adaptive slices", window.Slices{Min: 100 * time.Millisecond, Max: time.Second}},
 	{"layers", window.Layers{Coarse: 5 * time.Second, Fine: time.Second}},
 	{"layers of odd lengths", window.Layers{Coarse: 4900 * time.Millisecond, Fine: 100 * time.Millisecond}},
+	{"gcra", window.GCRA{}},
 }
 
 // each runs a test with every algorithm, each time on an empty store.
@@ -99,9 +106,20 @@ func each(t *testing.T, open Open, run func(f *fixture)) {
 	}
 }
 
-// eachOfSeconds is each without the algorithms that do not keep seconds apart.
-func eachOfSeconds(t *testing.T, open Open, run func(f *fixture)) {
+// eachOfWindows is each without the algorithms in which units have no time at
+// which they leave the window.
+func eachOfWindows(t *testing.T, open Open, run func(f *fixture)) {
 	each(t, open, func(f *fixture) {
+		if f.algo.Name() != "gcra" {
+			run(f)
+		}
+	})
+}
+
+// eachOfSeconds is eachOfWindows without the algorithms that do not keep seconds
+// apart.
+func eachOfSeconds(t *testing.T, open Open, run func(f *fixture)) {
+	eachOfWindows(t, open, func(f *fixture) {
 		if f.algo != (window.Slices{Count: 1, Weighted: true}) {
 			run(f)
 		}

@@ -1,0 +1,154 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// errNoThrottle takes the place of the server's own words, which hold the key.
+var errNoThrottle = errors.New("the server has no command CL.THROTTLE, or does not let this user call it: load redis-cell, or take out `native on`")
+
+// native returns how CL.THROTTLE takes part in a request.
+func native(charges []window.Charge) window.Native {
+	if a, ok := charges[0].Algorithm.(window.GCRA); ok {
+		return a.Native
+	}
+	return window.NativeOff
+}
+
+// newNativeCall writes a call of CL.THROTTLE: key, units at once less one, limit,
+// window in seconds, quantity. A cost above the burst is not even mentioned: the
+// command is not safe from overflow.
+func (s *Store) newNativeCall(op string, charges []window.Charge) *call {
+	c, p := &charges[0], charges[0].Policies[0]
+	burst, quantity := window.AtOnce(c.Algorithm, p), c.Cost
+	if op == "peek" || c.Cost > burst {
+		quantity = 0
+	}
+	key := s.nativeKey(c)
+	args := []any{"cl.throttle", key, burst - 1, p.Limit, int64(p.Window / time.Second), quantity}
+	return &call{key: key, args: args, op: op, charges: charges, native: true}
+}
+
+func (s *Store) nativeKey(c *window.Charge) string {
+	return string(window.AppendKey([]byte(s.prefix+"native-"), c))
+}
+
+// newNativeReset writes a reset of what CL.THROTTLE has counted.
+func (s *Store) newNativeReset(charge window.Charge) *call {
+	c := s.newScriptCall("reset", []window.Charge{charge})
+	c.key = s.nativeKey(&charge)
+	c.args[3] = c.key
+	return c
+}
+
+// leaveNative turns to the script for those calls of which the server is known to
+// have no CL.THROTTLE.
+func (s *Store) leaveNative(ctx context.Context, calls []*call) {
+	for _, c := range calls {
+		if !c.native || native(c.charges) == window.NativeOn {
+			continue
+		}
+		if _, ok := s.scriptOnly.Load(s.address(ctx, c.key)); ok {
+			*c = *s.newScriptCall(c.op, c.charges)
+		}
+	}
+}
+
+// refusedNative returns the calls whose server has turned out to have no
+// CL.THROTTLE, as calls of the script. They have not run yet.
+func (s *Store) refusedNative(ctx context.Context, calls []*call) []*call {
+	var refused []*call
+	for _, c := range calls {
+		if !c.native || !lacksCommand(c.err) {
+			continue
+		}
+		if native(c.charges) == window.NativeOn {
+			c.err = errNoThrottle
+			s.noThrottle.Store(true)
+			continue
+		}
+		s.scriptOnly.Store(s.address(ctx, c.key), true)
+		*c = *s.newScriptCall(c.op, c.charges)
+		refused = append(refused, c)
+	}
+	return refused
+}
+
+// pingNative reports whether a request that insists on CL.THROTTLE would be
+// decided.
+func (s *Store) pingNative(ctx context.Context) error {
+	_, err := s.Take(ctx, []window.Charge{{
+		Key:       "ping",
+		Policies:  []window.Policy{{Limit: 1, Window: time.Second}},
+		Algorithm: window.GCRA{Native: window.NativeOn},
+	}})
+	if err == nil {
+		s.noThrottle.Store(false)
+	}
+	return err
+}
+
+// lacksCommand reports whether a server knows no such command, or keeps it from
+// this user.
+func lacksCommand(err error) bool {
+	var reply goredis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text := strings.ToLower(reply.Error())
+	return strings.HasPrefix(text, "err unknown command") || strings.HasPrefix(text, "noperm ")
+}
+
+// address returns that of the node of a Cluster that holds key, and "" for a
+// single server.
+func (s *Store) address(ctx context.Context, key string) string {
+	if c, ok := s.client.(*goredis.ClusterClient); ok {
+		if node, err := c.MasterForKey(ctx, key); err == nil {
+			return node.Options().Addr
+		}
+	}
+	return ""
+}
+
+// nativeDecision appends what CL.THROTTLE has answered: limited (0 or 1), limit,
+// remaining, retry after and reset after, in seconds.
+func (c *call) nativeDecision(ds []window.Decision) ([]window.Decision, error) {
+	if len(c.reply) != 5 {
+		return nil, fmt.Errorf("unexpected reply of CL.THROTTLE: %d integers, want 5", len(c.reply))
+	}
+	charge, p := &c.charges[0], c.charges[0].Policies[0]
+	burst := window.AtOnce(charge.Algorithm, p)
+	d := window.Decision{
+		Limit:      burst,
+		Remaining:  min(max(0, c.reply[2]), burst),
+		ResetAfter: time.Duration(max(0, c.reply[4])) * time.Second,
+	}
+	// room is when n units fit, as far as whole seconds tell.
+	room := func(n int64) time.Duration {
+		emptied := time.Duration((burst-n)*p.Window.Milliseconds()/p.Limit) * time.Millisecond
+		return max(time.Millisecond, d.ResetAfter-emptied)
+	}
+	d.EffectiveWindow = room(d.Remaining + 1)
+	switch {
+	case charge.Cost > burst:
+		d.RetryAfter = window.Never
+	case c.op == "peek" && charge.Cost > d.Remaining:
+		d.RetryAfter = room(charge.Cost)
+	case c.op == "take" && charge.Cost > 0 && c.reply[0] != 0:
+		d.RetryAfter = max(1, time.Duration(c.reply[3])) * time.Second
+	default:
+		d.Allowed = true
+	}
+	if !d.Allowed {
+		d.EffectiveWindow = min(d.EffectiveWindow, d.RetryAfter)
+	}
+	return append(ds, d), nil
+}
