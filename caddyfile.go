@@ -75,7 +75,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			key         <text>
 //			limit       <max> <window>
 //			fallback    <max> <window>
-//			algorithm   zset|slices { <options...> }
+//			algorithm   zset|slices|stream { <options...> }
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
@@ -88,6 +88,9 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //		jitter   <share>
 //		log_key
 //	}
+//
+// Options of slices are count <n> or size <duration>, and strict or weighted;
+// those of stream are fields <name> <value> ..., and keep <duration>.
 //
 // Zones and limits repeat; everything else stands once. A zone on the line of the
 // directive comes before those in the block.

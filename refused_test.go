@@ -97,7 +97,7 @@ func TestRefusedZone(t *testing.T) {
 func TestRefusedAlgorithm(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
-			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset or slices`},
+			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, slices or stream`},
 			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'`},
 			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'`},
 			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm stands twice`},

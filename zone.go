@@ -59,7 +59,8 @@ type Zone struct {
 	policies  []window.Policy // if no limit is dynamic
 	fallback  window.Policy
 	algorithm window.Algorithm
-	fields    *policyFields // if no limit is dynamic
+	notes     fieldTemplates // if the algorithm is stream
+	fields    *policyFields  // if no limit is dynamic
 	counters  zoneCounters
 }
 
@@ -199,6 +200,7 @@ func (z *Zone) provision(ctx caddy.Context) error {
 	// No errors from here on: everything was checked.
 	z.key, _ = newKeyTemplate(z.Key, prefixes)
 	z.algorithm, _ = z.Algorithm.engine()
+	z.notes = newFieldTemplates(z.Algorithm)
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n

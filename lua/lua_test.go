@@ -84,7 +84,7 @@ func TestLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range Algorithms {
-		args := []any{"1800000000000", "take", name, 1, "id", 3, 0, 0, 60, 1, 10, 60_000}
+		args := []any{"1800000000000", "take", name, 1, "id", 3, 0, 0, 60, 1, 10, 60_000, 2, "user", "anna"}
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, args...).Int64Slice()
 		if want := []int64{1_800_000_000_000, 1, 9, 0, 60_000, 60_000}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)

@@ -25,9 +25,14 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+		{"stream", func(*rand.Rand) window.Algorithm { return window.Stream{} }},
+		{"stream that keeps", randomStream},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			if r.IntN(2) == 0 {
+			switch r.IntN(3) {
+			case 0:
 				return window.Zset{}
+			case 1:
+				return window.Stream{}
 			}
 			return randomSlices(r, r.IntN(2) == 0)
 		}},
@@ -59,6 +64,10 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 		a.Count = 1
 	}
 	return a
+}
+
+func randomStream(r *rand.Rand) window.Algorithm {
+	return window.Stream{Keep: time.Duration(r.Int64N(200_000)) * time.Millisecond}
 }
 
 // walk is one walk: two zones, whose policies change now and then.
@@ -96,8 +105,13 @@ func (w *walk) run(n int) {
 		case 2:
 			z.policies = z.policies[:1]
 		case 3:
-			if s, ok := z.algo.(window.Slices); ok { // options are no part of a counter's name
-				z.algo = randomSlices(w.Rand, s.Weighted)
+			switch a := z.algo.(type) { // options are no part of a counter's name
+			case window.Slices:
+				z.algo = randomSlices(w.Rand, a.Weighted)
+			case window.Stream:
+				if a.Keep > 0 {
+					z.algo = randomStream(w.Rand)
+				}
 			}
 		}
 		w.call(step)
@@ -159,6 +173,9 @@ func (w *walk) call(step int) {
 		ask = func(s window.Store) []window.Result { return s.TakeBatch(w.Context(), requests) }
 	case n < 98:
 		at, delta := w.clock.Now(), w.Int64N(12)-8
+		if s, ok := charges[0].Algorithm.(window.Stream); ok && s.Keep > 0 {
+			delta = max(delta, -delta) // see the header of stream.lua
+		}
 		if len(w.spent) > 0 {
 			at = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
 		}

@@ -62,6 +62,7 @@ func Exercise(t *testing.T, open Open) {
 		{"RetryAfter", testRetryAfter},
 		{"ZsetIsExact", testZsetExact},
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
+		{"StreamIsExact", testStreamExact},
 		{"StrictNeverOver", testStrictNeverOver},
 		{"WeightedWorstCase", testWeightedWorstCase},
 	} {
@@ -82,6 +83,8 @@ var variants = []struct {
 	{"slices of a second", window.Slices{Size: time.Second}},
 	{"weighted slices", window.Slices{Count: 10, Weighted: true}},
 	{"one weighted slice", window.Slices{Count: 1, Weighted: true}},
+	{"stream", window.Stream{}},
+	{"stream that keeps", window.Stream{Keep: time.Hour}},
 }
 
 // each runs a test with every algorithm, each time on an empty store.
