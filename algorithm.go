@@ -131,8 +131,12 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 			}
 			a.Weighted = option == "weighted"
 		case "fields":
+			words := d.RemainingArgs()
+			if len(words) == 0 {
+				return d.ArgErr()
+			}
 			var err error
-			if a.Fields, err = readFields(d.RemainingArgs()); err != nil {
+			if a.Fields, err = readFields(words); err != nil {
 				return d.WrapErr(fmt.Errorf("algorithm %s: %w", a.Name, err))
 			}
 		case "keep":

@@ -119,5 +119,23 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\ncount 5\nsize 1s\n}", 2, `"name":"slices","count":5,"size":"1s"`, `zone api: algorithm slices: count 5 and size 1s exclude each other`},
 			{"algorithm slices {\nstrict\nweighted\n}", 2, ``, `zone api: strict and weighted exclude each other`},
 			{"algorithm slices {\nweighted 0.5\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '0.5'`},
+
+			{"algorithm slices {\nkeep 1h\n}", 1, `"name":"slices","keep":"1h"`, `zone api: algorithm: fields and keep belong to stream`},
+			{"algorithm zset {\nfields a b\n}", 1, `"fields":[{"name":"a","value":"b"}]`, `zone api: algorithm: fields and keep belong to stream`},
+			{"algorithm stream {\ncount 5\n}", 1, `"name":"stream","count":5`, `zone api: algorithm stream: count, size, strict and weighted belong to slices`},
+			{"algorithm stream {\nstrict\n}", 1, ``, `zone api: algorithm stream: count, size, strict and weighted belong to slices`},
+			{"algorithm stream {\nfields\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'fields'`},
+			{"algorithm stream {\nfields user {header.X-User} path\n}", 1, ``, `zone api: algorithm stream: fields user {http.request.header.X-User} path: a value is missing; write fields <name> <value> ..., and values with spaces in quotes`},
+			{"algorithm stream {\nfields \"\" 1\n}", 1, `"name":"stream","fields":[{"value":"1"}]`, `zone api: algorithm stream: fields: the name of the value "1" is empty`},
+			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: a stands twice`},
+			{"algorithm stream {\nfields a 1\nfields b 2\n}", 2, ``, `zone api: fields stands twice`},
+			{"algorithm stream {\nfields cost 1\n}", 1, `"name":"stream","fields":[{"name":"cost","value":"1"}]`, `zone api: algorithm stream: fields: the name cost is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields total 1\n}", 1, `"name":"stream","fields":[{"name":"total"}]`, `zone api: algorithm stream: fields: the name total is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields gone 1\n}", 1, `"name":"stream","fields":[{"name":"gone"}]`, `zone api: algorithm stream: fields: the name gone is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields" + strings.Repeat(" a b", 101) + "\n}", 1, ``, `zone api: algorithm stream: fields: 101 are too many; 100 are allowed`},
+			{"algorithm stream {\nkeep -1s\n}", 1, `"name":"stream","keep":"-1s"`, `zone api: algorithm stream: keep -1s is not a whole number of milliseconds of 0 or more`},
+			{"algorithm stream {\nkeep 1.5ms\n}", 1, `"name":"stream","keep":1500000`, `zone api: algorithm stream: keep 1.5ms is not a whole number of milliseconds of 0 or more`},
+			{"algorithm stream {\nkeep forever\n}", 1, `"name":"stream","keep":"forever"`, `zone api: algorithm stream: keep "forever" is not a duration, such as 90s, 5m or 1d`},
+			{"algorithm stream {\nkeep 1h 2h\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '1h'`},
 		})
 }

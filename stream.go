@@ -23,7 +23,7 @@ type Field struct {
 
 // readFields reads names and values in turn.
 func readFields(words []string) ([]Field, error) {
-	if len(words) == 0 || len(words)%2 != 0 {
+	if len(words)%2 != 0 {
 		return nil, fmt.Errorf("fields %s: a value is missing; write fields <name> <value> ..., and values with spaces in quotes", strings.Join(words, " "))
 	}
 	fields := make([]Field, 0, len(words)/2)

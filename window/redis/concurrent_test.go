@@ -9,6 +9,11 @@ import (
 )
 
 func TestConcurrent(t *testing.T) {
-	o := redis.Options{Prefix: "concurrent"}
-	windowtest.Concurrent(t, window.Zset{}, newStore(t, o), newStore(t, o))
+	for _, algo := range []window.Algorithm{window.Zset{}, window.Stream{}} {
+		t.Run(algo.Name(), func(t *testing.T) {
+			t.Parallel()
+			o := redis.Options{Prefix: "concurrent"}
+			windowtest.Concurrent(t, algo, newStore(t, o), newStore(t, o))
+		})
+	}
 }

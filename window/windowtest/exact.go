@@ -16,11 +16,6 @@ func testMillisecondSlices(t *testing.T, open Open) {
 	testExact(newFixture(t, open, window.Slices{Size: time.Millisecond}))
 }
 
-func testStreamExact(t *testing.T, open Open) {
-	testExact(newFixture(t, open, window.Stream{}))
-	testExact(newFixture(t, open, window.Stream{Keep: time.Hour}))
-}
-
 // testExact compares every field of every decision with those of a Log that
 // is only looked at from one end to the other.
 func testExact(f *fixture) {

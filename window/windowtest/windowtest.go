@@ -63,6 +63,7 @@ func Exercise(t *testing.T, open Open) {
 		{"ZsetIsExact", testZsetExact},
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
 		{"StreamIsExact", testStreamExact},
+		{"StreamDecidesAsZset", testStreamAsZset},
 		{"StrictNeverOver", testStrictNeverOver},
 		{"WeightedWorstCase", testWeightedWorstCase},
 		{"WeightedUnits", testWeightedUnits},
