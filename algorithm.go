@@ -14,6 +14,7 @@ type Algorithm struct {
 	// `zset` keeps every unit, and is exact. `slices` counts units per slice of
 	// the window: constant memory, early by at most one slice. `gcra` lets a burst
 	// pass at once and then one unit after the other: two numbers per limit.
+	// `stream` is as exact as zset, and keeps who and what in a Redis Stream.
 	// Default: `zset`.
 	Name string `json:"name,omitempty"`
 
@@ -48,6 +49,15 @@ type Algorithm struct {
 	// times are whole seconds then. `auto` uses it where all of that is so, `on`
 	// does not take less, `off` never does. Default: `auto`.
 	Native string `json:"native,omitempty"`
+
+	// Only for stream: what to note of each request that is admitted, in order.
+	// Default: nothing but its time and cost.
+	Fields []Field `json:"fields,omitempty"`
+
+	// Only for stream: how long what was noted stays readable, if longer than the
+	// longest window. It counts no longer for that. The memory store, where there
+	// is nothing to read, ignores it. Default: 0, the longest window.
+	Keep Value `json:"keep,omitempty"`
 }
 
 // The words for who decides on gcra.
@@ -79,6 +89,8 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		{"adaptive", "slices", a.Adaptive != nil},
 		{"burst", "gcra", a.Burst != ""},
 		{"native", "gcra", a.Native != ""},
+		{"fields", "stream", len(a.Fields) > 0},
+		{"keep", "stream", a.Keep != ""},
 	} {
 		if option.set && option.owner != name {
 			return nil, errForeign(name, option.name, option.owner)
@@ -93,8 +105,10 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		engine, err = a.slices()
 	case "gcra":
 		engine, err = a.gcra()
+	case "stream":
+		engine, err = a.stream()
 	default:
-		return nil, fmt.Errorf("algorithm %q is unknown; use zset, slices or gcra", name)
+		return nil, fmt.Errorf("algorithm %q is unknown; use zset, slices, gcra or stream", name)
 	}
 	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
 		err = checked.Check()
@@ -172,6 +186,10 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 		words = []*string{(*string)(&a.Burst)}
 	case "native":
 		words = []*string{&a.Native}
+	case "keep":
+		words = []*string{(*string)(&a.Keep)}
+	case "fields":
+		return a.unmarshalFields(d)
 	case "strict", "weighted":
 		if a.Name != "slices" {
 			return d.WrapErr(errForeign(a.Name, option, "slices"))

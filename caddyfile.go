@@ -87,6 +87,10 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				burst    <n>
 //				native   auto|on|off
 //			}
+//			algorithm   stream {
+//				fields   <name> <value> ...
+//				keep     <duration>
+//			}
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
@@ -99,6 +103,9 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //		jitter   <share>
 //		log_key
 //	}
+//
+// Options of slices are count <n> or size <duration>, and strict or weighted;
+// those of stream are fields <name> <value> ..., and keep <duration>.
 //
 // Zones and limits repeat; everything else stands once. A zone on the line of the
 // directive comes before those in the block.

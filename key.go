@@ -68,6 +68,20 @@ func (k *keyTemplate) expand(r *http.Request, repl *caddy.Replacer) (key string,
 	return key, empty
 }
 
+// expandPlain returns the text with the placeholders' values as they are.
+func (k *keyTemplate) expandPlain(r *http.Request, repl *caddy.Replacer) string {
+	switch {
+	case k.placeholders == 0:
+		return k.text
+	case k.single != "":
+		return placeholder(k.single, r, repl)
+	}
+	text, _ := repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
+		return placeholder(name, r, repl), nil
+	}) // no error: the template was read once at load
+	return text
+}
+
 func placeholder(name string, r *http.Request, repl *caddy.Replacer) string {
 	// {client_ip} is what JSON users write by habit; Caddy knows it in
 	// Caddyfiles only.

@@ -213,7 +213,7 @@ func TestReadmeACL(t *testing.T) {
 		if err := store.Ping(ctx); err != nil {
 			t.Error(err)
 		}
-		for _, algorithm := range []window.Algorithm{window.Zset{}, window.Slices{}} {
+		for _, algorithm := range []window.Algorithm{window.Zset{}, window.Slices{}, window.Stream{}} {
 			charges := []window.Charge{{
 				Zone: fmt.Sprint("acl", clock != nil), Key: "k", Cost: 2, Algorithm: algorithm,
 				Policies: []window.Policy{{Limit: 10, Window: time.Minute}, {Limit: 5, Window: time.Second}},

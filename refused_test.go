@@ -98,7 +98,7 @@ func TestRefusedZone(t *testing.T) {
 func TestRefusedAlgorithm(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
-			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, slices or gcra`},
+			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, slices, gcra or stream`},
 			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'`},
 			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'`},
 			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm stands twice`},
@@ -154,6 +154,23 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm gcra {\nburst 9007199254740992\n}", 3, `"name":"gcra","burst":9007199254740992`, `zone api: limit 5 1m: burst 9007199254740992 × window 1m0s is too large: burst × milliseconds must not exceed 2^53`},
 			{"algorithm gcra {\nnative maybe\n}", 1, `"name":"gcra","native":"maybe"`, `zone api: algorithm gcra: native "maybe" is unknown; use one of auto, on, off`},
 			{"algorithm gcra {\nnative on off\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'on'`},
+			{"algorithm slices {\nkeep 1h\n}", 1, `"name":"slices","keep":"1h"`, `zone api: algorithm slices: keep is an option of stream`},
+			{"algorithm zset {\nfields a b\n}", 1, `"fields":[{"name":"a","value":"b"}]`, `zone api: algorithm zset: fields is an option of stream`},
+			{"algorithm stream {\ncount 5\n}", 1, `"name":"stream","count":5`, `zone api: algorithm stream: count is an option of slices`},
+			{"algorithm stream {\nstrict\n}", 1, ``, `zone api: algorithm stream: strict is an option of slices`},
+			{"algorithm stream {\nfields\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'fields'`},
+			{"algorithm stream {\nfields user {header.X-User} path\n}", 1, ``, `zone api: algorithm stream: fields user {http.request.header.X-User} path: a value is missing; write fields <name> <value> ..., and values with spaces in quotes`},
+			{"algorithm stream {\nfields \"\" 1\n}", 1, `"name":"stream","fields":[{"value":"1"}]`, `zone api: algorithm stream: fields: the name of the value "1" is empty`},
+			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: a stands twice`},
+			{"algorithm stream {\nfields a 1\nfields b 2\n}", 2, ``, `zone api: fields stands twice`},
+			{"algorithm stream {\nfields cost 1\n}", 1, `"name":"stream","fields":[{"name":"cost","value":"1"}]`, `zone api: algorithm stream: fields: the name cost is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields total 1\n}", 1, `"name":"stream","fields":[{"name":"total"}]`, `zone api: algorithm stream: fields: the name total is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields gone 1\n}", 1, `"name":"stream","fields":[{"name":"gone"}]`, `zone api: algorithm stream: fields: the name gone is taken; use another one than cost, total and gone`},
+			{"algorithm stream {\nfields" + strings.Repeat(" a b", 101) + "\n}", 1, ``, `zone api: algorithm stream: fields: 101 are too many; 100 are allowed`},
+			{"algorithm stream {\nkeep -1s\n}", 1, `"name":"stream","keep":"-1s"`, `zone api: algorithm stream: keep -1s is not a whole number of milliseconds of 0 or more`},
+			{"algorithm stream {\nkeep 1.5ms\n}", 1, `"name":"stream","keep":1500000`, `zone api: algorithm stream: keep 1.5ms is not a whole number of milliseconds of 0 or more`},
+			{"algorithm stream {\nkeep forever\n}", 1, `"name":"stream","keep":"forever"`, `zone api: algorithm stream: keep "forever" is not a duration, such as 90s, 5m or 1d`},
+			{"algorithm stream {\nkeep 1h 2h\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '1h'`},
 		})
 }
 

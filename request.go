@@ -58,7 +58,9 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		req.zones = append(req.zones, z)
-		req.charges = append(req.charges, z.charge(key, repl))
+		c := z.charge(key, repl)
+		c.Fields = z.notes.expand(r, repl)
+		req.charges = append(req.charges, c)
 	}
 	return req, nil
 }

@@ -62,7 +62,8 @@ type Zone struct {
 	algorithm window.Algorithm
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
-	fields    *policyFields // if no limit is dynamic
+	notes     fieldTemplates // if the algorithm is stream
+	fields    *policyFields  // if no limit is dynamic
 	counters  zoneCounters
 }
 
@@ -280,6 +281,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.native = native
 	}
+	z.notes = newFieldTemplates(z.Algorithm)
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n

@@ -5,7 +5,8 @@
 -- ARGV[2] take | peek | settle | reset
 -- ARGV    settle only: at (ms), delta
 -- ARGV    per charge: algorithm, cost, id (unique), number of options,
---         option..., number of policies, (limit, window in ms)...
+--         option..., number of policies, (limit, window in ms)...,
+--         number of fields' words, (name, value)...: for stream only
 -- Reply   integers: now, then for take and peek five per policy: allowed (0 or
 --         1), remaining, retry after (ms, -1: never), reset after (ms),
 --         effective window (ms)
@@ -25,7 +26,7 @@ local function number() return tonumber(arg()) end
 local function read_charge(key)
   local c = {
     key = key, algorithm = algorithms[arg()], cost = number(), id = arg(),
-    option = {}, limit = {}, window = {}, longest = 0,
+    option = {}, limit = {}, window = {}, longest = 0, fields = {},
     allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
   }
   for i = 1, number() do c.option[i] = number() end
@@ -34,6 +35,7 @@ local function read_charge(key)
     c.limit[j], c.window[j] = number(), number()
     c.longest = math.max(c.longest, c.window[j])
   end
+  for i = 1, number() do c.fields[i] = arg() end
   return c
 end
 

@@ -86,13 +86,13 @@ func TestLoads(t *testing.T) {
 	options := map[string][]any{"slices": {5, 0, 0, 60, 0, 0}, "layers": {2, 10_000, 1_000}}
 	for _, name := range Algorithms {
 		if options[name] == nil {
-			options[name] = []any{0}
+			options[name] = []any{1, 0}
 		}
 		reset := int64(60_000)
 		if name == "gcra" {
 			reset /= 10 // a tenth was spent
 		}
-		args := slices.Concat([]any{"1800000000000", "take", name, 1, "id"}, options[name], []any{1, 10, 60_000})
+		args := slices.Concat([]any{"1800000000000", "take", name, 1, "id"}, options[name], []any{1, 10, 60_000, 2, "user", "anna"})
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, args...).Int64Slice()
 		if want := []int64{1_800_000_000_000, 1, 9, 0, reset, reset}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)

@@ -22,6 +22,9 @@ const Never = time.Duration(math.MaxInt64)
 // computed stays exact in the doubles of Lua (2^53).
 const MaxProduct = int64(1) << 53
 
+// MaxFields is how many fields a charge may have.
+const MaxFields = 100
+
 var (
 	// ErrUnavailable is in the chain of every error that says that a store could
 	// not decide: it is an outage, and no verdict on the request.
@@ -67,6 +70,9 @@ type Charge struct {
 	Cost int64
 	// How the history is kept.
 	Algorithm Algorithm
+	// What Stream notes of the request: name, value, name, value and so on; any
+	// bytes. The other algorithms have no use for it.
+	Fields []string
 }
 
 // Decision is the verdict on one policy of one charge.
@@ -193,6 +199,8 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("zone %q: %w: cost %d is negative", c.Zone, ErrInvalid, c.Cost)
 		case len(c.Policies) == 0:
 			return fmt.Errorf("zone %q: %w: no limit", c.Zone, ErrInvalid)
+		case len(c.Fields)%2 != 0, len(c.Fields) > 2*MaxFields:
+			return fmt.Errorf("zone %q: %w: fields: %d words are not %d pairs of name and value at most", c.Zone, ErrInvalid, len(c.Fields), MaxFields)
 		}
 		if a, ok := c.Algorithm.(interface{ Check() error }); ok {
 			if err := a.Check(); err != nil {

@@ -20,6 +20,7 @@ func TestCluster(t *testing.T) {
 		return newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true})
 	}
 	t.Run("AllOrNothing", func(t *testing.T) { testClusterAllOrNothing(t, open(t)) })
+	t.Run("Stream", func(t *testing.T) { testClusterStream(t, open(t), nodes) })
 	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
 	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
@@ -91,6 +92,48 @@ func testClusterAllOrNothing(t *testing.T, s *redis.Store) {
 
 // testClusterConcurrent asks for several zones from many callers: never over the
 // limit of any, and in the end nothing is charged but what passed.
+// testClusterStream holds that no entry is left of a request that another zone
+// denied, and that nobody else's goes.
+func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
+	full := charge("full", "key", 1, time.Hour)
+	take(t, s, full)
+	parallel(8, func(i int) {
+		for n := range 20 {
+			c := charge("audit", "key", 1000, time.Hour)
+			c.Algorithm, c.Fields = window.Stream{}, []string{"user", fmt.Sprint(i, "-", n)}
+			charges := []window.Charge{c}
+			if n%2 == 0 {
+				charges = append(charges, full)
+			}
+			if _, err := s.Take(t.Context(), charges); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	users := make(map[string]bool)
+	for _, node := range nodes {
+		for _, key := range keys(t, node.Client(t), "*:stream:audit:key") {
+			entries, err := node.Client(t).XRange(t.Context(), key, "-", "+").Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				users[e.Values["user"].(string)] = true
+			}
+			if len(entries) != 80 {
+				t.Errorf("%d entries, want 80", len(entries))
+			}
+		}
+	}
+	for i := range 8 {
+		for n := range 20 {
+			if user := fmt.Sprint(i, "-", n); users[user] != (n%2 == 1) {
+				t.Errorf("%s is readable: %v, want only who was admitted", user, users[user])
+			}
+		}
+	}
+}
+
 func testClusterConcurrent(t *testing.T, s *redis.Store) {
 	const limit = 40
 	var passed, failed atomic.Int64

@@ -34,7 +34,8 @@ const (
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
 // +cluster|slots and +command, too, and for native gcra +cl.throttle.
 const Permissions = "+evalsha +script|load +time +pexpire +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set"
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set " +
+	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream"
 
 // Options say which server to use and how.
 type Options struct {

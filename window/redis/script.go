@@ -52,7 +52,7 @@ func (s *Store) newCall(op string, charges []window.Charge, numbers ...int64) *c
 }
 
 func (s *Store) newScriptCall(op string, charges []window.Charge, numbers ...int64) *call {
-	args := make([]any, 0, 5+len(numbers)+14*len(charges))
+	args := make([]any, 0, 5+len(numbers)+16*len(charges))
 	args = append(args, "evalsha", scriptSHA, len(charges))
 	var buf []byte
 	for i := range charges {
@@ -78,6 +78,10 @@ func (s *Store) newScriptCall(op string, charges []window.Charge, numbers ...int
 		args = append(args, len(c.Policies))
 		for _, p := range c.Policies {
 			args = append(args, p.Limit, p.Window.Milliseconds())
+		}
+		args = append(args, len(c.Fields))
+		for _, word := range c.Fields {
+			args = append(args, word)
 		}
 	}
 	return &call{key: args[3].(string), args: args, op: op, charges: charges}

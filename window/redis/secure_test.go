@@ -20,6 +20,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestPermissions does everything as a user of few permissions, and fails with one less.
@@ -39,18 +40,28 @@ func TestPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var now func() int64
 	open := func(password string) *redis.Store {
-		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "acl", Username: "limiter", Password: password})
+		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "acl", Username: "limiter", Password: password, Now: now})
+	}
+	// Some commands are for what comes within one millisecond only.
+	both := func() error {
+		defer func() { now = nil }()
+		if err := everything(t, open("secret")); err != nil {
+			return err
+		}
+		now = windowtest.NewClock().Now
+		return everything(t, open("secret"))
 	}
 	setUser("")
-	if err := everything(t, open("secret")); err != nil {
+	if err := both(); err != nil {
 		t.Fatalf("with all permissions: %v", err)
 	}
 	for _, p := range permissions {
 		setUser(p)
 		admin.FlushAll(t.Context())
 		admin.ScriptFlush(t.Context())
-		if err := everything(t, open("secret")); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+		if err := both(); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
 			t.Errorf("without %s: %v, want an error that names the permissions", p, err)
 		}
 	}
@@ -89,7 +100,7 @@ func everything(t *testing.T, s *redis.Store) error {
 		if _, err := s.Peek(t.Context(), []window.Charge{c}); err != nil {
 			return err
 		}
-		for _, delta := range []int64{3, -10} {
+		for _, delta := range []int64{-1, 3, -10} {
 			if err := s.Settle(t.Context(), c, at, delta); err != nil {
 				return err
 			}

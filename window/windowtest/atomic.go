@@ -284,6 +284,10 @@ func testInvalid(t *testing.T, open Open) {
 		15: {slices(window.Slices{Size: -time.Second})},
 		16: {slices(window.Slices{Size: time.Microsecond})},
 		17: {slices(window.Slices{Size: time.Second, Count: 3})},
+		18: {with(func(c *window.Charge) { c.Algorithm = window.Stream{Keep: -time.Second} })},
+		19: {with(func(c *window.Charge) { c.Algorithm = window.Stream{Keep: time.Microsecond} })},
+		20: {with(func(c *window.Charge) { c.Fields = []string{"user"} })},
+		21: {with(func(c *window.Charge) { c.Fields = make([]string, 2*window.MaxFields+2) })},
 	}
 	gcra := func(a window.GCRA, policies ...window.Policy) window.Charge {
 		return with(func(c *window.Charge) { c.Algorithm, c.Policies = a, policies })

@@ -31,6 +31,13 @@ func (l *Log) Forget(at int64) {
 	*l = slices.DeleteFunc(*l, func(t int64) bool { return t <= at })
 }
 
+// PullBack moves the units that lie in the future to now.
+func (l Log) PullBack(now int64) {
+	for i := range l {
+		l[i] = min(l[i], now)
+	}
+}
+
 // Count returns the units in (now-window, now].
 func (l Log) Count(now int64, p window.Policy) int64 {
 	var n int64

@@ -28,8 +28,10 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"adaptive slices", randomAdaptive},
 		{"layers", randomLayers},
 		{"gcra", randomGCRA},
+		{"stream", func(*rand.Rand) window.Algorithm { return window.Stream{} }},
+		{"stream that keeps", randomStream},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			switch r.IntN(5) {
+			switch r.IntN(6) {
 			case 0:
 				return window.Zset{}
 			case 1:
@@ -38,6 +40,8 @@ func Agree(t *testing.T, openA, openB Open) {
 				return randomAdaptive(r)
 			case 3:
 				return randomGCRA(r)
+			case 4:
+				return window.Stream{}
 			default:
 				return randomSlices(r, r.IntN(2) == 0)
 			}
@@ -94,6 +98,10 @@ func randomGCRA(r *rand.Rand) window.Algorithm {
 	return window.GCRA{Burst: 1 + r.Int64N(30)}
 }
 
+func randomStream(r *rand.Rand) window.Algorithm {
+	return window.Stream{Keep: time.Duration(r.Int64N(200_000)) * time.Millisecond}
+}
+
 // walk is one walk: two zones, whose policies change now and then.
 type walk struct {
 	*testing.T
@@ -139,6 +147,10 @@ func (w *walk) run(n int) {
 				z.algo = randomLayers(w.Rand)
 			case window.GCRA:
 				z.algo = randomGCRA(w.Rand)
+			case window.Stream:
+				if a.Keep > 0 {
+					z.algo = randomStream(w.Rand)
+				}
 			}
 		}
 		w.call(step)
@@ -200,6 +212,9 @@ func (w *walk) call(step int) {
 		ask = func(s window.Store) []window.Result { return s.TakeBatch(w.Context(), requests) }
 	case n < 98:
 		at, delta := w.clock.Now(), w.Int64N(12)-8
+		if s, ok := charges[0].Algorithm.(window.Stream); ok && s.Keep > 0 {
+			delta = max(delta, -delta) // see the header of stream.lua
+		}
 		if len(w.spent) > 0 {
 			at = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
 		}

@@ -65,6 +65,8 @@ func Exercise(t *testing.T, open Open) {
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
 		{"MillisecondLayersAreExact", testMillisecondLayers},
 		{"LayersAreFineSlices", testLayersAreFine},
+		{"StreamIsExact", testStreamExact},
+		{"StreamDecidesAsZset", testStreamAsZset},
 		{"StrictNeverOver", testStrictNeverOver},
 		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
@@ -97,6 +99,8 @@ var variants = []struct {
 	{"layers", window.Layers{Coarse: 5 * time.Second, Fine: time.Second}},
 	{"layers of odd lengths", window.Layers{Coarse: 4900 * time.Millisecond, Fine: 100 * time.Millisecond}},
 	{"gcra", window.GCRA{}},
+	{"stream", window.Stream{}},
+	{"stream that keeps", window.Stream{Keep: time.Hour}},
 }
 
 // each runs a test with every algorithm, each time on an empty store.

@@ -1,0 +1,65 @@
+package slidingwindow_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+)
+
+// What a stream holds comes from the requests that were admitted, whatever bytes
+// a client sends.
+func TestStreamFields(t *testing.T) {
+	server := redistest.Start(t)
+	address := runSite(t, fmt.Sprintf("\tsliding_window {\n\t\tstore redis {\n\t\t\taddress %s\n\t\t\ttimeout 10s\n\t\t}\n\t}", server.Addr), `
+		sliding_window {
+			zone stream_fields {
+				key all
+				limit 3 1h
+				algorithm stream {
+					fields user {header.X-User} what "{method} {uri}" always yes none {header.X-None}
+					keep 24h
+				}
+			}
+			zone beside {
+				limit 100 1h
+			}
+		}
+		respond ok`)
+	client := newClient(t)
+	users := []string{"anna", "\xff\xfe", "", "denied", "denied"}
+	for i, user := range users {
+		req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://%s/%d?q=%%00", address, i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-User", user)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if (resp.StatusCode == http.StatusOK) != (i < 3) {
+			t.Errorf("request %d: status %d, want 3 to pass", i, resp.StatusCode)
+		}
+	}
+	entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:stream:stream_fields:all", "-", "+").Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 3 {
+		t.Fatalf("%d entries, want 3: %v", len(entries), entries)
+	}
+	for i, e := range entries {
+		got := e.([]any)[1].([]any)
+		want := []any{
+			"cost", "1", "total", fmt.Sprint(i + 1), "gone", "0",
+			"user", users[i], "what", fmt.Sprintf("PUT /%d?q=%%00", i), "always", "yes", "none", "",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("entry %d = %q, want %q", i, got, want)
+		}
+	}
+}
