@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -11,8 +12,9 @@ import (
 
 // Algorithm says how the history of a key is kept.
 type Algorithm struct {
-	// `zset` keeps every unit, and is exact. `slices` counts units per slice of
-	// the window: constant memory, early by at most one slice. Default: `zset`.
+	// `zset` keeps every unit, and is exact. `log` is as exact, and packed into a
+	// few bytes per request. `slices` counts units per slice of the window:
+	// constant memory, early by at most one slice. Default: `zset`.
 	Name string `json:"name,omitempty"`
 
 	// Only for slices: how many slices a window is cut into. Default: 60.
@@ -27,10 +29,7 @@ type Algorithm struct {
 	Weighted bool `json:"weighted,omitempty"`
 }
 
-var (
-	errZsetOptions = errors.New("algorithm zset: takes no options; count, size, strict and weighted belong to slices")
-	errZero        = errors.New("0 is not above 0")
-)
+var errZero = errors.New("0 is not above 0")
 
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
@@ -39,10 +38,9 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	}
 	switch a.Name {
 	case "", "zset":
-		if a.Count != "" || a.Size != "" || a.Weighted {
-			return nil, errZsetOptions
-		}
-		return window.Zset{}, nil
+		return window.Zset{}, a.checkNoOptions()
+	case "log":
+		return window.Log{}, a.checkNoOptions()
 	case "slices":
 		s := window.Slices{Weighted: a.Weighted}
 		var err error
@@ -67,7 +65,18 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		}
 		return s, nil
 	}
-	return nil, fmt.Errorf("algorithm %q is unknown; use zset or slices", a.Name)
+	return nil, fmt.Errorf("algorithm %q is unknown; use zset, log or slices", a.Name)
+}
+
+func (a *Algorithm) checkNoOptions() error {
+	if a.Count != "" || a.Size != "" || a.Weighted {
+		return a.noOptionsError()
+	}
+	return nil
+}
+
+func (a *Algorithm) noOptionsError() error {
+	return fmt.Errorf("algorithm %s: takes no options; count, size, strict and weighted belong to slices", cmp.Or(a.Name, "zset"))
 }
 
 // unmarshal reads the algorithm's name and block.
@@ -97,8 +106,8 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 			if d.NextArg() {
 				return d.ArgErr()
 			}
-			if a.Name == "zset" {
-				return d.WrapErr(errZsetOptions)
+			if a.Name != "slices" {
+				return d.WrapErr(a.noOptionsError())
 			}
 			if seen["strict"] && seen["weighted"] {
 				return d.Err("strict and weighted exclude each other")

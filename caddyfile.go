@@ -75,7 +75,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			key         <text>
 //			limit       <max> <window>
 //			fallback    <max> <window>
-//			algorithm   zset|slices { <options...> }
+//			algorithm   zset|log|slices { <options...> }
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>

@@ -12,7 +12,7 @@ import (
 const patience = 10 * time.Second
 
 // algorithms are one of each name.
-var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}}
+var algorithms = []window.Algorithm{window.Zset{}, window.Slices{}, window.Log{}}
 
 // charge returns a charge of 1 with zset on one limit.
 func charge(zone, key string, limit int64, length time.Duration) window.Charge {

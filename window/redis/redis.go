@@ -32,7 +32,8 @@ const (
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
 // +cluster|slots and +command, too.
 const Permissions = "+evalsha +script|load +time +pexpire +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hset +hdel"
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hset +hdel " +
+	"+lindex +lrange +llen +lset +rpush +ltrim"
 
 // Options say which server to use and how.
 type Options struct {

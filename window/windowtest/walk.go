@@ -23,11 +23,15 @@ func Agree(t *testing.T, openA, openB Open) {
 		algo func(*rand.Rand) window.Algorithm
 	}{
 		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
+		{"log", func(*rand.Rand) window.Algorithm { return window.Log{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			if r.IntN(2) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				return window.Zset{}
+			case 1:
+				return window.Log{}
 			}
 			return randomSlices(r, r.IntN(2) == 0)
 		}},
