@@ -20,8 +20,8 @@
 -- written anew.
 local log = {}
 
-local full = 18      -- bytes of entries in a chunk that gets no more
-local most = 2 ^ 53  -- units: above, they cannot be counted one by one
+local full = 12       -- records of a chunk, as if all were as long as the next one
+local most = 2 ^ 53   -- units: above, they cannot be counted one by one
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 local pack, unpack, header = struct.pack, struct.unpack, '>I6I7B'
@@ -211,10 +211,13 @@ local function add(c, now, n, first)
     local total = l.total + n
     if l.at == now then
       call('LSET', c.key, '-1', chunk(now, total, l.units + n, sub(l.tail, l.older)))
-    elseif n > 0 and #l.tail - l.older + 1 < full then
-      call('LSET', c.key, '-1', chunk(now, total, n, entry(now - l.at, l.units) .. sub(l.tail, l.older)))
     elseif n > 0 then
-      call('RPUSH', c.key, chunk(now, total, n, ''))
+      local next = entry(now - l.at, l.units)
+      if #l.tail - l.older + 1 < full * #next then
+        call('LSET', c.key, '-1', chunk(now, total, n, next .. sub(l.tail, l.older)))
+      else
+        call('RPUSH', c.key, chunk(now, total, n, ''))
+      end
     end
     if first > 0 then call('LTRIM', c.key, first, '-1') end
   end

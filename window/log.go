@@ -24,8 +24,8 @@ func (Log) Options() []int64 { return nil }
 // NewState implements Algorithm.
 func (Log) NewState() State { return new(logState) }
 
-// logFull is how many bytes of entries a chunk holds when it gets no more.
-const logFull = 18
+// logFull is how many records a chunk gets, as if all were as long as the next.
+const logFull = 12
 
 // logState holds the chunks, oldest first.
 type logState struct{ chunks []logChunk }
@@ -53,7 +53,7 @@ func appendEntry(b []byte, gap, units int64) []byte {
 
 // chunk returns a chunk of the record and the entries of older ones.
 func (r logRecord) chunk(older ...[]byte) logChunk {
-	b := make([]byte, 0, 64)
+	b := make([]byte, 0, 128)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.at)<<16|uint64(r.upTo)>>40)
 	b = binary.BigEndian.AppendUint64(b[:6], uint64(r.upTo)<<8)
 	if r.units < 256 {
@@ -210,15 +210,16 @@ func (s *logState) add(now, n int64, c *Charge) {
 	}
 	last := len(s.chunks) - 1
 	r := logRecord{at: now, upTo: tail.upTo + n, units: n}
-	switch {
-	case tail.at == now:
+	if tail.at == now {
 		r.units += tail.units
 		s.chunks[last] = r.chunk(tail.older)
-	case n == 0:
-	case len(tail.older) < logFull:
-		s.chunks[last] = r.chunk(appendEntry(nil, now-tail.at, tail.units), tail.older)
-	default:
-		s.chunks = append(s.chunks, r.chunk())
+	} else if n > 0 {
+		next := appendEntry(make([]byte, 0, 2*binary.MaxVarintLen64), now-tail.at, tail.units)
+		if len(tail.older) < logFull*len(next) {
+			s.chunks[last] = r.chunk(next, tail.older)
+		} else {
+			s.chunks = append(s.chunks, r.chunk())
+		}
 	}
 	s.forget(first)
 }

@@ -2,8 +2,9 @@ package redis_test
 
 import (
 	"fmt"
+	"math"
+	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,30 +13,31 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // steady is a key with n units in its window, of which one leaves and one comes
-// every ten milliseconds.
+// every ten milliseconds, alone on a server.
 type steady struct {
 	testing.TB
-	store   *redis.Store
-	now     int64
-	request []window.Charge
+	server *goredis.Client
+	store  *redis.Store
+	batch  [][]window.Charge
 }
 
-const pace = 10 // ms
-
-func newSteady(tb testing.TB, s *redistest.Server, algo window.Algorithm, n int64) *steady {
-	st := &steady{TB: tb, now: 1_800_000_000_000}
-	st.store = redis.New(redis.Options{
-		Addresses: []string{s.Addr}, Timeout: time.Minute,
-		Now: func() int64 { st.now += pace; return st.now },
-	})
+func newSteady(tb testing.TB, algo window.Algorithm, n int64) *steady {
+	const pace = 10 // ms
+	own, clock := redistest.Start(tb), windowtest.NewClock()
+	st := &steady{TB: tb, server: own.Client(tb), store: redis.New(redis.Options{
+		Addresses: []string{own.Addr}, Timeout: time.Minute,
+		Now: func() int64 { clock.Add(pace); return clock.Now() },
+	})}
 	tb.Cleanup(func() { _ = st.store.Close() })
-	st.request = []window.Charge{{
-		Zone: "steady", Key: strconv.FormatInt(n, 10), Cost: 1, Algorithm: algo,
-		Policies: []window.Policy{{Limit: 2 * n, Window: time.Duration(n*pace) * time.Millisecond}},
-	}}
+	one := charge("zone", "key", 2*n, time.Duration(n*pace)*time.Millisecond)
+	one.Algorithm = algo
+	for range 500 {
+		st.batch = append(st.batch, []window.Charge{one})
+	}
 	st.take(n + 1_000)
 	return st
 }
@@ -43,38 +45,64 @@ func newSteady(tb testing.TB, s *redistest.Server, algo window.Algorithm, n int6
 // take takes n times, in batches.
 func (st *steady) take(n int64) {
 	for n > 0 {
-		batch := make([][]window.Charge, min(n, 500))
-		for i := range batch {
-			batch[i] = st.request
-		}
+		batch := st.batch[:min(n, int64(len(st.batch)))]
 		for _, r := range st.store.TakeBatch(st.Context(), batch) {
 			if r.Err != nil || !r.Decisions[0].Allowed {
-				st.Fatalf("TakeBatch = %+v", r)
+				st.Fatalf("TakeBatch: %+v", r)
 			}
 		}
 		n -= int64(len(batch))
 	}
 }
 
-// field returns a number from the server's INFO.
-func field(tb testing.TB, c *goredis.Client, section, name string) float64 {
-	tb.Helper()
-	info, err := c.Info(tb.Context(), section).Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for line := range strings.Lines(info) {
-		if _, value, ok := strings.Cut(line, name); ok {
-			value, _, _ = strings.Cut(strings.TrimSpace(value), ",")
-			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return n
+var commandStats = regexp.MustCompile(`cmdstat_(\w+):calls=(\d+),usec=(\d+)`)
+
+// measure takes n times, and returns the time inside the script and the commands
+// called there, per decision.
+func (st *steady) measure(n int64) (micros, calls float64) {
+	st.server.ConfigResetStat(st.Context())
+	st.take(n)
+	for _, m := range commandStats.FindAllStringSubmatch(st.server.Info(st.Context(), "commandstats").Val(), -1) {
+		count, _ := strconv.ParseFloat(m[2], 64)
+		usec, _ := strconv.ParseFloat(m[3], 64)
+		switch m[1] {
+		case "evalsha":
+			micros = usec / float64(n)
+		case "config", "info", "hello", "script":
+		default:
+			calls += count / float64(n)
 		}
 	}
-	tb.Fatalf("no %s in INFO %s", name, section)
-	return 0
+	return micros, calls
+}
+
+// TestCostIsFlat holds what an admitted decision costs with a hundred thousand
+// units in the window against what it costs with ten. Of many short measurements
+// the fastest is free of what else the machine did.
+func TestCostIsFlat(t *testing.T) {
+	for _, test := range []struct {
+		algo  window.Algorithm
+		calls float64
+	}{
+		{window.Log{}, 4.5},
+		{window.Zset{}, 4.1},
+	} {
+		few, many := newSteady(t, test.algo, 10), newSteady(t, test.algo, 100_000)
+		least := [2]float64{math.Inf(1), math.Inf(1)}
+		for range 30 {
+			for i, st := range []*steady{few, many} {
+				micros, calls := st.measure(500)
+				least[i] = min(least[i], micros)
+				if calls > test.calls {
+					t.Fatalf("%s: %.2f calls per decision, want %.1f at most", test.algo.Name(), calls, test.calls)
+				}
+			}
+		}
+		t.Logf("%s: %.1f µs with 10 units, %.1f µs with 100,000", test.algo.Name(), least[0], least[1])
+		if least[1] > 2*least[0] {
+			t.Errorf("%s: %.1f µs with 100,000 units, more than twice the %.1f µs with 10", test.algo.Name(), least[1], least[0])
+		}
+	}
 }
 
 // BenchmarkCost reports the time that an admitted decision takes inside the
@@ -83,20 +111,11 @@ func BenchmarkCost(b *testing.B) {
 	for _, algo := range []window.Algorithm{window.Log{}, window.Zset{}} {
 		for _, n := range []int64{10, 100, 1_000, 10_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/n=%d", algo.Name(), n), func(b *testing.B) {
-				own := redistest.Start(b)
-				c := own.Client(b)
-				st := newSteady(b, own, algo, n)
-				cpu := func() float64 {
-					return field(b, c, "cpu", "used_cpu_user_main_thread:") + field(b, c, "cpu", "used_cpu_sys_main_thread:")
-				}
-				c.ConfigResetStat(b.Context())
-				before := cpu()
+				st := newSteady(b, algo, n)
 				b.ResetTimer()
-				st.take(int64(b.N))
-				b.StopTimer()
-				b.ReportMetric(field(b, c, "commandstats", "cmdstat_evalsha:calls=")/float64(b.N), "calls/op")
-				b.ReportMetric(field(b, c, "commandstats", "usec_per_call=")+0, "µs-script/op")
-				b.ReportMetric((cpu()-before)*1e6/float64(b.N), "µs-cpu/op")
+				micros, calls := st.measure(int64(b.N))
+				b.ReportMetric(micros, "script-µs/op")
+				b.ReportMetric(calls, "calls/op")
 			})
 		}
 	}
