@@ -31,6 +31,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	admin off
 	persist_config off
 	auto_https off
+	storage_clean_interval off
 }
 http://%s {
 	sliding_window alone {header.X-Key} %d 10m

@@ -26,7 +26,7 @@ var (
 
 	storeErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_errors_total",
-		Help: "Requests that a store was asked about and could not decide on.",
+		Help: "Requests on which a store did not decide.",
 	}, []string{"store"})
 
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{

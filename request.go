@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,10 +97,10 @@ func (req *request) placeholder(name string) (any, bool) {
 		case "zone":
 			return req.tightestZone(), true
 		case "retry_after":
-			return optional(req.retryAfter), true
+			return req.retryAfter, true
 		}
 		if req.decisions == nil {
-			return nil, false
+			return decisionField(nil, field)
 		}
 		return decisionField(req.tightest(), field)
 	}
@@ -111,10 +112,15 @@ func (req *request) placeholder(name string) (any, bool) {
 			}
 		}
 	}
-	return nil, false
+	return decisionField(nil, field)
 }
 
+// decisionField returns a field of a decision, empty if d is nil: nothing was
+// decided.
 func decisionField(d *window.Decision, field string) (any, bool) {
+	if d == nil {
+		return "", slices.Contains(decisionFields, field)
+	}
 	switch field {
 	case "allowed":
 		return d.Allowed, true
@@ -123,8 +129,8 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 	case "remaining":
 		return d.Remaining, true
 	case "retry_after":
-		if d.Allowed || d.RetryAfter == window.Never {
-			return "", true
+		if d.RetryAfter == window.Never {
+			return 0, true
 		}
 		return seconds(d.RetryAfter), true
 	case "reset_after":
@@ -133,13 +139,7 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 	return nil, false
 }
 
-// optional is empty for 0.
-func optional(n int64) any {
-	if n == 0 {
-		return ""
-	}
-	return n
-}
+var decisionFields = []string{"allowed", "limit", "remaining", "retry_after", "reset_after"}
 
 // decisionsOf returns the decisions on charge i, one per policy.
 func (req *request) decisionsOf(i int) []window.Decision {

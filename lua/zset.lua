@@ -6,6 +6,7 @@
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
 local zset = {}
+local unpack = table.unpack or unpack
 
 -- Slack on the TTL, in ms: expiry must never be earlier than the score says.
 local function expire(c)

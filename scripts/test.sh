@@ -15,4 +15,5 @@ if [ $# -eq 0 ]; then
 	set -- ./...
 fi
 
-go test -json -race -shuffle=on -timeout 20m "$@" | awk -f scripts/test.awk
+# One package at a time: some tests watch the clock.
+go test -json -race -shuffle=on -timeout 20m -p 1 "$@" | awk -f scripts/test.awk

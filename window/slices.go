@@ -23,7 +23,8 @@ const DefaultSlices = 60
 //
 // Slices are counted by absolute time, hold the time of their last unit and
 // never overlap. When several limits share a key, slices that only the longer
-// windows still see are merged to the longer windows' size.
+// windows still see are merged to the longer windows' size; a denial may then last
+// for one of the shortest window's slices more.
 type Slices struct {
 	// Number of slices in a window; 0 means DefaultSlices. Not together with Size.
 	Count int64

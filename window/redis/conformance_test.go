@@ -1,14 +1,18 @@
 package redis_test
 
 import (
+	"context"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/lua"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -20,8 +24,14 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
+	goredis.SetLogger(quiet{})
 	os.Exit(redistest.Main(leakChecked{m}, &server))
 }
+
+// quiet keeps go-redis from telling of every server that a test kills.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 type leakChecked struct{ *testing.M }
 
@@ -67,4 +77,15 @@ func TestAgreesWithMemory(t *testing.T) {
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}, open)
+}
+
+// TestTwins holds that every algorithm has a script under its name.
+func TestTwins(t *testing.T) {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, a.Name())
+	}
+	if !slices.Equal(names, lua.Algorithms) {
+		t.Errorf("algorithms %v, and scripts of %v", names, lua.Algorithms)
+	}
 }

@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,17 +21,17 @@ func testStrictNeverOver(t *testing.T, open Open) {
 			for _, p := range policies {
 				finest = min(finest, size(algo, p))
 			}
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				now := f.clock.Now()
 				c := f.charge("strict", name, randomCost(r), policies...)
 				ds := f.take(c)
 				if window.Allowed(ds) {
-					admitted.spend(now, c.Cost)
+					admitted.Spend(now, c.Cost)
 				}
 				for j, p := range policies {
-					if n := admitted.count(now, p); n > p.Limit {
+					if n := admitted.Count(now, p); n > p.Limit {
 						f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, p)
 					}
 					slack := size(algo, p)
@@ -38,7 +39,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 						slack += finest
 					}
 					wide := window.Policy{Window: p.Window + slack}
-					if n := admitted.count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
+					if n := admitted.Count(now, wide); !ds[j].Allowed && n+c.Cost <= p.Limit {
 						f.Fatalf("%s, step %d, %+v: Take(%v) = %+v, but there were %d units in %s", name, step, algo, c, ds[j], n, wide.Window)
 					}
 				}
@@ -65,18 +66,18 @@ func size(a window.Slices, p window.Policy) time.Duration {
 func testWeightedWorstCase(t *testing.T, open Open) {
 	f := newFixture(t, open, window.Slices{Count: 1, Weighted: true})
 	policy := per(10, 10_000)
-	var admitted history
+	var admitted Log
 	f.clock.Add(9_999)
 	for range 2 {
 		for range 20 {
 			if f.take(f.charge("worst", "key", 1, policy))[0].Allowed {
-				admitted.spend(f.clock.Now(), 1)
+				admitted.Spend(f.clock.Now(), 1)
 			}
 		}
 		f.clock.Add(9_999)
 	}
 	f.clock.Add(-9_999)
-	if n := admitted.count(f.clock.Now(), policy); n != 19 {
+	if n := admitted.Count(f.clock.Now(), policy); n != 19 {
 		t.Errorf("%d units in one window, want 2×10-1", n)
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
@@ -84,17 +85,51 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 		for walk := range 10 {
 			r, name := random(walk)
 			policy := per(1+r.Int64N(20), 5_000+r.Int64N(20_000))
-			var admitted history
+			var admitted Log
 			for step := range 400 {
 				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
 				c := f.charge("weighted", name, randomCost(r), policy)
 				if f.take(c)[0].Allowed {
-					admitted.spend(f.clock.Now(), c.Cost)
+					admitted.Spend(f.clock.Now(), c.Cost)
 				}
-				if n := admitted.count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
+				if n := admitted.Count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
 					f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, policy)
 				}
 			}
+		}
+	}
+}
+
+// testWeightedUnits has more units in a slice than milliseconds.
+func testWeightedUnits(t *testing.T, open Open) {
+	newFixture(t, open, window.Slices{Count: 1, Weighted: true}).run([]step{
+		0: {0, 99_999, []verdict{allowed(1)}, []window.Policy{per(100_000, 5_000)}},
+		1: {4_000, 1, []verdict{allowed(0)}, nil},
+		2: {4_999, 1, []verdict{denied(0, 1)}, nil},
+		// A millisecond of 5000, and with it 20 units of 100,000, has left.
+		3: {5_000, 21, []verdict{denied(20, 1)}, nil},
+		4: {5_000, 20, []verdict{allowed(0)}, nil},
+		5: {5_000, 20, []verdict{denied(0, 1)}, nil},
+		6: {5_000, 50, []verdict{denied(0, 3)}, nil},
+		7: {5_003, 50, []verdict{allowed(10)}, nil},
+	})
+}
+
+// testManySlices fills more slices than Redis keeps in order. Each begins with
+// the units that it holds, so that nothing is approximate.
+func testManySlices(t *testing.T, open Open) {
+	f := newFixture(t, open, window.Slices{Count: 700})
+	log := []*Log{new(Log)}
+	for step := range 1_000 {
+		f.clock.Add(100)
+		now := f.clock.Now()
+		charges := []window.Charge{f.charge("zone", "key", 1, per(600, 70_000))}
+		if step%37 > 0 {
+			if f.take(charges...)[0].Allowed {
+				log[0].Spend(now, 1)
+			}
+		} else if got, want := f.take(charges...), Expect(now, charges, log, true); !slices.Equal(got, want) {
+			t.Fatalf("step %d: Take(%v) = %+v, want %+v", step, charges, got, want)
 		}
 	}
 }

@@ -65,6 +65,8 @@ func Exercise(t *testing.T, open Open) {
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
 		{"StrictNeverOver", testStrictNeverOver},
 		{"WeightedWorstCase", testWeightedWorstCase},
+		{"WeightedUnits", testWeightedUnits},
+		{"ManySlices", testManySlices},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,175 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func TestProblemDetails(t *testing.T) {
+	const quota = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	for _, c := range []struct {
+		name, zone string
+		decisions  []window.Decision
+		want       map[string]any
+	}{
+		{
+			"one limit", `"limits":[{"max":1,"window":"1m"}]`,
+			[]window.Decision{{Limit: 1, RetryAfter: 1500 * time.Millisecond}},
+			map[string]any{
+				"type": quota, "title": "Rate limit exceeded", "status": 429.0, "detail": "Try again in 2 s.",
+				"violated-policies": []any{"api"}, "retry_after": 2.0,
+			},
+		},
+		{
+			"two of three limits", `"limits":[{"max":1,"window":"1s"},{"max":2,"window":"1m"},{"max":3,"window":"1h"}]`,
+			[]window.Decision{{RetryAfter: time.Second}, {Allowed: true}, {RetryAfter: time.Hour}},
+			map[string]any{
+				"type": quota, "title": "Rate limit exceeded", "status": 429.0, "detail": "Try again in 3600 s.",
+				"violated-policies": []any{"api:1s", "api:1h"}, "retry_after": 3600.0,
+			},
+		},
+		{
+			"never", `"cost":2,"limits":[{"max":1,"window":"1m"}]`,
+			[]window.Decision{{Limit: 1, RetryAfter: window.Never}},
+			map[string]any{
+				"type": quota, "title": "Rate limit exceeded", "status": 429.0, "detail": "This request can never pass: it costs more than the limit.",
+				"violated-policies": []any{"api"},
+			},
+		},
+		{
+			"no key", `"key":"{http.request.header.X-Key}","empty_key":"deny","limits":[{"max":1,"window":"1m"}]`,
+			nil,
+			map[string]any{
+				"type": quota, "title": "Rate limit exceeded", "status": 429.0, "detail": "The request lacks what it is counted by.",
+				"violated-policies": []any{"api"},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, store := newFake(t, decides(c.decisions...))
+			h, _ := newHandler(t, `{"zones":[{"name":"api",`+c.zone+`}],"store":`+store+`}`)
+			w := serve(t, get(), h)
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Content-Type") != "application/problem+json" {
+				t.Errorf("got %d, %s", w.Code, w.Header().Get("Content-Type"))
+			}
+			var got map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+				t.Fatalf("%s: %v", w.Body, err)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDenialInTheClientsFormat(t *testing.T) {
+	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
+	for accept, text := range map[string]bool{
+		"":                                  false,
+		"*/*":                               false,
+		"application/json":                  false,
+		"application/problem+json":          false,
+		"application/json, text/plain":      false,
+		"image/png":                         false,
+		";;,/,q=":                           false,
+		"text/plain":                        true,
+		"text/*":                            true,
+		"text/html, application/xml":        true,
+		"text/html,*/*;q=0.8":               true,
+		"application/json;q=0.1, text/html": true,
+	} {
+		w := serve(t, get("Accept", accept), h)
+		wantType, wantBody := "application/problem+json", `{`
+		if text {
+			wantType, wantBody = "text/plain; charset=utf-8", "Rate limit exceeded. Try again in 2 s.\n"
+		}
+		if got := w.Header().Get("Content-Type"); got != wantType {
+			t.Errorf("Accept %q: got %s, want %s", accept, got, wantType)
+		}
+		if got := w.Body.String(); !strings.HasPrefix(got, wantBody) {
+			t.Errorf("Accept %q: got %s, want %s", accept, got, wantBody)
+		}
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+			t.Errorf("Accept %q: got %d, Retry-After %s, want 429, 2", accept, w.Code, w.Header().Get("Retry-After"))
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"status":503,"store":`+store))
+	for _, accept := range []string{"", "text/plain"} {
+		if w := serve(t, get("Accept", accept), h); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("Accept %q: got %d, want 503", accept, w.Code)
+		}
+	}
+	if body := serve(t, get(), h).Body.String(); !strings.Contains(body, `"status":503`) {
+		t.Errorf("got %s, want status 503 in it", body)
+	}
+}
+
+// observe gives the handler a log of that level.
+func observe(h *Handler, level zap.AtomicLevel) *observer.ObservedLogs {
+	core, logs := observer.New(level)
+	h.logger = zap.New(core)
+	return logs
+}
+
+func TestDenialLog(t *testing.T) {
+	const secret = "s3cret"
+	zone := `"key":"{http.request.header.X-Key}","limits":[{"max":0,"window":"1m"}]`
+	for _, c := range []struct{ name, more string }{
+		{"without key", ``},
+		{"with key", `,"log_key":true`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, store := newFake(t, decides(window.Decision{RetryAfter: 3 * time.Second}))
+			h, _ := newHandler(t, zoneHandler(t, zone, c.more+`,"store":`+store))
+			logs := observe(h, zap.NewAtomicLevelAt(zap.DebugLevel))
+			serve(t, get("X-Key", secret), h)
+			entries := logs.TakeAll()
+			if len(entries) != 1 || entries[0].Level != zap.DebugLevel || entries[0].Message != "rate limit exceeded" {
+				t.Fatalf("got %v, want one line at debug", entries)
+			}
+			want := map[string]any{"zone": zoneName(t), "retry_after": int64(3), "policies": []any{zoneName(t)}}
+			if h.LogKey {
+				want["key"] = secret
+			}
+			if got := entries[0].ContextMap(); !reflect.DeepEqual(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			logs = observe(h, zap.NewAtomicLevelAt(zap.InfoLevel))
+			serve(t, get("X-Key", secret), h)
+			if entries := logs.TakeAll(); len(entries) > 0 {
+				t.Errorf("at info: got %v, want nothing", entries)
+			}
+		})
+	}
+}
+
+// With several zones, the key is that of the zone that denies longest.
+func TestDenialLogOfSeveralZones(t *testing.T) {
+	_, store := newFake(t, decides(
+		window.Decision{RetryAfter: time.Second}, window.Decision{RetryAfter: time.Minute}, window.Decision{Allowed: true}))
+	zone := func(name string) string {
+		return `{"name":"` + name + `","key":"key_` + name + `","limits":[{"max":1,"window":"1m"}]}`
+	}
+	h, _ := newHandler(t, `{"zones":[`+zone("a")+`,`+zone("b")+`,`+zone("c")+`],"log_key":true,"store":`+store+`}`)
+	logs := observe(h, zap.NewAtomicLevelAt(zap.DebugLevel))
+	serve(t, get(), h)
+	want := map[string]any{"zone": "b", "retry_after": int64(60), "policies": []any{"a", "b"}, "key": "key_b"}
+	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

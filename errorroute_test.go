@@ -1,0 +1,184 @@
+package slidingwindow_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// runSite serves a site on the Caddy of this process until the end of the test.
+func runSite(t *testing.T, global, site string) string {
+	t.Helper()
+	address := freeAddress(t)
+	t.Cleanup(func() { _ = caddy.Stop() })
+	err := loadCaddy(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n%s\n}\nhttp://%s {\n%s\n}\n", global, address, site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+func wantAnswer(t *testing.T, a answer, status int, body string) {
+	t.Helper()
+	if a.status != status || a.body != body {
+		t.Errorf("got %d %q, want %d %q", a.status, a.body, status, body)
+	}
+}
+
+// A denial comes by the error routes, with its placeholders and its fields.
+func TestErrorRoute(t *testing.T) {
+	address := runSite(t, "", `
+	sliding_window {
+		zone err_all {
+			key {header.X-Key}
+			limit 1 1h
+		}
+		zone err_paid {
+			key {header.X-Key}
+			limit 100 1h
+		}
+	}
+	handle_errors {
+		header Content-Type application/json
+		header X-Zone {http.sliding_window.zone}
+		respond `+"`"+`{"code":{err.status_code},"message":"{err.message}","retry_after":{http.sliding_window.retry_after},"left":{http.sliding_window.err_paid.remaining}}`+"`"+`
+	}
+	respond ok`)
+	client := newClient(t)
+	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "ok")
+	a := mustGet(t, client, address, "k")
+	wait := a.header.Get("Retry-After")
+	wantAnswer(t, a, http.StatusTooManyRequests, `{"code":429,"message":"rate limit exceeded","retry_after":`+wait+`,"left":99}`)
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "X-Zone": "err_all", "Cache-Control": "no-store",
+		"RateLimit-Policy": `"err_all";q=1;w=3600`,
+	} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if wait == "" || a.header.Get("RateLimit") == "" {
+		t.Errorf("Retry-After: got %q, RateLimit %q", wait, a.header.Get("RateLimit"))
+	}
+}
+
+// An error route that answers other errors does not keep the client from the
+// problem details.
+func TestErrorRouteForOtherErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		routes string
+		want   string // the body's beginning
+	}{
+		"other status":          {"handle_errors 404 5xx {\n\t\trespond other\n\t}", `{`},
+		"this status":           {"handle_errors 429 {\n\t\trespond this\n\t}", `this`},
+		"this class":            {"handle_errors 4xx {\n\t\trespond class\n\t}", `class`},
+		"other path":            {"handle_errors {\n\t\thandle /elsewhere {\n\t\t\trespond other\n\t\t}\n\t}", `{`},
+		"another path, and all": {"handle_errors {\n\t\thandle /elsewhere {\n\t\t\trespond other\n\t\t}\n\t\thandle {\n\t\t\trespond rest\n\t\t}\n\t}", `rest`},
+		"expression":            {"handle_errors {\n\t\t@it `{err.status_code} == 429 && {http.sliding_window.zone} == \"routes\"`\n\t\trespond @it it\n\t}", `it`},
+		"none":                  {"", `{`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := runSite(t, "", "\tsliding_window routes static 0 1h\n\t"+c.routes)
+			a := mustGet(t, newClient(t), address, "")
+			if a.status != http.StatusTooManyRequests || !strings.HasPrefix(a.body, c.want) {
+				t.Errorf("got %d %q, want 429 %s…", a.status, a.body, c.want)
+			}
+			if problem := a.header.Get("Content-Type") == "application/problem+json"; problem != (c.want == `{`) {
+				t.Errorf("Content-Type: got %s", a.header.Get("Content-Type"))
+			}
+		})
+	}
+}
+
+// The status goes to the error route, too.
+func TestErrorRouteStatus(t *testing.T) {
+	address := runSite(t, "", `
+	sliding_window err_status static 0 1h {
+		status 420
+	}
+	handle_errors {
+		respond "{err.status_code} {err.status_text}"
+	}`)
+	wantAnswer(t, mustGet(t, newClient(t), address, ""), 420, "420 ")
+}
+
+// Two handlers in a chain: later handlers see both, and the second is not asked
+// once the first has denied.
+func TestChain(t *testing.T) {
+	address := runSite(t, "", `
+	route {
+		sliding_window chain_one {header.X-Key} 2 1h
+		sliding_window chain_two {header.X-Key} 5 1h
+		respond "{http.sliding_window.zone} {http.sliding_window.remaining} {http.sliding_window.chain_one.remaining} {http.sliding_window.chain_two.remaining}"
+	}
+	handle_errors {
+		respond "{http.sliding_window.zone} {http.sliding_window.chain_one.remaining} {http.sliding_window.chain_two.remaining}"
+	}`)
+	client := newClient(t)
+	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "chain_two 4 1 4")
+	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "chain_two 3 0 3")
+	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusTooManyRequests, "chain_one 0 ")
+	wantAnswer(t, mustGet(t, client, address, "other"), http.StatusOK, "chain_two 4 1 4")
+}
+
+// A snippet that two sites import is one counter.
+func TestSnippetIsOneCounter(t *testing.T) {
+	other := freeAddress(t)
+	address := runSite(t, "}\n(limit) {\n\tsliding_window snippet {header.X-Key} 2 1h",
+		"\timport limit\n\trespond one\n}\nhttp://"+other+" {\n\timport limit\n\trespond two")
+	client := newClient(t)
+	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "one")
+	wantAnswer(t, mustGet(t, client, other, "k"), http.StatusOK, "two")
+	if a := mustGet(t, client, address, "k"); a.status != http.StatusTooManyRequests {
+		t.Errorf("got %d, want 429", a.status)
+	}
+}
+
+// It counts before the password is looked at.
+func TestBeforeBasicAuth(t *testing.T) {
+	address := runSite(t, "", `
+	basic_auth {
+		Bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG
+	}
+	sliding_window guesses {client_ip} 2 1h
+	respond secret`)
+	client := newClient(t)
+	for i, want := range []int{401, 401, 429} {
+		if a := mustGet(t, client, address, ""); a.status != want {
+			t.Errorf("guess %d: got %d, want %d", i+1, a.status, want)
+		}
+	}
+}
+
+// on_error deny answers without a line in the log for each request.
+func TestDenyLogsNoRequest(t *testing.T) {
+	address := runSite(t, `
+	log {
+		output sliding_window_test
+		level INFO
+	}
+	sliding_window {
+		store redis redis://`+freeAddress(t)+`
+		on_error deny
+	}`, `
+	sliding_window deny_log static 5 1h
+	respond ok`)
+	client := newClient(t)
+	caddyLog.reset()
+	for range 50 {
+		if a := mustGet(t, client, address, ""); a.status != http.StatusServiceUnavailable {
+			t.Errorf("got %d, want 503", a.status)
+		}
+	}
+	_ = caddy.Stop()
+	text := caddyLog.String()
+	if strings.Contains(text, `"level":"error"`) {
+		t.Errorf("the log holds errors:\n%s", text)
+	}
+	if n := strings.Count(text, "store is unavailable"); n != 1 {
+		t.Errorf("%d lines of the outage, want 1:\n%s", n, text)
+	}
+}

@@ -1,0 +1,197 @@
+package slidingwindow
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func TestGroupAddresses(t *testing.T) {
+	for _, c := range []struct {
+		value  string
+		v4, v6 int
+		want   string
+	}{
+		{"192.0.2.7", 32, 64, "192.0.2.7"},
+		{"192.0.2.7", 24, 64, "192.0.2.0/24"},
+		{"192.0.2.7", 0, 64, "0.0.0.0/0"},
+		{"::ffff:192.0.2.7", 32, 64, "192.0.2.7"},
+		{"::ffff:192.0.2.7", 24, 64, "192.0.2.0/24"},
+		{"::FFFF:c000:207", 32, 64, "192.0.2.7"},
+		{"2001:db8:1:2:3:4:5:6", 32, 64, "2001:db8:1:2::/64"},
+		{"2001:DB8:1:2:0:0:0:6", 32, 64, "2001:db8:1:2::/64"},
+		{"2001:db8:1:2::6", 32, 48, "2001:db8:1::/48"},
+		{"2001:db8:1:2:0::6", 32, 128, "2001:db8:1:2::6"},
+		{"2001:db8::1", 32, 0, "::/0"},
+		{"fe80::1%eth0", 32, 64, "fe80::/64"},
+		{"fe80::1%eth1", 32, 128, "fe80::1"},
+		{"::ffff:192.0.2.7%eth0", 32, 64, "192.0.2.7"},
+		// No addresses: they are what they are.
+		{"", 24, 64, ""},
+		{"key", 24, 64, "key"},
+		{"192.0.2", 24, 64, "192.0.2"},
+		{"192.0.2.007", 24, 64, "192.0.2.007"},
+		{"192.0.2.7:80", 24, 64, "192.0.2.7:80"},
+		{"[2001:db8::1]", 24, 64, "[2001:db8::1]"},
+		{"2001:db8::/32", 24, 64, "2001:db8::/32"},
+		{"a:b", 24, 64, "a:b"},
+	} {
+		if got := (addressPrefixes{c.v4, c.v6}).group(c.value); got != c.want {
+			t.Errorf("%q by /%d and /%d: got %q, want %q", c.value, c.v4, c.v6, got, c.want)
+		}
+	}
+}
+
+// expandKey expands a template for a request with the fields A and B, from
+// remote.
+func expandKey(t *testing.T, template, remote string, fields [2]string) (string, bool) {
+	t.Helper()
+	k, err := newKeyTemplate(template, addressPrefixes{defaultIPv4Prefix, defaultIPv6Prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/?q=2001:db8::1", nil)
+	r.RemoteAddr = remote
+	r.Header = http.Header{"A": {fields[0]}, "B": {fields[1]}}
+	repl := caddy.NewReplacer()
+	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
+	return k.expand(r, repl)
+}
+
+func TestExpandKey(t *testing.T) {
+	const (
+		remote = "192.0.2.7:1234"
+		a, b   = "{http.request.header.A}", "{http.request.header.B}"
+	)
+	for _, c := range []struct {
+		template, remote string
+		fields           [2]string
+		want             string
+		empty            bool
+	}{
+		{defaultKey, remote, [2]string{}, "192.0.2.7", false},
+		{"{client_ip}", remote, [2]string{}, "192.0.2.7", false},
+		{defaultKey, "[2001:db8::1]:1234", [2]string{}, "2001:db8::/64", false},
+		{"{http.request.uri.query.q}", remote, [2]string{}, "2001:db8::/64", false},
+		{"static", remote, [2]string{}, "static", false},
+		{"", remote, [2]string{}, "", false},
+		{`\{static\}`, remote, [2]string{}, "{static}", false},
+		{a, remote, [2]string{"x", ""}, "x", false},
+		{a, remote, [2]string{"", ""}, "", true},
+		{a, remote, [2]string{b, "x"}, b, false},
+		{"{http.no.such}", remote, [2]string{}, "", true},
+		{"user-" + a, remote, [2]string{"x", ""}, "user-x", false},
+		{"user-" + a, remote, [2]string{"", ""}, "user-", true},
+		{"{client_ip}/" + a, remote, [2]string{"x", ""}, "9:192.0.2.7/1:x", false},
+		{"{client_ip}/" + a, remote, [2]string{"", ""}, "9:192.0.2.7/0:", false},
+		{a + b, remote, [2]string{"", ""}, "0:0:", true},
+		{a + b, remote, [2]string{"\xff", "\x00"}, "1:\xff1:\x00", false},
+	} {
+		got, empty := expandKey(t, c.template, c.remote, c.fields)
+		if got != c.want || empty != c.empty {
+			t.Errorf("%s of %q: got %q, empty %t, want %q, %t", c.template, c.fields, got, empty, c.want, c.empty)
+		}
+	}
+}
+
+// Values that would be the same when joined are kept apart.
+func TestKeysDoNotCollide(t *testing.T) {
+	for _, template := range []string{
+		"{http.request.header.A}{http.request.header.B}",
+		"{http.request.header.A}:{http.request.header.B}",
+		"{http.request.header.A},{client_ip},{http.request.header.B}",
+	} {
+		seen := make(map[string][2]string)
+		for _, fields := range [][2]string{
+			{"a:b", "c"},
+			{"a", "b:c"},
+			{"a:b:c", ""},
+			{"", "a:b:c"},
+			{"a", "1:b"},
+			{"a1:", "b"},
+			{"1:a", "b"},
+			{"", ""},
+			{"0:", ""},
+			{":", ""},
+			{"", ":"},
+			{"a,192.0.2.7", "b"},
+			{"a", "192.0.2.7,b"},
+			{"2001:db8::/64", ""},
+			{"{}", ""},
+			{"{", "}"},
+		} {
+			key, _ := expandKey(t, template, "192.0.2.7:1234", fields)
+			if other, taken := seen[key]; taken {
+				t.Errorf("%s: %q and %q have the same key %q", template, fields, other, key)
+			}
+			seen[key] = fields
+		}
+	}
+}
+
+// Nobody but a trusted proxy says who the client is.
+func TestForwardedForChangesNothing(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1h"}]`, ""))
+	for i, from := range []string{"198.51.100.1", "198.51.100.2", "192.0.2.1, 198.51.100.3"} {
+		w := serve(t, get("X-Forwarded-For", from, "X-Real-Ip", from, "Forwarded", "for="+from), h)
+		want := http.StatusTooManyRequests
+		if i == 0 {
+			want = http.StatusNoContent
+		}
+		if w.Code != want {
+			t.Errorf("X-Forwarded-For %s: got %d, want %d", from, w.Code, want)
+		}
+	}
+}
+
+func TestEmptyKey(t *testing.T) {
+	const key = `"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}]`
+	for _, c := range []struct {
+		word string
+		want []int // of two requests without a key, then two with one
+	}{
+		{"", []int{204, 429, 204, 429}},
+		{"shared", []int{204, 429, 204, 429}},
+		{"skip", []int{204, 204, 204, 429}},
+		{"deny", []int{429, 429, 204, 429}},
+	} {
+		t.Run(c.word, func(t *testing.T) {
+			h, _ := newHandler(t, zoneHandler(t, key+`,"empty_key":"`+c.word+`"`, ""))
+			for i, want := range c.want {
+				r := get()
+				if i >= 2 {
+					r = get("X-Key", "k")
+				}
+				w := serve(t, r, h)
+				if w.Code != want {
+					t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
+				}
+				if c.word == "deny" && i < 2 {
+					if got := w.Header().Get("Retry-After"); got != "" {
+						t.Errorf("Retry-After: got %s, want none: no waiting helps", got)
+					}
+					if got := w.Header().Get("RateLimit"); got != "" {
+						t.Errorf("RateLimit: got %s, want none", got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A request that one zone denies for want of a key costs nothing in another.
+func TestDeniedForWantOfAKeyCostsNothing(t *testing.T) {
+	h, _ := newHandler(t, `{"zones":[
+		{"name":"want_first","limits":[{"max":1,"window":"1h"}]},
+		{"name":"want_second","key":"{http.request.header.X-Key}","empty_key":"deny","limits":[{"max":9,"window":"1h"}]}
+	]}`)
+	if w := serve(t, get(), h); w.Code != http.StatusTooManyRequests {
+		t.Errorf("without a key: got %d, want 429", w.Code)
+	}
+	if w := serve(t, get("X-Key", "k"), h); w.Code != http.StatusNoContent {
+		t.Errorf("with a key: got %d, want 204", w.Code)
+	}
+}

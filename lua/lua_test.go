@@ -1,0 +1,93 @@
+package lua
+
+import (
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+)
+
+func TestEveryFileIsUsed(t *testing.T) {
+	names, err := fs.Glob(files, "*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"driver.lua"}
+	for _, name := range Algorithms {
+		want = append(want, name+".lua")
+	}
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("files %v, want those of Algorithms and the driver: %v", names, want)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	for name, parts := range map[string][]string{"driver": {"KEYS", "ARGV", "Reply"}} {
+		header(t, name, "The driver", parts...)
+	}
+	for _, name := range Algorithms {
+		header(t, name, name+":", "Key ", "Options")
+		for _, function := range []string{"look", "spend", "explain", "settle"} {
+			if !strings.Contains(read(name), "function "+name+"."+function+"(c, now") {
+				t.Errorf("%s.lua has no %s", name, function)
+			}
+		}
+	}
+}
+
+// header holds that the comment at the head of a file says what it has to.
+func header(t *testing.T, name, begin string, parts ...string) {
+	t.Helper()
+	text := read(name)
+	if !strings.HasPrefix(text, "-- "+begin) || !strings.HasSuffix(text, "\n") {
+		t.Errorf("%s.lua does not begin with %q, or has no end of line", name, begin)
+	}
+	comment, _, _ := strings.Cut(text, "\nlocal ")
+	for _, part := range parts {
+		if !strings.Contains(comment, "\n-- "+part) {
+			t.Errorf("the header of %s.lua does not name %s", name, part)
+		}
+	}
+}
+
+// TestPortable looks for what some server does not have or allow.
+func TestPortable(t *testing.T) {
+	for what, pattern := range map[string]string{
+		"what only Lua 5.1 has":     `table\.maxn|table\.getn|setfenv|getfenv|loadstring|math\.pow|math\.mod\b|string\.gfind`,
+		"what Lua 5.1 has not":      `//|goto |<const>|utf8\.|table\.move|math\.type|\\z`,
+		"another name of the API":   `server\.|redis\.pcall`,
+		"a global function":         `(?m)^function [a-z_]+\(`,
+		"a global variable":         `(?m)^[a-z_]+ *=|_G\b|rawset`,
+		"a shebang":                 `^#!`,
+		"trailing space or a tab":   `(?m)[ \t]+$|\t`,
+		"randomness, or the server": `math\.random|redis\.(setresp|replicate|set_repl|log)`,
+	} {
+		if found := regexp.MustCompile(pattern).FindString(Script); found != "" {
+			t.Errorf("the script has %s: %q", what, found)
+		}
+	}
+	for _, name := range Algorithms {
+		if found := regexp.MustCompile(`KEYS|ARGV|'TIME'`).FindString(read(name)); found != "" {
+			t.Errorf("%s.lua uses %s, which is the driver's", name, found)
+		}
+	}
+}
+
+func TestLoads(t *testing.T) {
+	c := redistest.Start(t).Client(t)
+	sha, err := c.ScriptLoad(t.Context(), Script).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Algorithms {
+		args := []any{"1800000000000", "take", name, 1, "id", 3, 0, 0, 60, 1, 10, 60_000}
+		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, args...).Int64Slice()
+		if want := []int64{1_800_000_000_000, 1, 9, 0, 60_000, 60_000}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package stores
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+func parseRedis(text string) (*Redis, error) {
+	r := new(Redis)
+	return r, r.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text))
+}
+
+func TestRedisCaddyfile(t *testing.T) {
+	for _, c := range []struct {
+		caddyfile string
+		want      Redis
+	}{
+		{"redis", Redis{}},
+		{"redis redis://u:p@localhost:6379/2", Redis{URL: "redis://u:p@localhost:6379/2"}},
+		{"redis {env.REDIS_URL}", Redis{URL: "{env.REDIS_URL}"}},
+		{"redis {\naddress /run/redis.sock\n}", Redis{Address: []string{"/run/redis.sock"}}},
+		{"redis {\naddress {env.REDIS_HOST}:6379\n}", Redis{Address: []string{"{env.REDIS_HOST}:6379"}}},
+		{"redis {\npassword \"a b\"\ndb 15\ntimeout 1s\npool_size 1\n}", Redis{Password: "a b", DB: 15, Timeout: caddy.Duration(time.Second), PoolSize: 1}},
+		// Whatever the order, options are looked at together.
+		{"redis {\ndb 2\naddress a:1 b:1\nmaster m\n}", Redis{Address: []string{"a:1", "b:1"}, Master: "m", DB: 2}},
+		{"redis redis://localhost:26379 {\nmaster m\n}", Redis{URL: "redis://localhost:26379", Master: "m"}},
+		{"redis {\ntls {\ncert c\nkey k\n}\n}", Redis{TLS: &TLS{Cert: "c", Key: "k"}}},
+	} {
+		got, err := parseRedis(c.caddyfile)
+		if err != nil || !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%q: got %+v, %v, want %+v", c.caddyfile, *got, err, c.want)
+		}
+	}
+}
+
+// The same mistakes, in both languages; JSON is empty where it cannot say them.
+func TestRedisRefuses(t *testing.T) {
+	for _, c := range []struct {
+		caddyfile string
+		line      string
+		json      string
+		want      string
+	}{
+		{"redis a b", "1", ``, `wrong argument count or unexpected line ending after 'b'`},
+		{"redis {\nhost localhost\n}", "2", ``, `unrecognized subdirective "host" of store redis`},
+		{"redis {\ndb 1\ndb 1\n}", "3", ``, `db stands twice`},
+		{"redis {\naddress\n}", "2", ``, `wrong argument count or unexpected line ending after 'address'`},
+		{"redis {\ncluster yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
+		{"redis {\npassword\n}", "2", ``, `wrong argument count or unexpected line ending after 'password'`},
+		{"redis {\npassword a b\n}", "2", ``, `wrong argument count or unexpected line ending after 'a'`},
+
+		{"redis localhost:6379", "1", `"url":"localhost:6379"`, `store redis: url: `},
+		{"redis http://localhost:6379", "1", `"url":"http://localhost:6379"`, `store redis: url: `},
+		{"redis redis://localhost:6379/x", "1", `"url":"redis://localhost:6379/x"`, `store redis: url: redis: invalid database number: "x"`},
+		{"redis redis://localhost:6379?nonsense=1", "1", `"url":"redis://localhost:6379?nonsense=1"`, `store redis: url: redis: unexpected option: nonsense`},
+		{"redis redis://localhost {\naddress localhost:6379\n}", "3", `"url":"redis://localhost","address":["localhost:6379"]`, `store redis: url and address exclude each other`},
+		{"redis {\naddress localhost\n}", "2", `"address":["localhost"]`, `store redis: address "localhost": must be host:port`},
+		{"redis {\naddress localhost:\n}", "2", `"address":["localhost:"]`, `store redis: address "localhost:": must be host:port`},
+		{"redis {\naddress ::1:6379\n}", "2", `"address":["::1:6379"]`, `store redis: address "::1:6379": must be host:port`},
+		{"redis {\naddress a:1 b\n}", "2", `"address":["a:1","b"]`, `store redis: address "b": must be host:port`},
+		{"redis {\nmaster m\n}", "3", `"master":"m"`, `store redis: master: address must name the Sentinels`},
+		{"redis {\nmaster m\naddress a:1\ncluster\n}", "5", `"master":"m","address":["a:1"],"cluster":true`, `store redis: master and cluster exclude each other`},
+		{"redis redis://a {\nmaster m\ncluster\n}", "4", `"url":"redis://a","master":"m","cluster":true`, `store redis: master and cluster exclude each other`},
+		{"redis {\ndb -1\n}", "2", `"db":-1`, `store redis: db -1: must not be negative`},
+		{"redis {\ndb first\n}", "2", ``, `store redis: db "first" is not a whole number`},
+		{"redis {\ndb 1\naddress a:1 b:1\n}", "4", `"db":1,"address":["a:1","b:1"]`, `store redis: db 1: a Cluster has only database 0`},
+		{"redis {\ncluster\ndb 1\n}", "4", `"db":1,"cluster":true`, `store redis: db 1: a Cluster has only database 0`},
+		{"redis {\ntimeout 0\n}", "2", ``, `store redis: timeout "0": must be above 0`},
+		{"redis {\ntimeout -1s\n}", "2", `"timeout":"-1s"`, `store redis: timeout -1s: must be above 0`},
+		{"redis {\ntimeout 100us\n}", "2", `"timeout":100000`, `store redis: timeout 100µs: must be at least 1ms`},
+		{"redis {\ntimeout 100\n}", "2", ``, `store redis: timeout "100" is not a duration, such as 100ms`},
+		{"redis {\npool_size -1\n}", "2", `"pool_size":-1`, `store redis: pool_size -1: must be above 0`},
+		{"redis {\npool_size 0\n}", "2", ``, `store redis: pool_size 0: must be above 0`},
+		{"redis {\npool_size 1e3\n}", "2", ``, `store redis: pool_size "1e3" is not a whole number`},
+		{"redis {\nprefix a}b\n}", "2", `"prefix":"a}b"`, `store redis: prefix "a}b": must not hold braces, which pick the slot in a Cluster`},
+		{"redis {\ntls yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
+		{"redis {\ntls {\nverify\n}\n}", "3", ``, `unrecognized subdirective "verify" of store redis tls`},
+		{"redis {\ntls {\nca a\nca b\n}\n}", "4", ``, `ca stands twice`},
+		{"redis {\ntls {\nca a b\n}\n}", "3", ``, `wrong argument count or unexpected line ending after 'a'`},
+		{"redis {\ntls {\ninsecure_skip_verify yes\n}\n}", "3", ``, `wrong argument count or unexpected line ending after 'yes'`},
+		{"redis {\ntls {\ncert c\n}\n}", "4", `"tls":{"cert":"c"}`, `store redis: tls: cert and key need each other`},
+		{"redis {\ntls {\nkey k\n}\n}", "4", `"tls":{"key":"k"}`, `store redis: tls: cert and key need each other`},
+	} {
+		_, err := parseRedis(c.caddyfile)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || !strings.HasSuffix(err.Error(), ", at Testfile:"+c.line) {
+			t.Errorf("%q:\ngot  %v\nwant %s, at Testfile:%s", c.caddyfile, err, c.want, c.line)
+		}
+		if c.json == "" {
+			continue
+		}
+		r := new(Redis)
+		if err := json.Unmarshal([]byte("{"+c.json+"}"), r); err != nil {
+			t.Errorf("%s: %v", c.json, err)
+		}
+		if err := r.Provision(caddy.Context{}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s:\ngot  %v\nwant %s", c.json, err, c.want)
+		}
+		if err := r.Cleanup(); err != nil {
+			t.Errorf("%s: Cleanup: got %v, want no error", c.json, err)
+		}
+	}
+}
+
+// A password does not come out with an error.
+func TestRedisErrorsKeepSecrets(t *testing.T) {
+	for _, url := range []string{
+		"redis://u:s3cret@localhost:6379/x",
+		"redis://u:s3cret@localhost:port",
+		"http://u:s3cret@localhost",
+		"redis://u:s3cret@localhost?nonsense=1",
+		"redis://u:s3cret%zz@localhost",
+		"redis://u:s3cret@[::1",
+	} {
+		r := Redis{URL: url}
+		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want an error without the password", url, err)
+		}
+	}
+	t.Setenv("STORES_TEST_PASSWORD", "s3cret")
+	r := &Redis{URL: "redis://u:{env.STORES_TEST_PASSWORD}@localhost:6379", Password: "{env.STORES_TEST_PASSWORD}"}
+	if err := r.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Cleanup() }()
+	if name := r.Store().String(); strings.Contains(name, "s3cret") {
+		t.Errorf("the store is called %s", name)
+	}
+	if b, _ := json.Marshal(r); strings.Contains(string(b), "s3cret") {
+		t.Errorf("the module is %s", b)
+	}
+}
+
+// Modules that mean the same connections share them, and the last one closes.
+func TestRedisIsPooled(t *testing.T) {
+	t.Setenv("STORES_TEST_ADDRESS", "localhost:6379")
+	open := func(r Redis) *Redis {
+		t.Helper()
+		if err := r.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		return &r
+	}
+	one, two := open(Redis{Address: []string{"localhost:6379"}}), open(Redis{Address: []string{"{env.STORES_TEST_ADDRESS}"}})
+	if one.Store() != two.Store() {
+		t.Error("the same options: got two stores, want one")
+	}
+	for name, other := range map[string]Redis{
+		"prefix":   {Address: []string{"localhost:6379"}, Prefix: "other"},
+		"password": {Address: []string{"localhost:6379"}, Password: "other"},
+		"timeout":  {Address: []string{"localhost:6379"}, Timeout: caddy.Duration(time.Second)},
+		"tls":      {Address: []string{"localhost:6379"}, TLS: new(TLS)},
+	} {
+		r := open(other)
+		if r.Store() == one.Store() {
+			t.Errorf("another %s: got the same store, want another", name)
+		}
+		if err := r.Cleanup(); err != nil {
+			t.Errorf("another %s: Cleanup: got %v, want no error", name, err)
+		}
+	}
+	first := one.Store()
+	if err := errors.Join(one.Cleanup(), two.Cleanup()); err != nil {
+		t.Errorf("Cleanup: got %v, want no error", err)
+	}
+	again := open(Redis{Address: []string{"localhost:6379"}})
+	defer func() { _ = again.Cleanup() }()
+	if again.Store() == first {
+		t.Error("after the last Cleanup: got the closed store, want a new one")
+	}
+}

@@ -1,0 +1,272 @@
+package window_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// fakeStore fails with err, if any, once whatever is in gate has been let go.
+type fakeStore struct {
+	window.Store
+
+	mu    sync.Mutex
+	err   error
+	takes int
+	pings int
+	gate  chan struct{} // nil: open
+	stuck bool          // pings wait for their context
+}
+
+func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, error) {
+	s.mu.Lock()
+	s.takes++
+	err, gate := s.err, s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return []window.Decision{{Allowed: true}}, err
+}
+
+func (s *fakeStore) Ping(ctx context.Context) error {
+	s.mu.Lock()
+	s.pings++
+	err, stuck := s.err, s.stuck
+	s.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *fakeStore) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *fakeStore) counts() (takes, pings int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takes, s.pings
+}
+
+var errDown = fmt.Errorf("connection refused: %w", window.ErrUnavailable)
+
+// breaker is a Breaker under test, in a bubble of synctest.
+type breaker struct {
+	*testing.T
+	*window.Breaker
+	store   *fakeStore
+	mu      sync.Mutex
+	changes []string
+}
+
+func inBubble(t *testing.T, run func(b *breaker)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &breaker{T: t, store: new(fakeStore)}
+		b.Breaker = window.NewBreaker(b.store, func(open bool, cause error) {
+			time.Sleep(time.Millisecond) // as a log may
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.changes = append(b.changes, fmt.Sprintf("%v %v", open, cause))
+		})
+		run(b)
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// take asks, and tells whether the store was asked.
+func (b *breaker) take() (asked bool, err error) {
+	before, _ := b.store.counts()
+	_, err = b.Take(b.Context(), nil)
+	after, _ := b.store.counts()
+	return after > before, err
+}
+
+// fail makes n calls that fail.
+func (b *breaker) fail(n int) {
+	b.Helper()
+	b.store.set(errDown)
+	for range n {
+		if asked, err := b.take(); !asked || !errors.Is(err, errDown) || errors.Is(err, window.ErrOpen) {
+			b.Fatalf("Take = %v (asked: %v), want the store's error", err, asked)
+		}
+	}
+}
+
+func (b *breaker) wantOpen(want bool) {
+	b.Helper()
+	asked, err := b.take()
+	if open := errors.Is(err, window.ErrOpen); open != want || asked == want {
+		b.Errorf("Take = %v (asked: %v), want open: %v", err, asked, want)
+	}
+	if want && !errors.Is(err, window.ErrUnavailable) {
+		b.Errorf("Take = %v, want ErrUnavailable", err)
+	}
+}
+
+func (b *breaker) wantChanges(want ...string) {
+	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.Equal(b.changes, want) {
+		b.Errorf("changes %q, want %q", b.changes, want)
+	}
+}
+
+const (
+	opened = "true connection refused: store unavailable"
+	closed = "false <nil>"
+)
+
+func TestBreakerOpensAndCloses(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		b.fail(2)
+		b.store.set(nil)
+		b.wantOpen(false) // one answer, and the count starts anew
+		b.fail(2)
+		b.wantChanges()
+		b.fail(1)
+		b.wantOpen(true)
+		time.Sleep(5 * time.Second)
+		b.wantOpen(true)
+		b.wantChanges(opened)
+		if _, pings := b.store.counts(); pings < 24 || pings > 25 {
+			b.Errorf("%d pings in 5s, want five a second", pings)
+		}
+		b.store.set(nil)
+		start := time.Now()
+		for {
+			if _, err := b.take(); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(start); took > 250*time.Millisecond {
+			b.Errorf("closed after %s, want at the next ping", took)
+		}
+		b.wantChanges(opened, closed)
+		_, pings := b.store.counts()
+		time.Sleep(time.Minute)
+		if _, after := b.store.counts(); after != pings {
+			b.Errorf("%d pings while closed", after-pings)
+		}
+		b.fail(2)
+		b.wantOpenAfterOneMore()
+		b.wantChanges(opened, closed, opened)
+	})
+}
+
+// wantOpenAfterOneMore makes the failure that opens.
+func (b *breaker) wantOpenAfterOneMore() {
+	b.Helper()
+	b.fail(1)
+	b.wantOpen(true)
+	time.Sleep(10 * time.Millisecond)
+}
+
+func TestBreakerStaysClosed(t *testing.T) {
+	for _, err := range []error{
+		nil,
+		context.Canceled,
+		fmt.Errorf("%w: %w", window.ErrUnavailable, context.Canceled),
+		fmt.Errorf("zone %q: %w", "z", window.ErrInvalid),
+	} {
+		inBubble(t, func(b *breaker) {
+			b.fail(2)
+			b.store.set(err)
+			for range 10 {
+				if asked, got := b.take(); !asked || !errors.Is(got, err) {
+					b.Errorf("Take = %v (asked: %v), want %v", got, asked, err)
+				}
+			}
+			b.wantChanges()
+		})
+	}
+}
+
+func TestBreakerDeadlineCounts(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		b.store.set(fmt.Errorf("%w: %w", window.ErrUnavailable, context.DeadlineExceeded))
+		for range 3 {
+			_, _ = b.take()
+		}
+		b.wantOpen(true)
+	})
+}
+
+// TestBreakerLateFailures lets calls fail that began before the store was away
+// and came back.
+func TestBreakerLateFailures(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		b.store.set(errDown)
+		b.store.gate = make(chan struct{})
+		var late sync.WaitGroup
+		for range 10 {
+			late.Go(func() { _, _ = b.Take(b.Context(), nil) })
+		}
+		synctest.Wait()
+		gate := b.store.gate
+		b.store.mu.Lock()
+		b.store.gate = nil
+		b.store.mu.Unlock()
+		b.fail(3)
+		b.wantOpen(true)
+		b.store.set(nil)
+		time.Sleep(time.Second)
+		b.wantOpen(false)
+		close(gate)
+		late.Wait()
+		b.wantOpen(false)
+		b.wantChanges(opened, closed)
+	})
+}
+
+func TestBreakerManyFailAtOnce(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		b.store.set(errDown)
+		var group sync.WaitGroup
+		for range 100 {
+			group.Go(func() { _, _ = b.Take(b.Context(), nil) })
+		}
+		group.Wait()
+		b.wantOpen(true)
+		time.Sleep(time.Second)
+		b.wantChanges(opened)
+		if _, pings := b.store.counts(); pings > 5 {
+			b.Errorf("%d pings in 1s, want one prober", pings)
+		}
+	})
+}
+
+func TestBreakerClose(t *testing.T) {
+	inBubble(t, func(b *breaker) { // closed while open, with a ping under way
+		b.store.stuck = true
+		b.fail(3)
+		time.Sleep(time.Second)
+		if err := b.Close(); err != nil {
+			b.Error(err)
+		}
+		b.wantOpen(true)
+		b.wantChanges(opened)
+	})
+	inBubble(t, func(b *breaker) { // nothing opens after Close
+		if err := b.Close(); err != nil {
+			b.Error(err)
+		}
+		b.fail(10)
+		b.wantChanges()
+	})
+}

@@ -1,0 +1,204 @@
+package window_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// decide drives a State as a store does.
+func decide(s window.State, now int64, c window.Charge, take bool) []window.Decision {
+	ds := make([]window.Decision, len(c.Policies))
+	if s.Look(now, &c, ds) && take && c.Cost > 0 {
+		s.Spend(now, &c, ds)
+	} else {
+		s.Explain(now, &c, ds, take)
+	}
+	return ds
+}
+
+// ops reads a history from the bytes of a fuzzer.
+type ops []byte
+
+func (o *ops) next() int64 {
+	if len(*o) == 0 {
+		return 0
+	}
+	b := (*o)[0]
+	*o = (*o)[1:]
+	return int64(b)
+}
+
+func (o *ops) policies() []window.Policy {
+	ps := make([]window.Policy, 1+o.next()%3)
+	for i := range ps {
+		ps[i] = window.Policy{Limit: o.next() % 16, Window: time.Duration(1+o.next()) * time.Millisecond}
+	}
+	return ps
+}
+
+func seeds(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 3, 9, 0, 1, 5, 0, 1, 0, 2, 1, 1, 9, 1, 1})
+	f.Add([]byte{2, 2, 99, 5, 20, 7, 40, 0, 10, 1, 1, 10, 1, 1, 10, 2, 2, 60, 1, 6, 0, 3, 9, 9, 200, 1})
+	f.Add([]byte{1, 15, 255, 10, 59, 3, 3, 9, 3, 3, 0, 7, 2, 5, 3, 3, 7, 3, 0, 0, 3, 3, 255, 2, 3, 3, 60, 3, 3})
+}
+
+// FuzzZset compares every field of every decision with a plain list of units.
+func FuzzZset(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := ops(data)
+		now, log, state := windowtest.Start, new(windowtest.Log), window.Zset{}.NewState()
+		policies := o.policies()
+		longest := policies[0]
+		for _, p := range policies {
+			longest.Window = max(longest.Window, p.Window)
+		}
+		for len(o) > 0 {
+			now += o.next() % 64
+			log.Forget(now - longest.Window.Milliseconds())
+			c := window.Charge{Algorithm: window.Zset{}, Policies: policies}
+			switch op := o.next(); op % 8 {
+			case 0:
+				longest.Limit = o.next()
+				policies[len(policies)-1] = longest // a shorter window would forget
+			case 1:
+				n := o.next() % 8
+				if n > 0 {
+					state.Settle(now, &c, now, n)
+				}
+				log.Spend(now, n)
+			case 2:
+				at, n := now-o.next(), 1+o.next()%8
+				state.Settle(now, &c, at, -n)
+				log.GiveBack(at, n)
+			default:
+				c.Cost = op / 8 % 8
+				take := op%8 != 3
+				want := windowtest.Expect(now, []window.Charge{c}, []*windowtest.Log{log}, take)
+				if got := decide(state, now, c, take); !slices.Equal(got, want) {
+					t.Fatalf("at %d: decide(%+v, %v) = %+v, want %+v of %v", now, c, take, got, want, *log)
+				}
+			}
+		}
+	})
+}
+
+// FuzzSlices holds strict slices against a plain list of units: never over the
+// limit, early by a slice at most, and RetryAfter to the millisecond.
+func FuzzSlices(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := ops(data)
+		algo := window.Slices{Weighted: o.next()%2 == 1}
+		if n := o.next(); n%2 == 0 {
+			algo.Count = 1 + n/2
+		} else {
+			algo.Size = time.Duration(1+n/2) * time.Millisecond
+		}
+		now, log, state := windowtest.Start, new(windowtest.Log), algo.NewState()
+		policies := o.policies()
+		for len(o) > 0 {
+			now += o.next() % 64
+			log.Forget(now - 1_000)
+			op := o.next()
+			c := window.Charge{Algorithm: algo, Policies: policies, Cost: op / 4}
+			take := op%4 != 3
+			ds := decide(state, now, c, take)
+			if take && window.Allowed(ds) {
+				log.Spend(now, c.Cost)
+			}
+			for i, d := range ds {
+				p := policies[i]
+				n := log.Count(now, p)
+				if most := worst(algo, p); n > most {
+					t.Fatalf("%+v at %d: %d units of %+v in %v", algo, now, n, p, *log)
+				}
+				if !algo.Weighted {
+					wide := window.Policy{Window: p.Window + slack(algo, policies, p)}
+					if n = log.Count(now, wide); !d.Allowed && n+c.Cost <= p.Limit {
+						t.Fatalf("%+v at %d: decide(%+v) = %+v, with %d units in %s", algo, now, c, d, n, wide.Window)
+					}
+				}
+			}
+			checkRetry(t, state, now, c, ds)
+		}
+	})
+}
+
+// worst returns how many units a window may hold at most.
+func worst(a window.Slices, p window.Policy) int64 {
+	if a.Weighted {
+		return max(0, 2*p.Limit-1)
+	}
+	return p.Limit
+}
+
+// slack returns how much longer than it has to a denial may last.
+func slack(a window.Slices, all []window.Policy, p window.Policy) time.Duration {
+	size := func(p window.Policy) time.Duration {
+		ms := a.Options()
+		if ms[1] > 0 {
+			return min(a.Size, p.Window)
+		}
+		return time.Duration((p.Window.Milliseconds()+ms[2]-1)/ms[2]) * time.Millisecond
+	}
+	finest := size(p)
+	for _, other := range all {
+		finest = min(finest, size(other))
+	}
+	if len(all) == 1 {
+		finest = 0
+	}
+	return size(p) + finest
+}
+
+func checkRetry(t *testing.T, s window.State, now int64, c window.Charge, ds []window.Decision) {
+	t.Helper()
+	var wait time.Duration
+	for _, d := range ds {
+		wait = max(wait, d.RetryAfter)
+	}
+	if wait == 0 || wait == window.Never {
+		return
+	}
+	at := now + wait.Milliseconds()
+	if window.Allowed(decide(s, at-1, c, false)) || !window.Allowed(decide(s, at, c, false)) {
+		t.Fatalf("at %d: decide(%+v) = %+v: not the time to retry", now, c, ds)
+	}
+}
+
+func FuzzAppendKey(f *testing.F) {
+	f.Add("zone", "key", "zone", "kez")
+	f.Add("a", "b:c", "a:b", "c")
+	f.Add("", "", "", "\x00")
+	f.Add("{}", "}", "}", "{}")
+	f.Add("#", "a", "", "#a")
+	f.Add("\xff", "ü", "\xfe", "u")
+	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b")
+	f.Fuzz(func(t *testing.T, zone1, key1, zone2, key2 string) {
+		name := func(zone, key string, a window.Algorithm) string {
+			got := window.AppendKey([]byte("sw:"), &window.Charge{Zone: zone, Key: key, Algorithm: a})
+			if len(got) > 3+len("slices::")+64+64 {
+				t.Errorf("AppendKey(%q, %q) has %d bytes", zone, key, len(got))
+			}
+			for _, b := range got {
+				if b <= ' ' || b > '~' || b == '{' || b == '}' {
+					t.Errorf("AppendKey(%q, %q) = %q, which holds %q", zone, key, got, b)
+				}
+			}
+			return string(got)
+		}
+		one, two := name(zone1, key1, window.Zset{}), name(zone2, key2, window.Zset{})
+		if same := zone1 == zone2 && key1 == key2; same != (one == two) {
+			t.Errorf("AppendKey(%q, %q) = %s and AppendKey(%q, %q) = %s", zone1, key1, one, zone2, key2, two)
+		}
+		if other := name(zone1, key1, window.Slices{}); other == one || other == two {
+			t.Errorf("AppendKey(%q, %q) is %s for two algorithms", zone1, key1, one)
+		}
+	})
+}
