@@ -14,7 +14,8 @@ type Algorithm struct {
 	// `zset` keeps every unit, and is exact. `slices` counts units per slice of
 	// the window: constant memory, early by at most one slice. `gcra` lets a burst
 	// pass at once and then one unit after the other: two numbers per limit.
-	// `stream` is as exact as zset, and keeps who and what in a Redis Stream.
+	// `log` is as exact as zset, and packed into a few bytes per request. `stream` is
+	// as exact, and keeps who and what in a Redis Stream.
 	// Default: `zset`.
 	Name string `json:"name,omitempty"`
 
@@ -101,6 +102,8 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	switch name {
 	case "zset":
 		engine = window.Zset{}
+	case "log":
+		engine = window.Log{}
 	case "slices":
 		engine, err = a.slices()
 	case "gcra":
@@ -108,7 +111,7 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	case "stream":
 		engine, err = a.stream()
 	default:
-		return nil, fmt.Errorf("algorithm %q is unknown; use zset, slices, gcra or stream", name)
+		return nil, fmt.Errorf("algorithm %q is unknown; use zset, log, stream, slices or gcra", name)
 	}
 	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
 		err = checked.Check()

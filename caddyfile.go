@@ -75,7 +75,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			key         <text>
 //			limit       <max> <window>
 //			fallback    <max> <window>
-//			algorithm   zset
+//			algorithm   zset|log
 //			algorithm   slices {
 //				count    <n>                # or one of the next three
 //				size     <duration>

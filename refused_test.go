@@ -98,7 +98,7 @@ func TestRefusedZone(t *testing.T) {
 func TestRefusedAlgorithm(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
-			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, slices, gcra or stream`},
+			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, log, stream, slices or gcra`},
 			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'`},
 			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'`},
 			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm stands twice`},
@@ -106,6 +106,8 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm zset {\nsize 1s\n}", 1, `"size":"1s"`, `zone api: algorithm zset: size is an option of slices`},
 			{"algorithm zset {\nweighted\n}", 1, `"name":"zset","weighted":true`, `zone api: algorithm zset: weighted is an option of slices`},
 			{"algorithm zset {\nstrict\n}", 1, ``, `zone api: algorithm zset: strict is an option of slices`},
+			{"algorithm log {\ncount 5\n}", 1, `"name":"log","count":5`, `zone api: algorithm log: count is an option of slices`},
+			{"algorithm log {\nstrict\n}", 1, ``, `zone api: algorithm log: strict is an option of slices`},
 			{"algorithm slices {\nwidth 5\n}", 1, ``, `zone api: unrecognized subdirective "width" of algorithm slices`},
 			{"algorithm slices {\ncount 0\n}", 1, `"name":"slices","count":0`, `zone api: algorithm slices: count 0 is not above 0`},
 			{"algorithm slices {\ncount -3\n}", 1, `"name":"slices","count":-3`, `zone api: algorithm slices: count -3 is not above 0`},

@@ -12,7 +12,7 @@ import (
 var files embed.FS
 
 // Algorithms are the names of the algorithms that have a script.
-var Algorithms = []string{"zset", "slices", "layers", "gcra", "stream"}
+var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 
 // Script is the one script that the Redis store runs: every algorithm, then the
 // driver.

@@ -173,7 +173,7 @@ func TestWrongType(t *testing.T) {
 	for _, algo := range algorithms {
 		for value, set := range map[string]func(key string){
 			"a string": func(key string) { c.Set(t.Context(), key, "v", time.Minute) },
-			"a list":   func(key string) { c.Del(t.Context(), key); c.RPush(t.Context(), key, "v") },
+			"a set":    func(key string) { c.Del(t.Context(), key); c.SAdd(t.Context(), key, "v") },
 		} {
 			set("foreign:" + algo.Name() + ":zone:key")
 			foreign := charge("zone", "key", 2, time.Hour)

@@ -35,7 +35,7 @@ const (
 // +cluster|slots and +command, too, and for native gcra +cl.throttle.
 const Permissions = "+evalsha +script|load +time +pexpire +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set " +
-	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream"
+	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
 // Options say which server to use and how.
 type Options struct {

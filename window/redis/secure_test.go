@@ -112,7 +112,31 @@ func everything(t *testing.T, s *redis.Store) error {
 			return err
 		}
 	}
-	return nil
+	return longHistory(t, s)
+}
+
+// longHistory makes a log of several chunks, settles its end and empties it.
+func longHistory(t *testing.T, s *redis.Store) error {
+	c := charge("zone", "long", 2, time.Minute)
+	c.Algorithm, c.Cost = window.Log{}, 0
+	clock := func() (int64, error) {
+		ds, err := s.Peek(t.Context(), []window.Charge{c})
+		if err != nil {
+			return 0, err
+		}
+		return ds[0].At, nil
+	}
+	first, err := clock()
+	at := first
+	for err == nil && at < first+20 {
+		if err = s.Settle(t.Context(), c, 0, 1<<40); err == nil {
+			at, err = clock()
+		}
+	}
+	for ; err == nil && at >= first; at-- {
+		err = s.Settle(t.Context(), c, at, -window.MaxProduct)
+	}
+	return err
 }
 
 func TestTLS(t *testing.T) {

@@ -12,6 +12,10 @@ func testZsetExact(t *testing.T, open Open) {
 	testExact(newFixture(t, open, window.Zset{}))
 }
 
+func testLogExact(t *testing.T, open Open) {
+	testExact(newFixture(t, open, window.Log{}))
+}
+
 func testMillisecondSlices(t *testing.T, open Open) {
 	testExact(newFixture(t, open, window.Slices{Size: time.Millisecond}))
 }

@@ -43,6 +43,7 @@ func testTables(t *testing.T, open Open) {
 				eachOfSeconds(t, open, run)
 			case milliseconds:
 				run(newFixture(t, open, window.Zset{}))
+				run(newFixture(t, open, window.Log{}))
 				run(newFixture(t, open, window.Slices{Size: time.Millisecond}))
 			}
 		})

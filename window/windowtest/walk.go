@@ -23,6 +23,7 @@ func Agree(t *testing.T, openA, openB Open) {
 		algo func(*rand.Rand) window.Algorithm
 	}{
 		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
+		{"log", func(*rand.Rand) window.Algorithm { return window.Log{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
 		{"adaptive slices", randomAdaptive},
@@ -31,9 +32,11 @@ func Agree(t *testing.T, openA, openB Open) {
 		{"stream", func(*rand.Rand) window.Algorithm { return window.Stream{} }},
 		{"stream that keeps", randomStream},
 		{"mixed", func(r *rand.Rand) window.Algorithm {
-			switch r.IntN(6) {
+			switch r.IntN(7) {
 			case 0:
 				return window.Zset{}
+			case 5:
+				return window.Log{}
 			case 1:
 				return randomLayers(r)
 			case 2:

@@ -62,6 +62,7 @@ func Exercise(t *testing.T, open Open) {
 		{"Invalid", testInvalid},
 		{"RetryAfter", testRetryAfter},
 		{"ZsetIsExact", testZsetExact},
+		{"LogIsExact", testLogExact},
 		{"MillisecondSlicesAreExact", testMillisecondSlices},
 		{"MillisecondLayersAreExact", testMillisecondLayers},
 		{"LayersAreFineSlices", testLayersAreFine},
@@ -91,6 +92,7 @@ var variants = []struct {
 	algo window.Algorithm
 }{
 	{"zset", window.Zset{}},
+	{"log", window.Log{}},
 	{"slices", window.Slices{}},
 	{"slices of a second", window.Slices{Size: time.Second}},
 	{"weighted slices", window.Slices{Count: 10, Weighted: true}},

@@ -1,0 +1,220 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// usage returns the exact size of a key.
+func usage(t *testing.T, c *goredis.Client, key string) int64 {
+	t.Helper()
+	n, err := c.MemoryUsage(t.Context(), key, 0).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestLogBytes holds the size of a log against that of a list of integers and of
+// a sorted set, for units that come every ten milliseconds and for units that are
+// spread over a minute, an hour or a day.
+func TestLogBytes(t *testing.T) {
+	c := server.Client(t)
+	most := map[int64]int64{100: 6*100 + 130, 1_000: 5_000, 10_000: 60_000}
+	for _, spread := range []int64{0, 60_000, 3_600_000, 24 * 3_600_000} {
+		for _, n := range []int64{1, 2, 3, 5, 10, 30, 100, 1_000, 10_000} {
+			gap := int64(10)
+			if spread > 0 {
+				gap = spread / n
+			}
+			clock := windowtest.NewClock()
+			prefix := fmt.Sprintf("%d-%d", n, gap)
+			s := newStore(t, redis.Options{Prefix: prefix, Now: func() int64 { clock.Add(gap); return clock.Now() }})
+			for _, algo := range []window.Algorithm{window.Log{}, window.Zset{}} {
+				batch := make([][]window.Charge, n)
+				for i := range batch {
+					one := charge("zone", "key", 2*n, time.Duration(n*gap)*time.Millisecond)
+					one.Algorithm = algo
+					batch[i] = []window.Charge{one}
+				}
+				for _, r := range s.TakeBatch(t.Context(), batch) {
+					if r.Err != nil || !window.Allowed(r.Decisions) {
+						t.Fatalf("TakeBatch: %+v", r)
+					}
+				}
+			}
+			// Lists of the same times, since the first of them and since 1970.
+			for i := range n {
+				c.RPush(t.Context(), prefix+":lst:zone:key", i*gap)
+				c.RPush(t.Context(), prefix+":abs:zone:key", windowtest.Start+i*gap)
+			}
+			log, zset := usage(t, c, prefix+":log:zone:key"), usage(t, c, prefix+":zset:zone:key")
+			list, absolute := usage(t, c, prefix+":lst:zone:key"), usage(t, c, prefix+":abs:zone:key")
+			t.Logf("%5d units, one every %5d ms: log %6d B, list %6d B, list of times %6d B, zset %7d B", n, gap, log, list, absolute, zset)
+			if bar := most[n]; bar > 0 && log > bar {
+				t.Errorf("%d units, one every %d ms: %d B, want %d at most", n, gap, log, bar)
+			}
+			if log > absolute || n >= 10 && log > list {
+				t.Errorf("%d units, one every %d ms: %d B, want no more than a list's %d (%d of times)", n, gap, log, list, absolute)
+			}
+		}
+	}
+}
+
+// TestLogForgets holds the number of chunks, and of calls inside the server, over
+// a long time.
+func TestLogForgets(t *testing.T) {
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Prefix: "forgets", Now: clock.Now}), server.Client(t)
+	one := charge("zone", "key", 1_000, time.Second)
+	one.Algorithm = window.Log{}
+	chunks := func() int64 { return c.LLen(t.Context(), "forgets:log:zone:key").Val() }
+	var most int64
+	for range 5_000 {
+		clock.Add(1)
+		take(t, s, one)
+		most = max(most, chunks())
+	}
+	if most > 1_000/13+2 {
+		t.Errorf("%d chunks at most, want %d", most, 1_000/13+2)
+	}
+	clock.Add(990)
+	take(t, s, one)
+	if n := chunks(); n > 2 {
+		t.Errorf("%d chunks once most units have left, want 2 at most", n)
+	}
+	clock.Add(1_000)
+	take(t, s, one)
+	if n := chunks(); n != 1 {
+		t.Errorf("%d chunks once all others have left, want 1", n)
+	}
+	if ttl := c.PTTL(t.Context(), "forgets:log:zone:key").Val(); ttl <= 900*time.Millisecond || ttl > 1_100*time.Millisecond {
+		t.Errorf("it expires in %s, want about 1.1s", ttl)
+	}
+}
+
+// logWalk makes the same calls in memory and in Redis.
+type logWalk struct {
+	*testing.T
+	*rand.Rand
+	clock  *windowtest.Clock
+	stores [2]window.Store
+	step   int
+}
+
+func newLogWalk(t *testing.T, seed uint64) *logWalk {
+	clock := windowtest.NewClock()
+	m := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
+	t.Cleanup(func() { _ = m.Close() })
+	return &logWalk{T: t, Rand: rand.New(rand.NewPCG(seed, 0)), clock: clock, stores: [2]window.Store{m, open(t, clock)}}
+}
+
+func (w *logWalk) agree(what string, c window.Charge, ask func(window.Store) ([]window.Decision, error)) []window.Decision {
+	w.Helper()
+	w.step++
+	want, err := ask(w.stores[0])
+	if err != nil {
+		w.Fatal(err)
+	}
+	got, err := ask(w.stores[1])
+	if err != nil || !slices.Equal(got, want) {
+		w.Fatalf("step %d at %d: %s(%+v) = %+v, %v, want %+v", w.step, w.clock.Now(), what, c, got, err, want)
+	}
+	return got
+}
+
+func (w *logWalk) take(c window.Charge) []window.Decision {
+	w.Helper()
+	return w.agree("Take", c, func(s window.Store) ([]window.Decision, error) { return s.Take(w.Context(), []window.Charge{c}) })
+}
+
+func (w *logWalk) peek(c window.Charge) {
+	w.Helper()
+	w.agree("Peek", c, func(s window.Store) ([]window.Decision, error) { return s.Peek(w.Context(), []window.Charge{c}) })
+}
+
+func (w *logWalk) settle(c window.Charge, at, delta int64) {
+	w.Helper()
+	w.agree(fmt.Sprint("Settle ", at, " ", delta, " "), c, func(s window.Store) ([]window.Decision, error) {
+		return nil, s.Settle(w.Context(), c, at, delta)
+	})
+}
+
+// TestLogLong looks at many windows of a log of hundreds of chunks.
+func TestLogLong(t *testing.T) {
+	w := newLogWalk(t, 1)
+	c := charge("zone", "key", 1_000_000, time.Hour)
+	c.Algorithm = window.Log{}
+	var spent []int64
+	for range 3_000 {
+		w.clock.Add(w.Int64N(1 + w.Int64N(1_000)))
+		c.Cost = 1 + w.Int64N(3)/2*w.Int64N(300)
+		spent = append(spent, w.take(c)[0].At)
+	}
+	for range 600 {
+		w.clock.Add(w.Int64N(100))
+		if w.IntN(100) == 0 {
+			w.clock.Add(-w.Int64N(20_000))
+		}
+		c.Policies = []window.Policy{{Limit: 1_000_000, Window: time.Hour}}
+		for range 1 + w.IntN(3) {
+			length := time.Duration(1+w.Int64N(1+w.Int64N(1_000_000))) * time.Millisecond
+			c.Policies = append(c.Policies, window.Policy{Limit: w.Int64N(60_000), Window: length})
+		}
+		c.Cost = 1 + w.Int64N(1+w.Int64N(10_000))
+		w.peek(c)
+		w.take(c)
+		if w.IntN(10) == 0 {
+			w.settle(c, spent[w.IntN(len(spent))], -1-w.Int64N(300))
+		}
+	}
+}
+
+// TestLogHugeUnits counts as many units as there may be, and begins to count anew
+// before they are too many.
+func TestLogHugeUnits(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newLogWalk(t, seed)
+		length := 1 + w.Int64N(30)
+		c := charge("zone", "key", window.MaxProduct/length, time.Duration(length)*time.Millisecond)
+		c.Algorithm = window.Log{}
+		at := w.clock.Now()
+		for range 300 {
+			w.clock.Add(w.Int64N(1 + length/4))
+			c.Cost = 1 + w.Int64N(c.Policies[0].Limit)>>w.IntN(20)
+			if ds := w.take(c); ds[0].Allowed {
+				at = ds[0].At
+			}
+			switch w.IntN(10) {
+			case 0:
+				w.settle(c, at, -1-w.Int64N(c.Policies[0].Limit))
+			case 1:
+				w.settle(c, 0, 1+w.Int64N(window.MaxProduct))
+			case 2:
+				w.clock.Add(-w.Int64N(5))
+			}
+		}
+	}
+}
+
+// A list that somebody else has made is an outage, not a verdict.
+func TestLogForeignList(t *testing.T) {
+	s, c := newStore(t, redis.Options{Prefix: "foreign-list"}), server.Client(t)
+	c.RPush(t.Context(), "foreign-list:log:zone:key", "v")
+	one := charge("zone", "key", 2, time.Hour)
+	one.Algorithm = window.Log{}
+	if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("Take = %v, want ErrUnavailable", err)
+	}
+}
