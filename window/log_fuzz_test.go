@@ -107,7 +107,7 @@ func FuzzLog(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		const memory = 1 << 30 // ms
+		const memory = 1 << 30              // ms
 		data = data[:min(len(data), 7*300)] // the list is slow
 		log, slow := new(logState), new(slowLog)
 		now, newest := logStart, logStart

@@ -12,4 +12,5 @@ func TestConcurrent(t *testing.T) {
 	s := memory.New(memory.Options{})
 	defer func() { _ = s.Close() }()
 	windowtest.Concurrent(t, window.Zset{}, s)
+	windowtest.Concurrent(t, window.Log{}, s)
 }

@@ -11,4 +11,5 @@ import (
 func TestConcurrent(t *testing.T) {
 	o := redis.Options{Prefix: "concurrent"}
 	windowtest.Concurrent(t, window.Zset{}, newStore(t, o), newStore(t, o))
+	windowtest.Concurrent(t, window.Log{}, newStore(t, o), newStore(t, o))
 }
