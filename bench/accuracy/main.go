@@ -24,6 +24,7 @@ type variant struct {
 
 var variants = []variant{
 	{"zset", window.Zset{}},
+	{"log", window.Log{}},
 	{"slices { count 60 }", window.Slices{}},
 	{"slices { count 60 weighted }", window.Slices{Weighted: true}},
 	{"slices { count 1 weighted }", window.Slices{Count: 1, Weighted: true}},

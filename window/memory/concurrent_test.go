@@ -9,7 +9,7 @@ import (
 )
 
 func TestConcurrent(t *testing.T) {
-	for _, algo := range []window.Algorithm{window.Zset{}, window.GCRA{}} {
+	for _, algo := range []window.Algorithm{window.Zset{}, window.Log{}, window.GCRA{}} {
 		t.Run(algo.Name(), func(t *testing.T) {
 			t.Parallel()
 			s := memory.New(memory.Options{})

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConcurrent(t *testing.T) {
-	for _, algo := range []window.Algorithm{window.Zset{}, window.GCRA{}, window.GCRA{Burst: 10}, window.Stream{}} {
+	for _, algo := range []window.Algorithm{window.Zset{}, window.Log{}, window.GCRA{}, window.GCRA{Burst: 10}, window.Stream{}} {
 		t.Run(fmt.Sprintf("%T%+[1]v", algo), func(t *testing.T) {
 			t.Parallel()
 			o := redis.Options{Prefix: fmt.Sprintf("concurrent %+v", algo)}

@@ -17,7 +17,7 @@ import (
 )
 
 // steady is a key with n units in its window, of which one leaves and one comes
-// every ten milliseconds, alone on a server.
+// every second, alone on a server.
 type steady struct {
 	testing.TB
 	server *goredis.Client
@@ -26,7 +26,7 @@ type steady struct {
 }
 
 func newSteady(tb testing.TB, algo window.Algorithm, n int64) *steady {
-	const pace = 10 // ms
+	const pace = 1_000 // ms
 	own, clock := redistest.Start(tb), windowtest.NewClock()
 	st := &steady{TB: tb, server: own.Client(tb), store: redis.New(redis.Options{
 		Addresses: []string{own.Addr}, Timeout: time.Minute,
