@@ -28,6 +28,7 @@ type Server struct {
 	Addr string
 
 	dir  string
+	file string // of the configuration; empty for none
 	args []string
 	run  *exec.Cmd
 	log  *bytes.Buffer
@@ -47,14 +48,16 @@ func Start(tb testing.TB, args ...string) *Server {
 }
 
 // Launch runs a server in a directory until Kill, for TestMain.
-func Launch(dir string, args ...string) (*Server, error) {
+func Launch(dir string, args ...string) (*Server, error) { return launch(dir, "", args) }
+
+func launch(dir, file string, args []string) (*Server, error) {
 	var err error
 	for range 5 { // the port may be taken in between
 		var port int
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
-		s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir, args: args}
+		s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir, file: file, args: args}
 		if err = s.start(); err == nil || errors.Is(err, exec.ErrNotFound) {
 			return s, err
 		}
@@ -126,7 +129,12 @@ func (s *Server) start() error {
 		return fmt.Errorf("%w; install it: apt-get install redis-server", err)
 	}
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no"}, s.args...)
+	var args []string
+	if s.file != "" {
+		args = append(args, s.file)
+	}
+	args = append(args, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no")
+	args = append(args, s.args...)
 	s.log = new(bytes.Buffer)
 	s.run = exec.Command(path, args...)
 	s.run.Stdout, s.run.Stderr = s.log, s.log

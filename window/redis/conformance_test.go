@@ -1,12 +1,14 @@
 package redis_test
 
 import (
+	"context"
 	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
@@ -22,8 +24,14 @@ import (
 var server *redistest.Server
 
 func TestMain(m *testing.M) {
+	goredis.SetLogger(quiet{})
 	os.Exit(redistest.Main(leakChecked{m}, &server))
 }
+
+// quiet keeps go-redis from telling of every server that a test kills.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 type leakChecked struct{ *testing.M }
 

@@ -31,6 +31,15 @@ func take(t *testing.T, s *redis.Store, charges ...window.Charge) []window.Decis
 	return ds
 }
 
+// warm waits until a store with a short timeout has decided on a key.
+func warm(t *testing.T, s *redis.Store, key string) {
+	t.Helper()
+	eventually(t, patience, "a first decision", func() bool {
+		_, err := s.Take(t.Context(), []window.Charge{charge("warm", key, 10, time.Hour)})
+		return err == nil
+	})
+}
+
 // eventually waits until ok, for the time that is allowed.
 func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
 	t.Helper()

@@ -17,7 +17,10 @@ const denialsEach = 2_500
 func testRetryAfter(t *testing.T, open Open) {
 	each(t, open, func(f *fixture) {
 		denials := 0
-		for walk := 0; denials < denialsEach; walk++ {
+		for walk := range 100 {
+			if denials >= denialsEach {
+				break
+			}
 			r, name := random(walk)
 			for _, charges := range f.randomRequests(r, 400) {
 				f.clock.Add(r.Int64N(1_000))
@@ -29,7 +32,9 @@ func testRetryAfter(t *testing.T, open Open) {
 				f.checkRetryAfter(name, charges, ds)
 			}
 		}
-		f.Logf("%d denials", denials)
+		if f.Logf("%d denials", denials); denials < denialsEach {
+			f.Errorf("%d denials, want %d", denials, denialsEach)
+		}
 	})
 }
 

@@ -1,0 +1,122 @@
+package redis_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestReplyLost cuts connections when the reply comes: nobody knows whether the
+// request was charged, so it must not be sent again.
+func TestReplyLost(t *testing.T) {
+	for name, cluster := range map[string]bool{"one server": false, "a Cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t)
+			args := []string{}
+			if cluster {
+				_, port, _ := net.SplitHostPort(p.addr)
+				args = append(args, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
+			}
+			own := redistest.Start(t, args...)
+			p.target.Store(&own.Addr)
+			c := own.Client(t)
+			if cluster {
+				if err := c.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: cluster, Prefix: "lost"})
+			warm(t, s, "key")
+			for i := range 10 {
+				one, two := charge("take", strconv.Itoa(i), 9, time.Hour), charge("batch", strconv.Itoa(i), 9, time.Hour)
+				p.cut.Store(true)
+				if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
+					t.Errorf("Take = %v, want ErrUnavailable", err)
+				}
+				if r := s.TakeBatch(t.Context(), [][]window.Charge{{two}, {two}}); !errors.Is(r[0].Err, window.ErrUnavailable) {
+					t.Errorf("TakeBatch = %v, want ErrUnavailable", r[0].Err)
+				}
+				p.cut.Store(false)
+			}
+			charged := 0
+			for i := range 10 {
+				for zone, most := range map[string]int64{"take": 1, "batch": 2} {
+					n := c.ZCard(t.Context(), "lost:zset:"+zone+":"+strconv.Itoa(i)).Val()
+					if charged += int(n); n > most {
+						t.Errorf("zone %s: charged %d times, want %d at most", zone, n, most)
+					}
+				}
+			}
+			if charged == 0 {
+				t.Error("no request was charged: its reply cannot have been lost")
+			}
+			eventually(t, back, "a decision when replies come again", func() bool { return s.Ping(t.Context()) == nil })
+		})
+	}
+}
+
+// proxy stands between a client and a server. With cut, it passes requests on,
+// and hangs up when the reply comes.
+type proxy struct {
+	addr   string
+	target atomic.Pointer[string]
+	cut    atomic.Bool
+}
+
+func startProxy(t *testing.T) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{addr: l.Addr().String()}
+	var group sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		group.Wait()
+	})
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() { p.serve(client) })
+		}
+	})
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", *p.target.Load())
+	if err != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	defer func() { <-done }()
+	defer func() { _ = client.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buf)
+		if err != nil || p.cut.Load() {
+			return
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
