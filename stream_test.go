@@ -3,6 +3,7 @@ package slidingwindow_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -62,4 +63,12 @@ func TestStreamFields(t *testing.T) {
 			t.Errorf("entry %d = %q, want %q", i, got, want)
 		}
 	}
+}
+
+func TestStreamDocs(t *testing.T) {
+	block := regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$").FindStringSubmatch(readFile(t, "docs/stream.md"))
+	if block == nil {
+		t.Fatal("docs/stream.md has no Caddyfile")
+	}
+	checkCaddyfile(t, block[1], "")
 }

@@ -124,6 +124,7 @@ local function leaves(c, now, j, k)
     local entry = last(c, middle)
     if entry and entry.total >= unit then
       to = entry.ms
+      if entry.total - entry.cost < unit then break end
     else
       from = middle + 1
     end

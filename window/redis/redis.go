@@ -331,7 +331,7 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
-	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command"):
+	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
 		hint = "the user lacks a permission; all it needs are " + Permissions + ": "
 	}
 	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)

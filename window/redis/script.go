@@ -6,7 +6,6 @@ import (
 	"crypto/sha1" //nolint:gosec // the name under which Redis keeps a script
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -96,7 +95,7 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 	var refused []*call
 	var loaded map[goredis.Scripter]error
 	for _, c := range calls {
-		if c.err == nil || !errors.Is(c.err, goredis.ErrNoScript) {
+		if !goredis.HasErrorPrefix(c.err, "NOSCRIPT") { // the words after it differ in Valkey
 			continue
 		}
 		server, err := s.server(ctx, c.key)

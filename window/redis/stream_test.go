@@ -373,6 +373,19 @@ func decideLocally(s window.State, now int64, c window.Charge) window.Decision {
 	return ds[0]
 }
 
+// TestStreamMemory holds what docs/stream.md says of entries without fields.
+func TestStreamMemory(t *testing.T) {
+	s := newStreamTest(t, 0)
+	s.one.Policies[0] = window.Policy{Limit: 1000, Window: time.Hour}
+	for range 1000 {
+		s.clock.Add(3_000)
+		s.take(1)
+	}
+	if bytes := s.redis.MemoryUsage(t.Context(), s.key, 0).Val(); bytes > 30_000 {
+		t.Errorf("%d bytes for 1000 entries, want 30 each at most", bytes)
+	}
+}
+
 // TestStreamOutOfMemory gives back while the server has no memory left: nothing
 // is lost on the way.
 func TestStreamOutOfMemory(t *testing.T) {
