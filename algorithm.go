@@ -134,7 +134,10 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 	case a.Weighted:
 		return nil, fmt.Errorf("%s and weighted exclude each other: layers are strict", layers)
 	}
-	return s, s.Check()
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", layers, err)
+	}
+	return s, nil
 }
 
 // length is the duration of a slice.

@@ -139,9 +139,11 @@ type Pinger interface {
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
-// lua, under the same name and with the same steps. One with options has a method
-// Check() error, too, that tells what is wrong with them, and one that does not go
-// with every policy has CheckPolicy(Policy) error.
+// lua, under the same name and with the same steps.
+//
+// It has further methods where there is need: Check() error tells what is wrong
+// with its options, and CheckPolicy(Policy) error what is wrong with a policy that
+// is valid by itself.
 type Algorithm interface {
 	// Name is the word for it in configuration; it is part of a counter's name.
 	Name() string
@@ -196,12 +198,11 @@ func CheckCharges(charges []Charge) error {
 			}
 		}
 		for _, p := range c.Policies {
-			err := p.Check()
-			if err == nil {
-				err = CheckPolicy(c.Algorithm, p)
-			}
-			if err != nil {
+			if err := p.Check(); err != nil {
 				return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
+			}
+			if err := CheckPolicy(c.Algorithm, p); err != nil {
+				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
 			}
 		}
 		for j := range i {
@@ -214,7 +215,8 @@ func CheckCharges(charges []Charge) error {
 	return nil
 }
 
-// CheckPolicy reports a policy that does not go with an algorithm.
+// CheckPolicy reports why the algorithm cannot keep a policy that is valid by
+// itself, in words for an operator.
 func CheckPolicy(a Algorithm, p Policy) error {
 	if a, ok := a.(interface{ CheckPolicy(Policy) error }); ok {
 		return a.CheckPolicy(p)
