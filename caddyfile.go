@@ -214,7 +214,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return d.ArgErr()
 		}
 		z.Limits = append(z.Limits, l)
-		err = l.check("limit")
+		err = z.checkLimits()
 	case "fallback":
 		z.Fallback = new(Limit)
 		if !d.AllArgs((*string)(&z.Fallback.Max), (*string)(&z.Fallback.Window)) {

@@ -154,7 +154,7 @@ func TestFieldsByWord(t *testing.T) {
 	} {
 		t.Run(c.word, func(t *testing.T) {
 			_, store := newFake(t, decides(slack, decision))
-			h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":20,"window":"1m"},{"max":10,"window":"1m"}]`, `,"headers":"`+c.word+`","store":`+store))
+			h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":20,"window":"2m"},{"max":10,"window":"1m"}]`, `,"headers":"`+c.word+`","store":`+store))
 			header := serve(t, get(), h).Header()
 			for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
 				if got := header.Get(name); (got != "") != c.ietf {

@@ -56,7 +56,7 @@ func outcomes(t *testing.T, ctx caddy.Context, zone string, before [4]float64) [
 
 func TestDecisionsByZoneAndOutcome(t *testing.T) {
 	h, ctx := newHandler(t, `{"zones":[
-		{"name":"count_a","key":"{http.request.header.X-A}","empty_key":"deny","limits":[{"max":2,"window":"1h"},{"max":9,"window":"1h"}]},
+		{"name":"count_a","key":"{http.request.header.X-A}","empty_key":"deny","limits":[{"max":2,"window":"1h"},{"max":9,"window":"2h"}]},
 		{"name":"count_b","limits":[{"max":3,"window":"1h"}]},
 		{"name":"count_c","match":[{"path":["/never"]}],"limits":[{"max":3,"window":"1h"}]}
 	]}`)

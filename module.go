@@ -32,7 +32,7 @@ func init() {
 // `{http.sliding_window.zone}` | Name of the zone with the tightest limit; of a denied request, the one that denies longest
 // `{http.sliding_window.limit}` | That limit
 // `{http.sliding_window.remaining}` | Units left of it
-// `{http.sliding_window.retry_after}` | Seconds until the same request would pass; empty if it passed or never will
+// `{http.sliding_window.retry_after}` | Seconds until the same request would pass; 0 if it passed, or if waiting cannot help
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
 // `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone
 type Handler struct {

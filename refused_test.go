@@ -60,6 +60,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 1.5 1m", 0, `"limits":[{"max":1.5,"window":"1m"}]`, `zone api: limit 1.5 1m: max "1.5" is not a whole number`},
 			{"limit 9223372036854775808 1m", 0, `"limits":[{"max":"9223372036854775808","window":"1m"}]`, `zone api: limit 9223372036854775808 1m: max "9223372036854775808" is not a whole number`},
 			{"limit 1 1m\nlimit -5 1m", 1, `"limits":[{"max":1,"window":"1m"},{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
+			{"limit 10 1m\nlimit 5 60s", 1, `"limits":[{"max":10,"window":"1m"},{"max":5,"window":"60s"}]`, `zone api: limit 5 60s: another limit has the same window; keep the smaller one`},
 			{"limit 5", 0, ``, `zone api: wrong argument count or unexpected line ending after '5'`},
 			{"limit 5 1m 1h", 0, ``, `zone api: wrong argument count or unexpected line ending after '1m'`},
 			{"limit 5 0s", 0, `"limits":[{"max":5,"window":"0s"}]`, `zone api: limit 5 0s: window 0s is not above 0`},

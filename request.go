@@ -97,7 +97,7 @@ func (req *request) placeholder(name string) (any, bool) {
 		case "zone":
 			return req.tightestZone(), true
 		case "retry_after":
-			return optional(req.retryAfter), true
+			return req.retryAfter, true
 		}
 		if req.decisions == nil {
 			return decisionField(nil, field)
@@ -129,8 +129,8 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 	case "remaining":
 		return d.Remaining, true
 	case "retry_after":
-		if d.Allowed || d.RetryAfter == window.Never {
-			return "", true
+		if d.RetryAfter == window.Never {
+			return 0, true
 		}
 		return seconds(d.RetryAfter), true
 	case "reset_after":
@@ -140,14 +140,6 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 }
 
 var decisionFields = []string{"allowed", "limit", "remaining", "retry_after", "reset_after"}
-
-// optional is empty for 0.
-func optional(n int64) any {
-	if n == 0 {
-		return ""
-	}
-	return n
-}
 
 // decisionsOf returns the decisions on charge i, one per policy.
 func (req *request) decisionsOf(i int) []window.Decision {

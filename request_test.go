@@ -37,7 +37,7 @@ func TestPlaceholders(t *testing.T) {
 				{Allowed: true, Limit: 100, Remaining: 3, ResetAfter: second(50) - 1},
 				{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: second(7)},
 			},
-			"true a 100 3  50", "true 100 3  50", "true 5 4  7",
+			"true a 100 3 0 50", "true 100 3 0 50", "true 5 4 0 7",
 		},
 		{
 			"denied by the second zone",
@@ -46,7 +46,7 @@ func TestPlaceholders(t *testing.T) {
 				{Allowed: true, Limit: 100, Remaining: 0, ResetAfter: second(50)},
 				{Limit: 5, Remaining: 0, RetryAfter: second(3), ResetAfter: second(7)},
 			},
-			"false b.c 5 0 3 7", "true 100 0  50", "false 5 0 3 7",
+			"false b.c 5 0 3 7", "true 100 0 0 50", "false 5 0 3 7",
 		},
 		{
 			"denied for ever",
@@ -55,7 +55,7 @@ func TestPlaceholders(t *testing.T) {
 				{Limit: 100, Remaining: 3, RetryAfter: second(9), ResetAfter: second(50)},
 				{Limit: 5, Remaining: 0, RetryAfter: second(3), ResetAfter: second(7)},
 			},
-			"false a 10 10  0", "false 10 10  0", "false 5 0 3 7",
+			"false a 10 10 0 0", "false 10 10 0 0", "false 5 0 3 7",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPlaceholdersOfTwoHandlers(t *testing.T) {
 func TestPlaceholdersWithoutDecision(t *testing.T) {
 	const zone = `"key":"{http.request.header.X-Key}","limits":[{"max":10,"window":"1m"}]`
 	for _, c := range []struct{ name, more, all string }{
-		{"denied for want of a key", `,"empty_key":"deny"`, "false zone    "},
+		{"denied for want of a key", `,"empty_key":"deny"`, "false zone   0 "},
 		{"not counted", `,"empty_key":"skip"`, "     "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

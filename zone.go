@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -103,10 +104,8 @@ func (z *Zone) checkFields() error {
 	if len(z.Limits) == 0 {
 		return errors.New("limit is missing: write limit <max> <window>")
 	}
-	for _, l := range z.Limits {
-		if err := l.check("limit"); err != nil {
-			return err
-		}
+	if err := z.checkLimits(); err != nil {
+		return err
 	}
 	if err := z.checkFallback(); err != nil {
 		return err
@@ -122,6 +121,22 @@ func (z *Zone) checkFields() error {
 		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
 		checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny),
 	)
+}
+
+func (z *Zone) checkLimits() error {
+	windows := make(map[time.Duration]bool)
+	for _, l := range z.Limits {
+		if err := l.check("limit"); err != nil {
+			return err
+		}
+		if length, err := l.Window.duration(); err == nil {
+			if windows[length] {
+				return fmt.Errorf("limit %s %s: another limit has the same window; keep the smaller one", l.Max, l.Window)
+			}
+			windows[length] = true
+		}
+	}
+	return nil
 }
 
 func (z *Zone) checkFallback() error {

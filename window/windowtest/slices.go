@@ -2,6 +2,7 @@ package windowtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,6 +110,40 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 					f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, policy)
 				}
 			}
+		}
+	}
+}
+
+// testWeightedUnits has more units in a slice than milliseconds.
+func testWeightedUnits(t *testing.T, open Open) {
+	newFixture(t, open, window.Slices{Count: 1, Weighted: true}).run([]step{
+		0: {0, 99_999, []verdict{allowed(1)}, []window.Policy{per(100_000, 5_000)}},
+		1: {4_000, 1, []verdict{allowed(0)}, nil},
+		2: {4_999, 1, []verdict{denied(0, 1)}, nil},
+		// A millisecond of 5000, and with it 20 units of 100,000, has left.
+		3: {5_000, 21, []verdict{denied(20, 1)}, nil},
+		4: {5_000, 20, []verdict{allowed(0)}, nil},
+		5: {5_000, 20, []verdict{denied(0, 1)}, nil},
+		6: {5_000, 50, []verdict{denied(0, 3)}, nil},
+		7: {5_003, 50, []verdict{allowed(10)}, nil},
+	})
+}
+
+// testManySlices fills more slices than Redis keeps in order. Each begins with
+// the units that it holds, so that nothing is approximate.
+func testManySlices(t *testing.T, open Open) {
+	f := newFixture(t, open, window.Slices{Count: 700})
+	log := []*Log{new(Log)}
+	for step := range 1_000 {
+		f.clock.Add(100)
+		now := f.clock.Now()
+		charges := []window.Charge{f.charge("zone", "key", 1, per(600, 70_000))}
+		if step%37 > 0 {
+			if f.take(charges...)[0].Allowed {
+				log[0].Spend(now, 1)
+			}
+		} else if got, want := f.take(charges...), Expect(now, charges, log, true); !slices.Equal(got, want) {
+			t.Fatalf("step %d: Take(%v) = %+v, want %+v", step, charges, got, want)
 		}
 	}
 }

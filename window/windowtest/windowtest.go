@@ -67,6 +67,8 @@ func Exercise(t *testing.T, open Open) {
 		{"StrictNeverOver", testStrictNeverOver},
 		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
+		{"WeightedUnits", testWeightedUnits},
+		{"ManySlices", testManySlices},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
