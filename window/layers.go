@@ -320,12 +320,14 @@ func (s *layersState) Settle(now int64, c *Charge, at, delta int64) {
 // add books n units at now, after it dropped the slices that no policy sees.
 func (s *layersState) add(now, n int64, c *Charge) {
 	since := now - longest(c) + 1
-	if s.fine.open.at < since || s.fine.open.count == 0 {
-		*s = layersState{since: since, coarse: layer{length: s.coarse.length}, fine: layer{length: s.fine.length}}
-	}
-	if since > s.since {
+	if s.fine.open.count == 0 {
+		s.since = since
+	} else if since > s.since {
 		s.coarse.drop(since)
 		s.fine.drop(since)
+		if s.fine.open.at < since {
+			s.coarse.open, s.fine.open = tally{}, tally{}
+		}
 		s.since = since
 	}
 	s.book(now, n)
