@@ -44,21 +44,6 @@ func (l Limit) check(field string) error {
 	return nil
 }
 
-// checkWith reports a limit that does not go with an algorithm.
-func (l Limit) checkWith(algorithm window.Algorithm, field string) error {
-	if l.Window.dynamic() {
-		return nil
-	}
-	p, err := l.known().policy()
-	if err == nil {
-		err = window.CheckPolicy(algorithm, p)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
-	}
-	return nil
-}
-
 // known returns the limit with something valid for placeholders.
 func (l Limit) known() Limit {
 	if l.Max.dynamic() {

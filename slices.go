@@ -79,6 +79,9 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 	case a.Weighted:
 		return nil, fmt.Errorf("%s and weighted exclude each other: layers are strict", layers)
 	}
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", layers, err)
+	}
 	return s, nil
 }
 

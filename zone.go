@@ -155,21 +155,24 @@ func (z *Zone) checkFallback() error {
 	return z.Fallback.check("fallback")
 }
 
-// checkAlgorithm reports what is wrong with the algorithm, or a limit that does
-// not go with it.
+// checkAlgorithm reports what is wrong with the algorithm, by itself or for the
+// limits as far as they are known.
 func (z *Zone) checkAlgorithm() error {
 	algorithm, native, err := z.algorithms()
 	if err != nil {
 		return err
 	}
-	for _, l := range z.Limits {
-		if err := l.checkWith(algorithm, "limit"); err != nil {
-			return err
-		}
-	}
+	limits := slices.Clone(z.Limits)
 	if z.Fallback != nil {
-		if err := z.Fallback.checkWith(algorithm, "fallback"); err != nil {
-			return err
+		limits = append(limits, *z.Fallback)
+	}
+	for _, l := range limits {
+		if l.Window.dynamic() {
+			continue
+		}
+		p, _ := l.known().policy()
+		if err := window.CheckPolicy(algorithm, p); err != nil {
+			return fmt.Errorf("algorithm %s: %w", z.Algorithm.Name, err)
 		}
 	}
 	if native.Native == window.NativeOn {

@@ -33,9 +33,9 @@ type Layers struct {
 func (a Layers) Check() error {
 	switch {
 	case a.Fine <= 0, a.Fine%time.Millisecond != 0:
-		return fmt.Errorf("layers %s %s: fine %s is not a whole number of milliseconds above 0", a.Coarse, a.Fine, a.Fine)
+		return fmt.Errorf("fine %s is not a whole number of milliseconds above 0", a.Fine)
 	case a.Coarse <= 0, a.Coarse%a.Fine != 0:
-		return fmt.Errorf("layers %s %s: coarse %s is not a whole multiple of fine %s", a.Coarse, a.Fine, a.Coarse, a.Fine)
+		return fmt.Errorf("coarse %s is not a whole multiple of fine %s", a.Coarse, a.Fine)
 	}
 	return nil
 }
@@ -43,10 +43,10 @@ func (a Layers) Check() error {
 // CheckPolicy reports a policy that does not go with the options.
 func (a Layers) CheckPolicy(p Policy) error {
 	if a.Coarse > p.Window {
-		return fmt.Errorf("layers %s %s: coarse %s is longer than the window %s; use a shorter one", a.Coarse, a.Fine, a.Coarse, p.Window)
+		return fmt.Errorf("coarse %s is longer than the window %s; use a shorter one", a.Coarse, p.Window)
 	}
 	if fields := int64(p.Window/a.Coarse) + int64(a.Coarse/a.Fine); fields > maxLayerFields {
-		return fmt.Errorf("layers %s %s: a decision on a window of %s would read %d fields, %d at most; use slices that are longer or closer in length",
+		return fmt.Errorf("coarse %s and fine %s would make a decision on the window %s read %d fields, where %d is the most; use longer slices, or ones closer in length",
 			a.Coarse, a.Fine, p.Window, fields, maxLayerFields)
 	}
 	return nil
@@ -320,12 +320,14 @@ func (s *layersState) Settle(now int64, c *Charge, at, delta int64) {
 // add books n units at now, after it dropped the slices that no policy sees.
 func (s *layersState) add(now, n int64, c *Charge) {
 	since := now - longest(c) + 1
-	if s.fine.open.at < since || s.fine.open.count == 0 {
-		*s = layersState{since: since, coarse: layer{length: s.coarse.length}, fine: layer{length: s.fine.length}}
-	}
-	if since > s.since {
+	if s.fine.open.count == 0 {
+		s.since = since
+	} else if since > s.since {
 		s.coarse.drop(since)
 		s.fine.drop(since)
+		if s.fine.open.at < since {
+			s.coarse.open, s.fine.open = tally{}, tally{}
+		}
 		s.since = since
 	}
 	s.book(now, n)

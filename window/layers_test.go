@@ -145,12 +145,12 @@ func TestLayersCheck(t *testing.T) {
 		0: {window.Layers{Coarse: 10 * time.Second, Fine: time.Second}, minute, ""},
 		1: {window.Layers{Coarse: time.Minute, Fine: time.Second}, minute, ""},
 		2: {window.Layers{Coarse: 7 * time.Second, Fine: time.Second}, minute, ""},
-		3: {window.Layers{Coarse: time.Second}, minute, "layers 1s 0s: fine 0s is not a whole number of milliseconds above 0"},
-		4: {window.Layers{Fine: time.Second}, minute, "layers 0s 1s: coarse 0s is not a whole multiple of fine 1s"},
-		5: {window.Layers{Coarse: time.Second, Fine: 10 * time.Second}, minute, "layers 1s 10s: coarse 1s is not a whole multiple of fine 10s"},
+		3: {window.Layers{Coarse: time.Second}, minute, ": layers: fine 0s is not a whole number of milliseconds above 0"},
+		4: {window.Layers{Fine: time.Second}, minute, ": layers: coarse 0s is not a whole multiple of fine 1s"},
+		5: {window.Layers{Coarse: time.Second, Fine: 10 * time.Second}, minute, ": layers: coarse 1s is not a whole multiple of fine 10s"},
 		6: {window.Layers{Coarse: time.Second, Fine: 1500 * time.Microsecond}, minute, "fine 1.5ms is not a whole number of milliseconds"},
-		7: {window.Layers{Coarse: 61 * time.Second, Fine: time.Second}, minute, "layers 1m1s 1s: coarse 1m1s is longer than the window 1m0s"},
-		8: {window.Layers{Coarse: 10 * time.Second, Fine: time.Millisecond}, minute, "a decision on a window of 1m0s would read 10006 fields, 1000 at most"},
+		7: {window.Layers{Coarse: 61 * time.Second, Fine: time.Second}, minute, ": layers: coarse 1m1s is longer than the window 1m0s"},
+		8: {window.Layers{Coarse: 10 * time.Second, Fine: time.Millisecond}, minute, "coarse 10s and fine 1ms would make a decision on the window 1m0s read 10006 fields, where 1000 is the most"},
 	} {
 		charge := window.Charge{Zone: "api", Algorithm: c.algo, Policies: []window.Policy{c.policy}}
 		err := window.CheckCharges([]window.Charge{charge})

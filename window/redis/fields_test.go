@@ -110,6 +110,8 @@ func TestLayersMemory(t *testing.T) {
 	for step := range 4_000 {
 		clock.Add(91)
 		switch step % 2_000 {
+		case 100:
+			clock.Add(500_000)
 		case 1_300:
 			clock.Add(35_000)
 		case 1_600:
