@@ -22,7 +22,7 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 	possible, bound := limit*(1+int(during/length)), limit
 	if a, ok := algo.(window.GCRA); ok {
 		p := window.Policy{Limit: limit, Window: length}
-		possible, bound = int(a.AtOnce(p))+limit*int(during/time.Millisecond)/int(length/time.Millisecond), gcraBound(a, p)
+		possible, bound = int(a.AtOnce(p))+limit*int(during/length), gcraBound(a, p)
 	}
 	charges := []window.Charge{{
 		Zone: "zone", Key: "key", Cost: 1, Algorithm: algo,

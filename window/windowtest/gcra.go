@@ -91,6 +91,17 @@ var gcraTables = []struct {
 		3: {3_333, 1, []verdict{denied(0, 1)}, nil},
 		4: {3_334, 1, []verdict{allowed(0)}, nil},
 	}},
+	{"a changed window divides first", window.GCRA{Burst: 2}, []step{
+		0: {0, 1, []verdict{allowed(1)}, []window.Policy{per(1, 10_000)}},
+		1: {2_510, 1, []verdict{allowed(0)}, nil},
+		// 1.749 × 9000 is 15741, but not in floating point.
+		2: {2_510, 1, []verdict{denied(0, 6_742)}, []window.Policy{per(1, 9_000)}},
+	}},
+	{"a level of 16 digits", window.GCRA{}, []step{
+		0: {0, 900, []verdict{allowed(99)}, []window.Policy{per(999, 8_991_000_000_000)}},
+		1: {60, 1, []verdict{allowed(98)}, nil},
+		2: {60, 99, []verdict{denied(98, 8_999_999_940)}, nil},
+	}},
 	{"large numbers", window.GCRA{}, []step{
 		0: {0, 9_007_199_254_739, []verdict{allowed(1)}, []window.Policy{per(9_007_199_254_740, 1_000)}},
 		1: {0, 2, []verdict{denied(1, 1)}, nil},
@@ -260,8 +271,8 @@ func testGCRAWorstCase(t *testing.T, open Open) {
 			if d.Allowed {
 				units++
 			}
-			if d.Remaining == 0 {
-				f.clock.Add(d.EffectiveWindow.Milliseconds())
+			if !d.Allowed || d.Remaining == 0 {
+				f.clock.Add(max(1, d.EffectiveWindow.Milliseconds()))
 			}
 		}
 		if units != gcraBound(c.algo, c.policy) {
@@ -325,7 +336,7 @@ func testGCRASettle(t *testing.T, open Open) {
 }
 
 // testGCRAClockBack steps the clock back by a day: the bucket does not leak until
-// the clock is where it was, unless a denial has set it right.
+// the clock is where it was, unless a request has set it right.
 func testGCRAClockBack(t *testing.T, open Open) {
 	f := newFixture(t, open, window.GCRA{})
 	c := f.charge("zone", "key", 1)
@@ -366,5 +377,19 @@ func testGCRAClockBack(t *testing.T, open Open) {
 	f.clock.Add(1_000)
 	if d := f.take(c)[0]; !d.Allowed {
 		f.Errorf("1s after the look: Take = %+v, want it to pass: at %d", d, f.clock.Now())
+	}
+	for name, change := range map[string]func(c window.Charge){
+		"Take":   func(c window.Charge) { f.take(c) },
+		"Settle": func(c window.Charge) { f.settle(c, f.clock.Now(), 1) },
+	} {
+		c := f.charge("step", name, 3)
+		f.clock.Add(24 * 3_600_000)
+		f.take(c)
+		f.clock.Add(-24 * 3_600_000)
+		c.Cost = 1
+		change(c)
+		f.wantRemaining(c, 6)
+		f.clock.Add(1_000)
+		f.wantRemaining(c, 7)
 	}
 }
