@@ -70,7 +70,7 @@ func TestOnErrorAllow(t *testing.T) {
 		if w.Code != http.StatusNoContent || w.Header().Get("RateLimit") != "" {
 			t.Errorf("got %d, RateLimit %q, want 204 and none", w.Code, w.Header().Get("RateLimit"))
 		}
-		if got := expand(r, allPlaceholders); got != "true     " {
+		if got := expand(r, allPlaceholders); got != "true    0 " {
 			t.Errorf("placeholders: got %q, want true and nothing else", got)
 		}
 	}
@@ -96,7 +96,7 @@ func TestOnErrorDeny(t *testing.T) {
 		if body := w.Body.String(); !strings.Contains(body, "#temporary-reduced-capacity") || strings.Contains(body, errAway.Error()) {
 			t.Errorf("request %d: got %s", i+1, body)
 		}
-		if got := expand(r, allPlaceholders); got != "false     " {
+		if got := expand(r, allPlaceholders); got != "false    0 " {
 			t.Errorf("placeholders: got %q, want false and nothing else", got)
 		}
 	}

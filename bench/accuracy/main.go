@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -25,9 +26,14 @@ type variant struct {
 var variants = []variant{
 	{"zset", window.Zset{}},
 	{"log", window.Log{}},
+	{"stream", window.Stream{}},
+	{"log", window.Log{}},
 	{"slices { count 60 }", window.Slices{}},
 	{"slices { count 60 weighted }", window.Slices{Weighted: true}},
 	{"slices { count 1 weighted }", window.Slices{Count: 1, Weighted: true}},
+	{"slices { layers 10s 1s }", window.Layers{Coarse: 10 * time.Second, Fine: time.Second}},
+	{"slices { adaptive 100ms 2s }", window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}},
+	{"gcra", window.GCRA{}},
 }
 
 func main() {
@@ -50,6 +56,7 @@ func run(plots string, seed uint64) error {
 		}
 	}
 	printAccuracy(results)
+	printFields(seed)
 
 	dir, err := os.MkdirTemp("", "accuracy")
 	if err != nil {
