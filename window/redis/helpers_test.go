@@ -13,7 +13,7 @@ const patience = 10 * time.Second
 
 // algorithms are one of each name.
 var algorithms = []window.Algorithm{
-	window.Zset{}, window.Log{}, window.Slices{}, window.Layers{Coarse: time.Second, Fine: time.Second}, window.GCRA{}, window.Stream{},
+	window.Zset{}, window.Log{}, window.Stream{}, window.Slices{}, window.Layers{Coarse: time.Second, Fine: time.Second}, window.GCRA{},
 }
 
 // suited returns the algorithm with options that go with windows from shortest to
