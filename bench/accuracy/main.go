@@ -27,7 +27,6 @@ var variants = []variant{
 	{"zset", window.Zset{}},
 	{"log", window.Log{}},
 	{"stream", window.Stream{}},
-	{"log", window.Log{}},
 	{"slices { count 60 }", window.Slices{}},
 	{"slices { count 60 weighted }", window.Slices{Weighted: true}},
 	{"slices { count 1 weighted }", window.Slices{Count: 1, Weighted: true}},
