@@ -172,6 +172,7 @@ func FuzzAppendKey(f *testing.F) {
 	f.Add("", "", "", "\x00")
 	f.Add("{}", "}", "}", "{}")
 	f.Add("#", "a", "", "#a")
+	f.Add("a", "{", "a", "#Ah-1ltuB5tAr89JYbuOYH-UZ8nXArJyna7zy67QJfZY") // what { is replaced by
 	f.Add("\xff", "ü", "\xfe", "u")
 	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b")
 	f.Fuzz(func(t *testing.T, zone1, key1, zone2, key2 string) {

@@ -105,7 +105,11 @@ func TestAppendKey(t *testing.T) {
 		{"", "", "zset::"},
 		{"a:b", "c", "zset:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:c"},
 		{"api", "{x}", "zset:api:#0-vq-WcNco9ZS8y6BjdYNwpV8CfLskI0HZkRwjhjmaE"},
+		{"api", "{x", "zset:api:#Pm71fNja9oAueSIyieRJmTPxrXFASyeVnPhtAiUiIgs"},
+		{"a#b", "#", "zset:#gYf8j38AcDbf_BmVRLMxZ2MsdzlzN4W73sD7uaLEPKE:#M0NZuQ7-112l8K2h1eayVvSmvQrufrOcD5AYKgIf_Is"},
 		{"api", strings.Repeat("k", 64), "zset:api:" + strings.Repeat("k", 64)},
+		{"api", strings.Repeat("k", 65), "zset:api:#85zcJYR1jJnPgcH0HSVy9U4XBmr__J0Yeur-X3y-ISI"},
+		{strings.Repeat("z", 65), "k", "zset:#V2hfXkPdrBVn9NQEw1fES6twdEuLavYAl2A4kXDFwGI:k"},
 	} {
 		got := string(window.AppendKey(nil, &window.Charge{Zone: c.zone, Key: c.key, Algorithm: window.Zset{}}))
 		if got != c.want {
