@@ -1,84 +1,142 @@
--- The driver: decides on requests with the algorithms, all or nothing.
+-- The driver: decides on requests with the algorithms, each of them all or nothing.
 --
--- KEYS    one key per charge
+-- KEYS    one key per charge, request by request
 -- ARGV[1] now in ms, or "" for the clock of this server
 -- ARGV[2] take | peek | settle | reset
--- ARGV    settle only: at (ms), delta
--- ARGV    per charge: algorithm, cost, id (unique), number of options,
---         option..., number of policies, (limit, window in ms)...,
---         number of fields' words, (name, value)...: for stream only
--- Reply   integers: now, then for take and peek five per policy: allowed (0 or
---         1), remaining, retry after (ms, -1: never), reset after (ms),
---         effective window (ms)
+-- ARGV[3] what names of units begin with (unique)
+-- ARGV[4] a list in MessagePack, but for reset:
+--         number of requests, and of each: number of charges, and of each of
+--         these: number of its definition, the definition if the number is new,
+--         cost, number of fields' words, (name, value)...: for stream only;
+--         settle only, of one charge: at (ms), delta.
+--         A definition: algorithm, number of options, option..., number of
+--         policies, (limit, window in ms)...
+-- Reply   integers: now; then, for take and peek, per request five per policy:
+--         allowed (0 or 1), remaining, retry after (ms, -1: never), reset after
+--         (ms), effective window (ms). Of several requests, one that fails has a
+--         single number: -1 if it is as if it had not come, -2 if it may have
+--         been charged
 --
--- The algorithms stand above this file, in the table `algorithms` by name. Each
--- has look, spend, explain and settle, with the meaning of window.State.
+-- The algorithms stand above this file, in the table `modules`: functions that
+-- return them, so that a call makes only those which it needs. Each has look,
+-- spend, explain and settle, with the meaning of window.State. A charge is used
+-- again for later requests; look begins anew.
 
-local next_arg = 0
+local op, read = ARGV[2], 0
+local plan = op ~= 'reset' and cmsgpack.unpack(ARGV[4])
 
-local function arg()
-  next_arg = next_arg + 1
-  return ARGV[next_arg]
-end
-
-local function number() return tonumber(arg()) end
-
-local function read_charge(key)
-  local c = {
-    key = key, algorithm = algorithms[arg()], cost = number(), id = arg(),
-    option = {}, limit = {}, window = {}, longest = 0, fields = {},
-    allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
-  }
-  for i = 1, number() do c.option[i] = number() end
-  c.policies = number()
-  for j = 1, c.policies do
-    c.limit[j], c.window[j] = number(), number()
-    c.longest = math.max(c.longest, c.window[j])
-  end
-  for i = 1, number() do c.fields[i] = arg() end
-  return c
-end
-
-local function decide(now, take)
-  local charges, reply, fits = {}, {now}, true
-  for i, key in ipairs(KEYS) do
-    local c = read_charge(key)
-    charges[i] = c
-    if not c.algorithm.look(c, now) then fits = false end
-  end
-  for _, c in ipairs(charges) do
-    if take and fits and c.cost > 0 then
-      c.algorithm.spend(c, now)
-    else
-      c.algorithm.explain(c, now, take)
-    end
-    for j = 1, c.policies do
-      local n = #reply
-      reply[n + 1] = c.allowed[j] and 1 or 0
-      reply[n + 2] = c.remaining[j]
-      reply[n + 3] = c.retry[j]
-      reply[n + 4] = c.reset[j]
-      reply[n + 5] = c.effective[j]
-    end
-  end
-  return reply
+local function item()
+  read = read + 1
+  return plan[read]
 end
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does.
-local now = number()
+local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local op = arg()
-if op == 'take' or op == 'peek' then
-  return decide(now, op == 'take')
-elseif op == 'settle' then
-  local at, delta = number(), number()
-  local c = read_charge(KEYS[1])
-  c.algorithm.settle(c, now, at, delta)
-elseif op == 'reset' then
-  redis.call('DEL', KEYS[1])
+local algorithms = {}
+
+local function read_definition()
+  local name, option, limit, window, longest = item(), {}, {}, {}, 0
+  algorithms[name] = algorithms[name] or modules[name]()
+  for i = 1, item() do option[i] = item() end
+  local policies = item()
+  for j = 1, policies do
+    limit[j], window[j] = item(), item()
+    if window[j] > longest then longest = window[j] end
+  end
+  return {
+    algorithm = algorithms[name], option = option,
+    policies = policies, limit = limit, window = window, longest = longest,
+    charges = {},
+  }
 end
-return {now}
+
+local definitions, charges, keys = {}, {}, 0
+
+-- Reads charge i of a request.
+local function read_charge(i)
+  local k = item()
+  local d = definitions[k] or read_definition()
+  definitions[k] = d
+  local c = d.charges[i]
+  if not c then
+    c = {
+      algorithm = d.algorithm, option = d.option,
+      policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
+      allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
+    }
+    d.charges[i] = c
+  end
+  keys = keys + 1
+  c.key, c.cost, c.id, c.fields = KEYS[keys], item(), ARGV[3] .. keys, {}
+  for k = 1, item() do c.fields[k] = item() end
+  charges[i] = c
+end
+
+local reply, replied, concluding = {now}, 1, false
+
+-- Decides on the first n charges.
+local function decide(n)
+  local fits = op == 'take'
+  concluding = false
+  for i = 1, n do
+    if not charges[i].algorithm.look(charges[i], now) then fits = false end
+  end
+  concluding = true
+  for i = 1, n do
+    local c = charges[i]
+    if fits and c.cost > 0 then
+      c.algorithm.spend(c, now)
+    else
+      c.algorithm.explain(c, now, op == 'take')
+    end
+    local allowed, remaining, retry, reset, effective = c.allowed, c.remaining, c.retry, c.reset, c.effective
+    for j = 1, c.policies do
+      reply[replied + 1] = allowed[j] and 1 or 0
+      reply[replied + 2] = remaining[j]
+      reply[replied + 3] = retry[j]
+      reply[replied + 4] = reset[j]
+      reply[replied + 5] = effective[j]
+      replied = replied + 5
+    end
+  end
+end
+
+-- Whether nothing can have been written when this is the error: it meets the
+-- first write already.
+local function refused(err)
+  local text = type(err) == 'table' and err.err or tostring(err)
+  for _, code in ipairs({'OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS '}) do
+    if string.find(text, code, 1, true) then return true end
+  end
+  return false
+end
+
+if op == 'reset' then
+  redis.call('DEL', KEYS[1])
+  return reply
+end
+
+local requests = item()
+for _ = 1, requests do
+  local n, before = item(), replied
+  for i = 1, n do read_charge(i) end
+  if op == 'settle' then
+    local at, delta = item(), item()
+    charges[1].algorithm.settle(charges[1], now, at, delta)
+  elseif requests == 1 then
+    decide(n) -- an error of it is that of the call
+  else
+    local done, err = pcall(decide, n)
+    if not done then
+      for i = replied, before + 1, -1 do reply[i] = nil end
+      replied = before + 1
+      reply[replied] = (not concluding or refused(err)) and -1 or -2
+    end
+  end
+end
+return reply

@@ -192,8 +192,8 @@ end
 -- just now, in slices of the lengths of the options.
 local function view(c, now)
   local h = open(c)
+  c.stepped = h and stepped(h, now)
   if not h then return history(c.option[1], c.option[2], now) end
-  c.stepped = stepped(h, now)
   if not c.stepped and h.coarse.length == c.option[1] and h.fine.length == c.option[2] then
     return h
   end

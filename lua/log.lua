@@ -76,6 +76,7 @@ end
 
 -- Reads the two chunks that most decisions are made of.
 local function load(c)
+  c.log = nil
   local tail = call('LINDEX', c.key, '-1')
   if not tail then return end
   local at, total, units, older = newest(tail)

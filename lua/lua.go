@@ -20,9 +20,9 @@ var Script = build()
 
 func build() string {
 	var s strings.Builder
-	s.WriteString("local algorithms = {}\n")
+	s.WriteString("local modules = {}\n")
 	for _, name := range Algorithms {
-		s.WriteString("algorithms." + name + " = (function()\n" + read(name) + "end)()\n")
+		s.WriteString("modules." + name + " = function()\n" + read(name) + "end\n")
 	}
 	s.WriteString(read("driver"))
 	return s.String()

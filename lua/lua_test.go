@@ -1,11 +1,14 @@
 package lua
 
 import (
+	"encoding/json"
 	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
@@ -83,19 +86,36 @@ func TestLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := map[string][]any{"slices": {5, 0, 0, 60, 0, 0}, "layers": {2, 10_000, 1_000}}
+	options := map[string][]int{"slices": {0, 0, 60, 0, 0}, "layers": {10_000, 1_000}}
 	for _, name := range Algorithms {
 		if options[name] == nil {
-			options[name] = []any{1, 0}
+			options[name] = []int{0}
 		}
 		reset := int64(60_000)
 		if name == "gcra" {
 			reset /= 10 // a tenth was spent
 		}
-		args := slices.Concat([]any{"1800000000000", "take", name, 1, "id"}, options[name], []any{1, 10, 60_000, 2, "user", "anna"})
-		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, args...).Int64Slice()
+		plan := []any{1, 1, 1, name, len(options[name])}
+		for _, o := range options[name] {
+			plan = append(plan, o)
+		}
+		plan = append(plan, 1, 10, 60_000, 1, 2, "user", "anna")
+		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, "1800000000000", "take", "id", pack(t, c, plan)).Int64Slice()
 		if want := []int64{1_800_000_000_000, 1, 9, 0, reset, reset}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}
 	}
+}
+
+// pack has the server write a list in MessagePack.
+func pack(t *testing.T, c *redis.Client, list []any) string {
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := c.Eval(t.Context(), "return cmsgpack.pack(cjson.decode(ARGV[1]))", nil, text).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
 }

@@ -6,44 +6,71 @@
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
 local zset = {}
-local unpack = table.unpack or unpack
+local unpack, call = table.unpack or unpack, redis.call
+
+-- Times as Redis reads them. The same few come again and again in a batch, and a
+-- number takes as long to write out as a command takes to run.
+local texts, behind = {}, {}
+
+local function text(ms)
+  local t = texts[ms]
+  if not t then
+    t = string.format('%.0f', ms)
+    texts[ms] = t
+  end
+  return t
+end
+
+-- The range of scores behind a time.
+local function after(ms)
+  local t = behind[ms]
+  if not t then
+    t = '(' .. text(ms)
+    behind[ms] = t
+  end
+  return t
+end
 
 -- Slack on the TTL, in ms: expiry must never be earlier than the score says.
 local function expire(c)
-  redis.call('PEXPIRE', c.key, c.longest + math.min(c.longest, 100))
+  call('PEXPIRE', c.key, text(c.longest + math.min(c.longest, 100)))
 end
 
 -- The time until the k-th oldest unit of policy j leaves its window; the whole
 -- window if there is no such unit.
 local function leaves(c, now, j, k)
   local window = c.window[j]
-  local unit = redis.call('ZRANGEBYSCORE', c.key, '(' .. now - window, '+inf', 'WITHSCORES', 'LIMIT', k - 1, 1)
+  local unit = call('ZRANGEBYSCORE', c.key, after(now - window), '+inf', 'WITHSCORES', 'LIMIT', k - 1, 1)
   if not unit[2] then return window end
   return window - (now - math.min(tonumber(unit[2]), now))
 end
 
 -- Adds n units at now, a thousand members a call: unpack has a limit.
 local function add(c, now, n)
-  local args = {now, c.id}
+  local at = text(now)
+  call('ZADD', c.key, at, c.id)
+  local args = {}
   for i = 2, n do
-    if #args == 2000 then
-      redis.call('ZADD', c.key, unpack(args))
+    args[#args + 1] = at
+    args[#args + 1] = c.id .. ':' .. i
+    if #args == 2000 or i == n then
+      call('ZADD', c.key, unpack(args))
       args = {}
     end
-    args[#args + 1] = now
-    args[#args + 1] = c.id .. ':' .. i
   end
-  redis.call('ZADD', c.key, unpack(args))
-  redis.call('ZREMRANGEBYSCORE', c.key, '-inf', now - c.longest)
+  -- Where nothing counts, what has left goes with the key, or next time.
+  if c.counts then call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.longest)) end
   expire(c)
 end
 
 function zset.look(c, now)
   local fits = true
+  c.counts = false
   for j = 1, c.policies do
-    local left = c.limit[j] - redis.call('ZCOUNT', c.key, '(' .. now - c.window[j], '+inf')
+    local left = c.limit[j] - call('ZCOUNT', c.key, after(now - c.window[j]), '+inf')
     c.allowed[j] = c.cost == 0 or c.cost <= left
     c.remaining[j] = left
+    c.counts = c.counts or left < c.limit[j]
     fits = fits and c.allowed[j]
   end
   return fits
@@ -61,11 +88,11 @@ function zset.spend(c, now)
 end
 
 function zset.explain(c, now, repair)
-  local newest = tonumber(redis.call('ZRANGE', c.key, -1, -1, 'WITHSCORES')[2] or now)
+  local newest = tonumber(call('ZRANGE', c.key, -1, -1, 'WITHSCORES')[2] or now)
   if newest > now then
     if repair then
-      for _, member in ipairs(redis.call('ZRANGEBYSCORE', c.key, '(' .. now, '+inf')) do
-        redis.call('ZADD', c.key, 'XX', now, member)
+      for _, member in ipairs(call('ZRANGEBYSCORE', c.key, after(now), '+inf')) do
+        call('ZADD', c.key, 'XX', now, member)
       end
       expire(c)
     end
@@ -91,12 +118,13 @@ end
 
 function zset.settle(c, now, at, delta)
   if delta > 0 then
+    c.counts = true
     add(c, now, delta)
     return
   end
-  local members = redis.call('ZRANGEBYSCORE', c.key, at, at, 'LIMIT', 0, -delta)
+  local members = call('ZRANGEBYSCORE', c.key, at, at, 'LIMIT', 0, -delta)
   for i = 1, #members, 1000 do
-    redis.call('ZREM', c.key, unpack(members, i, math.min(i + 999, #members)))
+    call('ZREM', c.key, unpack(members, i, math.min(i + 999, #members)))
   end
 end
 

@@ -30,6 +30,10 @@ var (
 	// not decide: it is an outage, and no verdict on the request.
 	ErrUnavailable = errors.New("store unavailable")
 
+	// ErrBusy is in the chain, after ErrUnavailable, when so many requests wait for
+	// a store that it takes no more.
+	ErrBusy = errors.New("too many requests wait for it")
+
 	// ErrInvalid is in the chain of every error that says that a charge makes no
 	// sense. It is the caller's mistake, not an outage.
 	ErrInvalid = errors.New("invalid charge")
@@ -111,7 +115,8 @@ type Result struct {
 type Store interface {
 	// Take decides on one request: everything is spent or nothing. It returns
 	// one Decision per policy, in the order of the charges and, within each, of
-	// its policies. No two charges of a request may name the same counter.
+	// its policies. No two charges of a request may name the same counter. After
+	// an error the store may still read the charges: leave them as they are.
 	Take(ctx context.Context, charges []Charge) ([]Decision, error)
 
 	// TakeBatch takes many requests at once, one after the other, each with its

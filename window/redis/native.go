@@ -34,7 +34,7 @@ func (s *Store) newNativeCall(op string, charges []window.Charge) *call {
 	}
 	key := s.nativeKey(c)
 	args := []any{"cl.throttle", key, burst - 1, p.Limit, int64(p.Window / time.Second), quantity}
-	return &call{key: key, args: args, op: op, charges: charges, native: true}
+	return &call{key: key, args: args, op: op, requests: [][]window.Charge{charges}, native: true}
 }
 
 func (s *Store) nativeKey(c *window.Charge) string {
@@ -43,7 +43,7 @@ func (s *Store) nativeKey(c *window.Charge) string {
 
 // newNativeReset writes a reset of what CL.THROTTLE has counted.
 func (s *Store) newNativeReset(charge window.Charge) *call {
-	c := s.newScriptCall("reset", []window.Charge{charge})
+	c := s.newScriptCall("reset", [][]window.Charge{{charge}})
 	c.key = s.nativeKey(&charge)
 	c.args[3] = c.key
 	return c
@@ -53,13 +53,20 @@ func (s *Store) newNativeReset(charge window.Charge) *call {
 // have no CL.THROTTLE.
 func (s *Store) leaveNative(ctx context.Context, calls []*call) {
 	for _, c := range calls {
-		if !c.native || native(c.charges) == window.NativeOn {
+		if !c.native || native(c.requests[0]) == window.NativeOn {
 			continue
 		}
 		if _, ok := s.scriptOnly.Load(s.address(ctx, c.key)); ok {
-			*c = *s.newScriptCall(c.op, c.charges)
+			s.toScript(c)
 		}
 	}
+}
+
+// toScript makes the call of CL.THROTTLE one of the script.
+func (s *Store) toScript(c *call) {
+	first := c.first
+	*c = *s.newScriptCall(c.op, c.requests)
+	c.first = first
 }
 
 // refusedNative returns the calls whose server has turned out to have no
@@ -70,13 +77,13 @@ func (s *Store) refusedNative(ctx context.Context, calls []*call) []*call {
 		if !c.native || !lacksCommand(c.err) {
 			continue
 		}
-		if native(c.charges) == window.NativeOn {
+		if native(c.requests[0]) == window.NativeOn {
 			c.err = errNoThrottle
 			s.noThrottle.Store(true)
 			continue
 		}
 		s.scriptOnly.Store(s.address(ctx, c.key), true)
-		*c = *s.newScriptCall(c.op, c.charges)
+		s.toScript(c)
 		refused = append(refused, c)
 	}
 	return refused
@@ -85,11 +92,11 @@ func (s *Store) refusedNative(ctx context.Context, calls []*call) []*call {
 // pingNative reports whether a request that insists on CL.THROTTLE would be
 // decided.
 func (s *Store) pingNative(ctx context.Context) error {
-	_, err := s.Take(ctx, []window.Charge{{
+	err := s.decide(ctx, "take", [][]window.Charge{{{
 		Key:       "ping",
 		Policies:  []window.Policy{{Limit: 1, Window: time.Second}},
 		Algorithm: window.GCRA{Native: window.NativeOn},
-	}})
+	}}})[0].Err
 	if err == nil {
 		s.noThrottle.Store(false)
 	}
@@ -118,13 +125,14 @@ func (s *Store) address(ctx context.Context, key string) string {
 	return ""
 }
 
-// nativeDecision appends what CL.THROTTLE has answered: limited (0 or 1), limit,
+// nativeDecision returns what CL.THROTTLE has answered: limited (0 or 1), limit,
 // remaining, retry after and reset after, in seconds.
-func (c *call) nativeDecision(ds []window.Decision) ([]window.Decision, error) {
+func (c *call) nativeDecision() ([]window.Decision, error) {
 	if len(c.reply) != 5 {
 		return nil, fmt.Errorf("unexpected reply of CL.THROTTLE: %d integers, want 5", len(c.reply))
 	}
-	charge, p := &c.charges[0], c.charges[0].Policies[0]
+	charge := &c.requests[0][0]
+	p := charge.Policies[0]
 	burst := window.AtOnce(charge.Algorithm, p)
 	d := window.Decision{
 		Limit:      burst,
@@ -150,5 +158,5 @@ func (c *call) nativeDecision(ds []window.Decision) ([]window.Decision, error) {
 	if !d.Allowed {
 		d.EffectiveWindow = min(d.EffectiveWindow, d.RetryAfter)
 	}
-	return append(ds, d), nil
+	return []window.Decision{d}, nil
 }

@@ -78,6 +78,7 @@ type Store struct {
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
 	// that was not.
 	noThrottle atomic.Bool
+	commit     commit
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -91,7 +92,7 @@ func New(o Options) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return &Store{
+	s := &Store{
 		client:  goredis.NewUniversalClient(o.universal()),
 		cluster: o.isCluster(),
 		prefix:  o.Prefix + ":",
@@ -100,6 +101,8 @@ func New(o Options) *Store {
 		name:    o.name(),
 		ids:     newIDs(),
 	}
+	s.commit.store = s
+	return s
 }
 
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
@@ -154,20 +157,34 @@ func (s *Store) Close() error { return s.client.Close() }
 
 // Take implements window.Store.
 func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	r := s.decide(ctx, "take", [][]window.Charge{charges})[0]
+	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
+		return nil, err
+	}
+	r := s.commit.take(ctx, charges)
 	return r.Decisions, r.Err
 }
 
 // TakeBatch implements window.Store: one round trip for all requests.
 func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	if len(requests) == 0 {
-		return nil
+	results := make([]window.Result, len(requests))
+	valid, order := make([][]window.Charge, 0, len(requests)), make([]int, 0, len(requests))
+	for i, charges := range requests {
+		results[i].Err = window.CheckCharges(charges)
+		if results[i].Err == nil && len(charges) > 0 {
+			valid, order = append(valid, charges), append(order, i)
+		}
 	}
-	return s.decide(ctx, "take", requests)
+	for i, r := range s.decide(ctx, "take", valid) {
+		results[order[i]] = r
+	}
+	return results
 }
 
 // Peek implements window.Store.
 func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
+		return nil, err
+	}
 	r := s.decide(ctx, "peek", [][]window.Charge{charges})[0]
 	return r.Decisions, r.Err
 }
@@ -177,7 +194,7 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
-	return s.all(ctx, []*call{s.newCall("settle", []window.Charge{charge}, at, delta)})
+	return s.all(ctx, []*call{s.newSettleCall(charge, at, delta)})
 }
 
 // Reset implements window.Store.
@@ -185,7 +202,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
-	calls := []*call{s.newScriptCall("reset", []window.Charge{charge})}
+	calls := []*call{s.newScriptCall("reset", [][]window.Charge{{charge}})}
 	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
 		calls = append(calls, s.newNativeReset(charge))
 	}
@@ -195,12 +212,12 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 // Ping implements window.Pinger. It spends on a counter of its own, because a
 // server that answers PING may still refuse to write.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.Take(ctx, []window.Charge{{
+	err := s.decide(ctx, "take", [][]window.Charge{{{
 		Key:       "ping",
 		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
 		Cost:      1,
 		Algorithm: window.Zset{},
-	}})
+	}}})[0].Err
 	if err == nil && s.noThrottle.Load() {
 		err = s.pingNative(ctx)
 	}
@@ -218,91 +235,6 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 		}
 	}
 	return nil
-}
-
-// decide answers requests in one round trip. On a single server that is a script
-// call per request, in a Cluster one per charge.
-func (s *Store) decide(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	results := make([]window.Result, len(requests))
-	calls := make([]*call, 0, len(requests))
-	for i, charges := range requests {
-		if err := window.CheckCharges(charges); err != nil {
-			results[i].Err = err
-			continue
-		}
-		if len(charges) == 0 {
-			continue
-		}
-		if !s.cluster {
-			calls = append(calls, s.newCall(op, charges))
-			continue
-		}
-		for j := range charges {
-			calls = append(calls, s.newCall(op, charges[j:j+1]))
-		}
-	}
-	s.run(ctx, calls)
-	next := 0
-	for i, charges := range requests {
-		if results[i].Err != nil || len(charges) == 0 {
-			continue
-		}
-		own := calls[next : next+1]
-		if s.cluster {
-			own = calls[next : next+len(charges)]
-		}
-		next += len(own)
-		results[i] = s.result(ctx, charges, own)
-		if op == "take" && len(own) > 1 {
-			s.giveBack(ctx, charges, own, results[i])
-		}
-	}
-	return results
-}
-
-// result puts the answers of one request's calls together.
-func (s *Store) result(ctx context.Context, charges []window.Charge, calls []*call) window.Result {
-	ds := make([]window.Decision, 0, window.CountPolicies(charges))
-	for _, c := range calls {
-		if c.err != nil {
-			return window.Result{Err: s.fail(ctx, c.err)}
-		}
-		var err error
-		if ds, err = c.decisions(ds); err != nil {
-			return window.Result{Err: s.fail(ctx, err)}
-		}
-	}
-	return window.Result{Decisions: ds}
-}
-
-// giveBack undoes the charges of a request of which another charge was denied or
-// failed. The decisions then tell what is left again.
-func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*call, r window.Result) {
-	if r.Err == nil && window.Allowed(r.Decisions) {
-		return
-	}
-	var back []*call
-	next := 0
-	for i, c := range calls {
-		policies := len(charges[i].Policies)
-		var own []window.Decision
-		if r.Err == nil {
-			own = r.Decisions[next : next+policies]
-			next += policies
-		} else if c.err == nil {
-			own, _ = c.decisions(nil)
-		}
-		if own == nil || !window.Allowed(own) || charges[i].Cost == 0 {
-			continue
-		}
-		back = append(back, s.newCall("settle", charges[i:i+1], own[0].At, -charges[i].Cost))
-		for j := range own {
-			own[j].Remaining += charges[i].Cost
-		}
-	}
-	s.run(ctx, back)
 }
 
 // fail says that the store could not decide, and why. What was asked may be in

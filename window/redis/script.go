@@ -6,10 +6,8 @@ import (
 	"crypto/sha1" //nolint:gosec // the name under which Redis keeps a script
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -30,60 +28,72 @@ type scriptCmd struct{ *goredis.IntSliceCmd }
 // NoRetry implements goredis.Cmder.
 func (scriptCmd) NoRetry() bool { return true }
 
-// call is one run of the script: what is asked, and the answer.
+// call is one run of the script, or of CL.THROTTLE: what is asked, and the answer.
 type call struct {
-	key     string // of the first charge: it picks the node of a Cluster
-	args    []any
-	op      string
-	charges []window.Charge
-	native  bool // asks CL.THROTTLE, not the script
-	reply   []int64
-	err     error
+	key      string // the first: it picks the node of a Cluster
+	args     []any
+	op       string
+	requests [][]window.Charge
+	first    int  // the place of its first request among those that are decided on
+	native   bool // asks CL.THROTTLE, not the script
+	reply    []int64
+	err      error
 }
 
-// newCall writes a call as the header of lua/driver.lua describes it, or one of
-// CL.THROTTLE.
-func (s *Store) newCall(op string, charges []window.Charge, numbers ...int64) *call {
+// newCall writes a call about one request, of the script or of CL.THROTTLE.
+func (s *Store) newCall(op string, charges []window.Charge) *call {
 	if native(charges) != window.NativeOff {
 		return s.newNativeCall(op, charges)
 	}
-	return s.newScriptCall(op, charges, numbers...)
+	return s.newScriptCall(op, [][]window.Charge{charges})
 }
 
-func (s *Store) newScriptCall(op string, charges []window.Charge, numbers ...int64) *call {
-	args := make([]any, 0, 5+len(numbers)+16*len(charges))
-	args = append(args, "evalsha", scriptSHA, len(charges))
-	var buf []byte
-	for i := range charges {
-		buf = window.AppendKey(append(buf[:0], s.prefix...), &charges[i])
-		args = append(args, string(buf))
+func (s *Store) newSettleCall(charge window.Charge, at, delta int64) *call {
+	return s.newScriptCall("settle", [][]window.Charge{{charge}}, at, delta)
+}
+
+// newScriptCall writes a call of the script as the header of lua/driver.lua
+// describes it. The numbers follow the charge of settle.
+func (s *Store) newScriptCall(op string, requests [][]window.Charge, numbers ...int64) *call {
+	keys, p := s.keys(requests), newPlan(len(requests))
+	for _, charges := range requests {
+		p.request(charges)
 	}
-	if s.now != nil {
-		args = append(args, s.now())
-	} else {
-		args = append(args, "")
-	}
-	args = append(args, op)
 	for _, n := range numbers {
-		args = append(args, n)
+		p.int(n)
 	}
-	for i := range charges {
-		c := &charges[i]
-		options := c.Algorithm.Options()
-		args = append(args, c.Algorithm.Name(), c.Cost, s.ids.next(), len(options))
-		for _, o := range options {
-			args = append(args, o)
-		}
-		args = append(args, len(c.Policies))
-		for _, p := range c.Policies {
-			args = append(args, p.Limit, p.Window.Milliseconds())
-		}
-		args = append(args, len(c.Fields))
-		for _, word := range c.Fields {
-			args = append(args, word)
+	args := make([]any, 0, 3+len(keys)+4)
+	args = append(args, "evalsha", scriptSHA, len(keys))
+	for i := range keys {
+		args = append(args, &keys[i]) // a pointer needs no memory of its own
+	}
+	var now any = ""
+	if s.now != nil {
+		now = s.now()
+	}
+	args = append(args, now, op, s.ids.next(), p.list())
+	return &call{key: keys[0], args: args, op: op, requests: requests}
+}
+
+// keys returns the names of the requests' counters, which share one block of
+// memory.
+func (s *Store) keys(requests [][]window.Charge) []string {
+	n := 0
+	for _, charges := range requests {
+		n += len(charges)
+	}
+	buf, ends := make([]byte, 0, 64*n), make([]int, 0, n)
+	for _, charges := range requests {
+		for i := range charges {
+			buf = window.AppendKey(append(buf, s.prefix...), &charges[i])
+			ends = append(ends, len(buf))
 		}
 	}
-	return &call{key: args[3].(string), args: args, op: op, charges: charges}
+	keys, text, start := make([]string, n), string(buf), 0
+	for i, end := range ends {
+		keys[i], start = text[start:end], end
+	}
+	return keys
 }
 
 // run sends the calls in one round trip, and sets their reply or err. A server
@@ -154,35 +164,6 @@ func (s *Store) server(ctx context.Context, key string) (goredis.Scripter, error
 		return c.MasterForKey(ctx, key)
 	}
 	return s.client, nil
-}
-
-// decisions appends the decisions of a reply to take or peek.
-func (c *call) decisions(ds []window.Decision) ([]window.Decision, error) {
-	if c.native {
-		return c.nativeDecision(ds)
-	}
-	if want := 1 + 5*window.CountPolicies(c.charges); len(c.reply) != want {
-		return nil, fmt.Errorf("unexpected reply of the script: %d integers, want %d", len(c.reply), want)
-	}
-	at, rest := c.reply[0], c.reply[1:]
-	for i := range c.charges {
-		for _, p := range c.charges[i].Policies {
-			d := window.Decision{
-				Allowed:         rest[0] == 1,
-				Limit:           window.AtOnce(c.charges[i].Algorithm, p),
-				Remaining:       rest[1],
-				RetryAfter:      time.Duration(rest[2]) * time.Millisecond,
-				ResetAfter:      time.Duration(rest[3]) * time.Millisecond,
-				EffectiveWindow: time.Duration(rest[4]) * time.Millisecond,
-				At:              at,
-			}
-			if rest[2] < 0 {
-				d.RetryAfter = window.Never
-			}
-			ds, rest = append(ds, d), rest[5:]
-		}
-	}
-	return ds, nil
 }
 
 // ids makes names for units that no other process makes too. They need not be

@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// undone is what the script answers to one of several requests that failed, and is
+// as if it had not come.
+const undone = -1
+
+var (
+	errUndone  = errors.New("the script failed on this request")
+	errUnknown = errors.New("the script failed on this request, after it may have charged it")
+)
+
+// answer writes a result per request of the call. errUndone is that of a request
+// that may be asked again.
+func (c *call) answer(results []window.Result) {
+	err := c.err
+	if err == nil && c.native {
+		results[0].Decisions, err = c.nativeDecision()
+	} else if err == nil {
+		err = c.read(results)
+	}
+	if err != nil {
+		for i := range results {
+			results[i] = window.Result{Err: err}
+		}
+	}
+}
+
+// read reads the reply of the script.
+func (c *call) read(results []window.Result) error {
+	policies := 0
+	for _, charges := range c.requests {
+		policies += window.CountPolicies(charges)
+	}
+	ds := make([]window.Decision, 0, policies) // of all requests
+	if len(c.reply) == 0 {
+		return c.unexpected()
+	}
+	at, rest := c.reply[0], c.reply[1:]
+	for i, charges := range c.requests {
+		if len(rest) > 0 && len(c.requests) > 1 && rest[0] < 0 {
+			results[i] = window.Result{Err: errUnknown}
+			if rest[0] == undone {
+				results[i].Err = errUndone
+			}
+			rest = rest[1:]
+			continue
+		}
+		first := len(ds)
+		for j := range charges {
+			for _, p := range charges[j].Policies {
+				if len(rest) < 5 {
+					return c.unexpected()
+				}
+				ds = append(ds, decision(window.AtOnce(charges[j].Algorithm, p), at, rest))
+				rest = rest[5:]
+			}
+		}
+		results[i] = window.Result{Decisions: ds[first:len(ds):len(ds)]}
+	}
+	if len(rest) > 0 {
+		return c.unexpected()
+	}
+	return nil
+}
+
+func (c *call) unexpected() error {
+	return fmt.Errorf("unexpected reply of the script: %d integers do not answer %d requests", len(c.reply), len(c.requests))
+}
+
+// decision reads the five numbers on one policy.
+func decision(limit, at int64, n []int64) window.Decision {
+	d := window.Decision{
+		Allowed:         n[0] == 1,
+		Limit:           limit,
+		Remaining:       n[1],
+		RetryAfter:      time.Duration(n[2]) * time.Millisecond,
+		ResetAfter:      time.Duration(n[3]) * time.Millisecond,
+		EffectiveWindow: time.Duration(n[4]) * time.Millisecond,
+		At:              at,
+	}
+	if n[2] < 0 {
+		d.RetryAfter = window.Never
+	}
+	return d
+}

@@ -1,0 +1,161 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+const (
+	// flights is how many batches are under way at once: while the server works on
+	// one, the next is written or the one before is read.
+	flights = 2
+	// queueLength is how many requests wait for a flight at most.
+	queueLength = 8192
+)
+
+// commit makes requests that come at the same time travel together. Nothing waits
+// for company: a request that comes while fewer than flights are under way goes at
+// once, alone, and those that come meanwhile go when a flight is back.
+//
+// A flight is the goroutine of the request that went alone, or one that ends when
+// nobody waits any more.
+type commit struct {
+	store *Store
+
+	mu      sync.Mutex // guards all below; held for a few instructions
+	waiting []*ticket
+	flying  int
+}
+
+// ticket is a request that waits.
+type ticket struct {
+	charges []window.Charge
+	timer   *time.Timer // until the caller goes
+	state   atomic.Int32
+	result  window.Result
+	done    chan struct{} // gets one value when result is there
+}
+
+// The states of a ticket. Of caller and flight, the one that changes it first wins.
+const (
+	waits int32 = iota
+	flies
+	left
+)
+
+// tickets are those whose callers got their result.
+var tickets = sync.Pool{New: func() any {
+	t := &ticket{timer: time.NewTimer(time.Hour), done: make(chan struct{}, 1)}
+	t.timer.Stop()
+	return t
+}}
+
+func newTicket(charges []window.Charge) *ticket {
+	t := tickets.Get().(*ticket)
+	t.charges = charges
+	t.state.Store(waits)
+	return t
+}
+
+// take decides on one request.
+func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
+	c.mu.Lock()
+	if c.flying < flights && len(c.waiting) == 0 {
+		c.flying++
+		c.mu.Unlock()
+		defer c.land()
+		return c.store.decide(ctx, "take", [][]window.Charge{charges})[0]
+	}
+	if len(c.waiting) == queueLength {
+		c.mu.Unlock()
+		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
+	}
+	t := newTicket(charges)
+	c.waiting = append(c.waiting, t)
+	c.mu.Unlock()
+	return c.wait(ctx, t)
+}
+
+// wait returns when the ticket has its result, or its time is up. The flight may
+// then still read the charges.
+func (c *commit) wait(ctx context.Context, t *ticket) window.Result {
+	t.timer.Reset(c.store.timeout)
+	err := context.DeadlineExceeded
+	select {
+	case <-t.done:
+		t.timer.Stop()
+		result := t.result
+		t.charges, t.result = nil, window.Result{}
+		tickets.Put(t)
+		return result
+	case <-ctx.Done():
+		err = ctx.Err()
+		t.timer.Stop()
+	case <-t.timer.C:
+	}
+	t.state.CompareAndSwap(waits, left)
+	return window.Result{Err: c.store.fail(ctx, err)}
+}
+
+// land ends a flight, unless somebody waits: then another one takes its place.
+func (c *commit) land() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		c.flying--
+		return
+	}
+	go c.fly()
+}
+
+// fly takes off with those who wait until nobody does.
+func (c *commit) fly() {
+	var (
+		batch    []*ticket
+		requests [][]window.Charge
+	)
+	for {
+		batch, requests = c.board(batch[:0], requests[:0])
+		if len(batch) == 0 {
+			return
+		}
+		// No caller waits longer than the timeout of the store.
+		results := c.store.decide(context.Background(), "take", requests)
+		for i, t := range batch {
+			t.result = results[i]
+			t.done <- struct{}{}
+		}
+		clear(batch)
+		clear(requests)
+	}
+}
+
+// board takes as many as go in one call of the script. If nobody waits, it ends the
+// flight.
+func (c *commit) board(batch []*ticket, requests [][]window.Charge) ([]*ticket, [][]window.Charge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	charges, n := 0, 0
+	for ; n < len(c.waiting); n++ {
+		t := c.waiting[n]
+		if len(batch) > 0 && charges+len(t.charges) > batchCharges {
+			break
+		}
+		if t.state.CompareAndSwap(waits, flies) {
+			charges += len(t.charges)
+			batch, requests = append(batch, t), append(requests, t.charges)
+		}
+	}
+	rest := copy(c.waiting, c.waiting[n:])
+	clear(c.waiting[rest:])
+	c.waiting = c.waiting[:rest]
+	if len(batch) == 0 {
+		c.flying--
+	}
+	return batch, requests
+}

@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// plan is the list that tells the script what to decide on, in MessagePack; the
+// header of lua/driver.lua says what it holds.
+type plan struct {
+	bytes       []byte
+	items       uint32
+	definitions []definition
+}
+
+// definition is what the charges of a zone have in common, unless their limits
+// come from placeholders.
+type definition struct {
+	algorithm window.Algorithm
+	policies  []window.Policy
+}
+
+// planHead is the length of a list's head: how many items it has is known last.
+const planHead = 5
+
+func newPlan(requests int) *plan {
+	p := &plan{bytes: make([]byte, planHead, planHead+64+5*requests)}
+	p.int(int64(requests))
+	return p
+}
+
+// list returns the whole list.
+func (p *plan) list() []byte {
+	p.bytes[0] = 0xdd
+	binary.BigEndian.PutUint32(p.bytes[1:planHead], p.items)
+	return p.bytes
+}
+
+func (p *plan) int(n int64) {
+	p.items++
+	switch {
+	case n >= 0 && n < 1<<7:
+		p.bytes = append(p.bytes, byte(n))
+	case n >= 0 && n < 1<<32:
+		p.bytes = binary.BigEndian.AppendUint32(append(p.bytes, 0xce), uint32(n))
+	default:
+		p.bytes = binary.BigEndian.AppendUint64(append(p.bytes, 0xd3), uint64(n))
+	}
+}
+
+func (p *plan) string(s string) {
+	p.items++
+	if len(s) < 1<<5 {
+		p.bytes = append(p.bytes, 0xa0|byte(len(s)))
+	} else {
+		p.bytes = binary.BigEndian.AppendUint32(append(p.bytes, 0xdb), uint32(len(s)))
+	}
+	p.bytes = append(p.bytes, s...)
+}
+
+func (p *plan) request(charges []window.Charge) {
+	p.int(int64(len(charges)))
+	for i := range charges {
+		c := &charges[i]
+		p.definition(c)
+		p.int(c.Cost)
+		p.int(int64(len(c.Fields)))
+		for _, word := range c.Fields {
+			p.string(word)
+		}
+	}
+}
+
+// definition writes the number of the charge's definition, and the definition
+// itself where it is new.
+func (p *plan) definition(c *window.Charge) {
+	const remembered = 8 // definitions that are looked at before one counts as new
+	for i := len(p.definitions) - 1; i >= max(0, len(p.definitions)-remembered); i-- {
+		d := &p.definitions[i]
+		if d.algorithm == c.Algorithm && slices.Equal(d.policies, c.Policies) {
+			p.int(int64(i + 1))
+			return
+		}
+	}
+	p.definitions = append(p.definitions, definition{c.Algorithm, c.Policies})
+	p.int(int64(len(p.definitions)))
+	p.string(c.Algorithm.Name())
+	options := c.Algorithm.Options()
+	p.int(int64(len(options)))
+	for _, o := range options {
+		p.int(o)
+	}
+	p.int(int64(len(c.Policies)))
+	for _, policy := range c.Policies {
+		p.int(policy.Limit)
+		p.int(policy.Window.Milliseconds())
+	}
+}
