@@ -46,9 +46,9 @@ func newSteady(tb testing.TB, algo window.Algorithm, n int64) *steady {
 func (st *steady) take(n int64) {
 	for n > 0 {
 		batch := st.batch[:min(n, int64(len(st.batch)))]
-		for _, r := range st.store.TakeBatch(st.Context(), batch) {
+		for _, r := range st.store.TakeEach(st.Context(), batch) {
 			if r.Err != nil || !r.Decisions[0].Allowed {
-				st.Fatalf("TakeBatch: %+v", r)
+				st.Fatalf("TakeEach: %+v", r)
 			}
 		}
 		n -= int64(len(batch))
