@@ -3,11 +3,11 @@
 -- KEYS    one key per charge, request by request
 -- ARGV[1] now in ms, or "" for the clock of this server
 -- ARGV[2] take | peek | settle | reset
--- ARGV[3] what names of units begin with (unique)
+-- ARGV[3] what the names of units begin with (unique)
 -- ARGV[4] a list in MessagePack, but for reset:
---         number of requests, and of each: number of charges, and of each of
---         these: number of its definition, the definition if the number is new,
---         cost, number of fields' words, (name, value)...: for stream only;
+--         per charge: number of its definition, below 0 unless it is the last of
+--         its request; the definition if the number is new; cost; where the
+--         algorithm notes fields, number of words, (name, value)...;
 --         settle only, of one charge: at (ms), delta.
 --         A definition: algorithm, number of options, option..., number of
 --         policies, (limit, window in ms)...
@@ -19,8 +19,9 @@
 --
 -- The algorithms stand above this file, in the table `modules`: functions that
 -- return them, so that a call makes only those which it needs. Each has look,
--- spend, explain and settle, with the meaning of window.State. A charge is used
--- again for later requests; look begins anew.
+-- spend, explain and settle, with the meaning of window.State, and says whether it
+-- names units, and notes fields. A charge is used again for later requests; look
+-- begins anew.
 
 local op, read = ARGV[2], 0
 local plan = op ~= 'reset' and cmsgpack.unpack(ARGV[4])
@@ -57,11 +58,22 @@ end
 
 local definitions, charges, keys = {}, {}, 0
 
--- Reads charge i of a request.
+-- Names the units of a charge: one character behind the dot in all but large
+-- batches, for many units have such a name.
+local function id(k)
+  if k < 64 then return ARGV[3] .. '.' .. string.char(48 + k) end
+  return ARGV[3] .. '.' .. k
+end
+
+-- Reads charge i of a request. Returns whether it is the last.
 local function read_charge(i)
   local k = item()
-  local d = definitions[k] or read_definition()
-  definitions[k] = d
+  local number = math.abs(k)
+  local d = definitions[number]
+  if not d then
+    d = read_definition()
+    definitions[number] = d
+  end
   local c = d.charges[i]
   if not c then
     c = {
@@ -72,9 +84,14 @@ local function read_charge(i)
     d.charges[i] = c
   end
   keys = keys + 1
-  c.key, c.cost, c.id, c.fields = KEYS[keys], item(), ARGV[3] .. keys, {}
-  for k = 1, item() do c.fields[k] = item() end
+  c.key, c.cost = KEYS[keys], item()
+  if d.algorithm.names then c.id = id(keys) end
+  if d.algorithm.fields then
+    c.fields = {}
+    for j = 1, item() do c.fields[j] = item() end
+  end
   charges[i] = c
+  return k > 0
 end
 
 local reply, replied, concluding = {now}, 1, false
@@ -121,15 +138,17 @@ if op == 'reset' then
   return reply
 end
 
-local requests = item()
-for _ = 1, requests do
-  local n, before = item(), replied
-  for i = 1, n do read_charge(i) end
+while keys < #KEYS do
+  local n, before, last = 0, replied
+  repeat
+    n = n + 1
+    last = read_charge(n)
+  until last
   if op == 'settle' then
     local at, delta = item(), item()
     charges[1].algorithm.settle(charges[1], now, at, delta)
-  elseif requests == 1 then
-    decide(n) -- an error of it is that of the call
+  elseif n == #KEYS then
+    decide(n) -- the error of a single request is that of the call
   else
     local done, err = pcall(decide, n)
     if not done then

@@ -95,11 +95,14 @@ func TestLoads(t *testing.T) {
 		if name == "gcra" {
 			reset /= 10 // a tenth was spent
 		}
-		plan := []any{1, 1, 1, name, len(options[name])}
+		plan := []any{1, name, len(options[name])}
 		for _, o := range options[name] {
 			plan = append(plan, o)
 		}
-		plan = append(plan, 1, 10, 60_000, 1, 2, "user", "anna")
+		plan = append(plan, 1, 10, 60_000, 1)
+		if name == "stream" {
+			plan = append(plan, 2, "user", "anna")
+		}
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, "1800000000000", "take", "id", pack(t, c, plan)).Int64Slice()
 		if want := []int64{1_800_000_000_000, 1, 9, 0, reset, reset}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)

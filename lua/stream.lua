@@ -11,7 +11,7 @@
 -- is gone is noted, because it may be kept, and counts no more. The note goes with
 -- its entry: if the newest is given back, a window that is raised before the next
 -- request is admitted may see again what is kept.
-local stream = {}
+local stream = {fields = true}
 
 local unpack = table.unpack or unpack -- the name depends on the version of Lua
 

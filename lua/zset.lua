@@ -5,7 +5,7 @@
 -- Options none
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
-local zset = {}
+local zset = {names = true}
 local unpack, call = table.unpack or unpack, redis.call
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a

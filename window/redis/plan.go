@@ -26,9 +26,7 @@ type definition struct {
 const planHead = 5
 
 func newPlan(requests int) *plan {
-	p := &plan{bytes: make([]byte, planHead, planHead+64+5*requests)}
-	p.int(int64(requests))
-	return p
+	return &plan{bytes: make([]byte, planHead, planHead+64+2*requests)}
 }
 
 // list returns the whole list.
@@ -41,7 +39,7 @@ func (p *plan) list() []byte {
 func (p *plan) int(n int64) {
 	p.items++
 	switch {
-	case n >= 0 && n < 1<<7:
+	case -1<<5 <= n && n < 1<<7:
 		p.bytes = append(p.bytes, byte(n))
 	case n >= 0 && n < 1<<32:
 		p.bytes = binary.BigEndian.AppendUint32(append(p.bytes, 0xce), uint32(n))
@@ -61,31 +59,38 @@ func (p *plan) string(s string) {
 }
 
 func (p *plan) request(charges []window.Charge) {
-	p.int(int64(len(charges)))
 	for i := range charges {
 		c := &charges[i]
-		p.definition(c)
+		p.definition(c, i == len(charges)-1)
 		p.int(c.Cost)
-		p.int(int64(len(c.Fields)))
-		for _, word := range c.Fields {
-			p.string(word)
+		if _, ok := c.Algorithm.(window.Stream); ok {
+			p.int(int64(len(c.Fields)))
+			for _, word := range c.Fields {
+				p.string(word)
+			}
 		}
 	}
 }
 
 // definition writes the number of the charge's definition, and the definition
 // itself where it is new.
-func (p *plan) definition(c *window.Charge) {
+func (p *plan) definition(c *window.Charge, last bool) {
 	const remembered = 8 // definitions that are looked at before one counts as new
+	number := func(n int) {
+		if !last {
+			n = -n
+		}
+		p.int(int64(n))
+	}
 	for i := len(p.definitions) - 1; i >= max(0, len(p.definitions)-remembered); i-- {
 		d := &p.definitions[i]
 		if d.algorithm == c.Algorithm && slices.Equal(d.policies, c.Policies) {
-			p.int(int64(i + 1))
+			number(i + 1)
 			return
 		}
 	}
 	p.definitions = append(p.definitions, definition{c.Algorithm, c.Policies})
-	p.int(int64(len(p.definitions)))
+	number(len(p.definitions))
 	p.string(c.Algorithm.Name())
 	options := c.Algorithm.Options()
 	p.int(int64(len(options)))
