@@ -40,6 +40,7 @@ end
 
 local algorithms = {}
 
+-- Expiry has some slack: it must never be earlier than the history says.
 local function read_definition()
   local name, option, limit, window, longest = item(), {}, {}, {}, 0
   algorithms[name] = algorithms[name] or modules[name]()
@@ -52,6 +53,7 @@ local function read_definition()
   return {
     algorithm = algorithms[name], option = option,
     policies = policies, limit = limit, window = window, longest = longest,
+    expires = string.format('%.0f', now + longest + math.min(longest, 100)),
     charges = {},
   }
 end
@@ -79,6 +81,7 @@ local function read_charge(i)
     c = {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
+      expires = d.expires,
       allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
     }
     d.charges[i] = c

@@ -84,7 +84,7 @@ local function save(c)
   for name in pairs(h.stale) do gone[#gone + 1] = name end
   call('HSET', c.key, h.written)
   call('HDEL', c.key, gone)
-  redis.call('PEXPIRE', c.key, c.longest + math.min(c.longest, 100))
+  redis.call('PEXPIREAT', c.key, c.expires)
   h.written, h.stale = {}, {}
 end
 

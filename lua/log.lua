@@ -5,6 +5,8 @@
 --           6 bytes  ms of the newest record
 --           7 bytes  units up to and with this chunk, since the key was new
 --           1 byte   units of the newest record; 0 if a varint of them follows
+--           4 bytes  ms from the newest record until the key expires, × 2, + 1 if
+--                    this is the first chunk; 0 if neither is known
 --           entry... for each older record: ms between it and the record before
 --                    it in the chunk; its units
 --         An entry is one or two varints:
@@ -24,13 +26,20 @@ local full = 12       -- records of a chunk, as if all were as long as the next 
 local most = 2 ^ 53   -- units: above, they cannot be counted one by one
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
-local pack, unpack, header = struct.pack, struct.unpack, '>I6I7B'
+local pack, unpack, header = struct.pack, struct.unpack, '>I6I7BI4'
 
--- Slack on the TTL, in ms: expiry must never be earlier than the records say.
-local function expire(c)
-  local slack = 100
-  if c.longest < slack then slack = c.longest end
-  call('PEXPIRE', c.key, c.longest + slack)
+-- How long the key lives, in ms: with slack, because expiry must never be earlier
+-- than the records say, and not every record has to put it off.
+local function life(c)
+  return c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
+end
+
+local times = {} -- as texts: the same one comes again and again in a batch
+
+local function expire(c, now)
+  local at = now + life(c)
+  times[at] = times[at] or string.format('%.0f', at)
+  call('PEXPIREAT', c.key, times[at])
 end
 
 local function varint(n)
@@ -61,17 +70,19 @@ local function entry(gap, units)
   return varint(gap * 2)
 end
 
--- Returns a chunk of a newest record and the entries of older ones.
-local function chunk(at, total, units, older)
-  if units < 256 then return pack(header, at, total, units) .. older end
-  return pack(header, at, total, 0) .. varint(units) .. older
+-- Returns a chunk of a newest record and the entries of older ones. known is the
+-- part of the header about the key.
+local function chunk(at, total, units, older, known)
+  if units < 256 then return pack(header, at, total, units, known or 0) .. older end
+  return pack(header, at, total, 0, known or 0) .. varint(units) .. older
 end
 
--- Returns a chunk's newest record, its running total, and where the others begin.
+-- Returns a chunk's newest record, its running total, where the others begin, and
+-- what is known of the key.
 local function newest(text)
-  local at, total, units, i = unpack(header, text)
+  local at, total, units, known, i = unpack(header, text)
   if units == 0 then units, i = read_varint(text, i) end
-  return at, total, units, i
+  return at, total, units, i, known
 end
 
 -- Reads the two chunks that most decisions are made of.
@@ -79,10 +90,12 @@ local function load(c)
   c.log = nil
   local tail = call('LINDEX', c.key, '-1')
   if not tail then return end
-  local at, total, units, older = newest(tail)
+  local at, total, units, older, known = newest(tail)
+  local is_first = known % 2
   c.log = {
-    head = call('LINDEX', c.key, '0'), first = false,
+    head = is_first == 1 and tail or call('LINDEX', c.key, '0'), first = false,
     tail = tail, at = at, total = total, units = units, older = older,
+    life = (known - is_first) / 2, is_first = is_first,
   }
 end
 
@@ -194,35 +207,39 @@ end
 -- nothing at all is changed.
 local function add(c, now, n, first)
   local l = c.log
+  if l and first and l.at > now then
+    pull_back(c, now)
+    l = c.log
+  end
+  if l and first and n > most - l.total then
+    rebase(c, now)
+    l, first = c.log, 0
+    n = math.min(n, most - l.total)
+  end
+  local left = l and l.life - (now - l.at) or 0
+  local renew = left < c.longest
+  if renew then left = life(c) end
+  local known = left < 2 ^ 31 and left * 2 or 0
   if not l then
-    call('RPUSH', c.key, chunk(now, n, n, ''))
+    call('RPUSH', c.key, chunk(now, n, n, '', known + 1))
   elseif not first then
-    call('LSET', c.key, '-1', chunk(now, n, n, ''))
+    call('LSET', c.key, '-1', chunk(now, n, n, '', known + 1))
     if l.head ~= l.tail then call('LTRIM', c.key, '-1', '-1') end
   else
-    if l.at > now then
-      pull_back(c, now)
-      l = c.log
-    end
-    if n > most - l.total then
-      rebase(c, now)
-      l, first = c.log, 0
-      n = math.min(n, most - l.total)
-    end
     local total = l.total + n
     if l.at == now then
-      call('LSET', c.key, '-1', chunk(now, total, l.units + n, sub(l.tail, l.older)))
+      call('LSET', c.key, '-1', chunk(now, total, l.units + n, sub(l.tail, l.older), known + l.is_first))
     elseif n > 0 then
       local next = entry(now - l.at, l.units)
       if #l.tail - l.older + 1 < full * #next then
-        call('LSET', c.key, '-1', chunk(now, total, n, next .. sub(l.tail, l.older)))
+        call('LSET', c.key, '-1', chunk(now, total, n, next .. sub(l.tail, l.older), known + l.is_first))
       else
-        call('RPUSH', c.key, chunk(now, total, n, ''))
+        call('RPUSH', c.key, chunk(now, total, n, '', known))
       end
     end
     if first > 0 then call('LTRIM', c.key, first, '-1') end
   end
-  expire(c)
+  if renew then expire(c, now) end
 end
 
 function log.look(c, now)
@@ -258,7 +275,7 @@ function log.explain(c, now, repair)
   if newest > now then
     if repair then
       pull_back(c, now)
-      expire(c)
+      expire(c, now)
     end
     newest = now
   end

@@ -54,7 +54,7 @@ local function save(c, all)
     c.stored[f] = v
   end
   for f in pairs(gone) do redis.call('HDEL', c.key, f) end
-  redis.call('PEXPIRE', c.key, c.longest + math.min(c.longest, 100))
+  redis.call('PEXPIREAT', c.key, c.expires)
 end
 
 -- The slices as they look from now: units that lie in the future count as spent

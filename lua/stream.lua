@@ -40,7 +40,7 @@ local function keep(c) return math.max(c.longest, c.option[1]) end
 
 -- Slack on the TTL, in ms: expiry must never be earlier than the ids say.
 local function expire(c)
-  redis.call('PEXPIRE', c.key, keep(c) + math.min(keep(c), 100))
+  redis.call('PEXPIREAT', c.key, string.format('%.0f', c.now + keep(c) + math.min(keep(c), 100)))
 end
 
 -- Writes an entry after the newest.
@@ -146,7 +146,7 @@ local function add(c, now, n)
 end
 
 function stream.look(c, now)
-  c.newest, c.base, c.first = newest(c), {}, {}
+  c.now, c.newest, c.base, c.first = now, newest(c), {}, {}
   local fits = true
   for j = 1, c.policies do
     local edge, first = now - c.window[j]
@@ -239,7 +239,7 @@ function stream.settle(c, now, at, delta)
     add(c, now, delta)
     return
   end
-  c.newest = newest(c)
+  c.now, c.newest = now, newest(c)
   if at < 0 or at > c.newest.ms then return end
   local entries = redis.call('XRANGE', c.key, at, at)
   local chosen, first = choose(c, entries, -delta)

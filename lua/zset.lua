@@ -31,10 +31,7 @@ local function after(ms)
   return t
 end
 
--- Slack on the TTL, in ms: expiry must never be earlier than the score says.
-local function expire(c)
-  call('PEXPIRE', c.key, text(c.longest + math.min(c.longest, 100)))
-end
+local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
 -- The time until the k-th oldest unit of policy j leaves its window; the whole
 -- window if there is no such unit.
@@ -58,19 +55,16 @@ local function add(c, now, n)
       args = {}
     end
   end
-  -- Where nothing counts, what has left goes with the key, or next time.
-  if c.counts then call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.longest)) end
+  call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.longest))
   expire(c)
 end
 
 function zset.look(c, now)
   local fits = true
-  c.counts = false
   for j = 1, c.policies do
     local left = c.limit[j] - call('ZCOUNT', c.key, after(now - c.window[j]), '+inf')
     c.allowed[j] = c.cost == 0 or c.cost <= left
     c.remaining[j] = left
-    c.counts = c.counts or left < c.limit[j]
     fits = fits and c.allowed[j]
   end
   return fits
@@ -118,7 +112,6 @@ end
 
 function zset.settle(c, now, at, delta)
   if delta > 0 then
-    c.counts = true
     add(c, now, delta)
     return
   end

@@ -37,7 +37,7 @@ func BenchmarkTake(b *testing.B) {
 				for range callers {
 					go func() {
 						defer func() { done <- struct{}{} }()
-						c := []window.Charge{charge("zone", "", 100, time.Minute)}
+						c := []window.Charge{charge("zone", "", 1_000_000, time.Second)}
 						c[0].Algorithm = algo
 						for left.Add(-1) >= 0 {
 							c[0].Key = keys[rand.IntN(len(keys))]

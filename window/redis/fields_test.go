@@ -53,7 +53,7 @@ func TestLayersFieldsRead(t *testing.T) {
 					reads++
 					fields[field] = true
 				}
-			case "HSET", "HDEL", "PEXPIRE", "EVALSHA":
+			case "HSET", "HDEL", "PEXPIREAT", "EVALSHA":
 			default:
 				t.Fatalf("step %d: %v", step, command)
 			}

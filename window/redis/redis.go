@@ -33,7 +33,7 @@ const (
 // Permissions are the commands that the user of a store has to be allowed, in
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
 // +cluster|slots and +command, too, and for native gcra +cl.throttle.
-const Permissions = "+evalsha +script|load +time +pexpire +del " +
+const Permissions = "+evalsha +script|load +time +pexpireat +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
