@@ -245,8 +245,8 @@ func TestStreamTTL(t *testing.T) {
 		s.one.Policies[0].Window = c.length
 		check := func(what string) {
 			t.Helper()
-			left := s.redis.PTTL(t.Context(), s.key).Val() + // on the test's clock
-				time.Duration(serverTime(t, s.redis)-s.clock.Now())*time.Millisecond
+			ahead := time.Duration(serverTime(t, s.redis)-s.clock.Now()) * time.Millisecond
+			left := s.redis.PTTL(t.Context(), s.key).Val() + ahead
 			if most := c.want + min(c.want, 100*time.Millisecond); left > most || left < c.want-2*time.Second {
 				t.Errorf("window %s, keep %s, after %s: TTL %s, want %s to %s", c.length, c.keep, what, left, c.want, most)
 			}
