@@ -62,6 +62,32 @@ func newTicket(charges []window.Charge) *ticket {
 	return t
 }
 
+// take decides on one request, together with others. In a Cluster every node has a
+// commit of its own, for one that hangs not to stop the others; a request that
+// several nodes decide on goes alone.
+func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result {
+	server := ""
+	if s.cluster {
+		for i := range charges {
+			address := s.address(ctx, string(window.AppendKey([]byte(s.prefix), &charges[i])))
+			if i > 0 && address != server {
+				return s.decide(ctx, "take", [][]window.Charge{charges})[0]
+			}
+			server = address
+		}
+	}
+	return s.commit(server).take(ctx, charges)
+}
+
+// commit returns that of a server.
+func (s *Store) commit(server string) *commit {
+	if c, ok := s.commits.Load(server); ok {
+		return c.(*commit)
+	}
+	c, _ := s.commits.LoadOrStore(server, &commit{store: s})
+	return c.(*commit)
+}
+
 // take decides on one request.
 func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
 	c.mu.Lock()

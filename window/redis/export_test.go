@@ -18,3 +18,26 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 	s.decideTogether(ctx, calls, results)
 	return results
 }
+
+// Limits of what travels together, for tests.
+const (
+	Flights      = flights
+	QueueLength  = queueLength
+	BatchCharges = batchCharges
+)
+
+// Flying returns how many batches are under way to the only server.
+func Flying(s *Store) int {
+	c := s.commit("")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flying
+}
+
+// Waiting returns how many requests wait for the only server.
+func Waiting(s *Store) int {
+	c := s.commit("")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting)
+}

@@ -78,7 +78,8 @@ type Store struct {
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
 	// that was not.
 	noThrottle atomic.Bool
-	commit     commit
+	// A *commit per server, by address; "" is the only one's.
+	commits sync.Map
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -92,7 +93,7 @@ func New(o Options) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	s := &Store{
+	return &Store{
 		client:  goredis.NewUniversalClient(o.universal()),
 		cluster: o.isCluster(),
 		prefix:  o.Prefix + ":",
@@ -101,8 +102,6 @@ func New(o Options) *Store {
 		name:    o.name(),
 		ids:     newIDs(),
 	}
-	s.commit.store = s
-	return s
 }
 
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
@@ -160,7 +159,7 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
-	r := s.commit.take(ctx, charges)
+	r := s.take(ctx, charges)
 	return r.Decisions, r.Err
 }
 

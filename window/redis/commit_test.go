@@ -1,0 +1,223 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// crowd takes n requests at once while the server does not answer, has it answer
+// when all are on their way or wait, and returns the results.
+func crowd(t *testing.T, own *redistest.Server, s *redis.Store, n int, request func(i int) []window.Charge) []window.Result {
+	t.Helper()
+	results := make([]window.Result, n)
+	own.Stop()
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { results[i].Decisions, results[i].Err = s.Take(t.Context(), request(i)) })
+	}
+	eventually(t, patience, "the others wait", func() bool { return redis.Waiting(s) == n-redis.Flights })
+	own.Cont()
+	group.Wait()
+	return results
+}
+
+// TestTogether has a thousand requests come while the server is busy: they go in as
+// few runs of the script as they fit in, and each gets an answer of its own.
+func TestTogether(t *testing.T) {
+	own := redistest.Start(t)
+	server := own.Client(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	server.ConfigResetStat(t.Context())
+	const n, limit = 1_000, 300
+	results := crowd(t, own, s, n, func(i int) []window.Charge {
+		zone := "zone " + strconv.Itoa(i%2)
+		return []window.Charge{charge(zone, "key", limit, time.Hour), charge("other", strconv.Itoa(i), 1, time.Hour)}
+	})
+	left := map[int]map[int64]bool{0: {}, 1: {}}
+	for i, r := range results {
+		if r.Err != nil || len(r.Decisions) != 2 {
+			t.Fatalf("request %d: %+v", i, r)
+		}
+		own, other := r.Decisions[0], r.Decisions[1]
+		if want := int64(1); own.Allowed {
+			want = 0
+			if left[i%2][own.Remaining] {
+				t.Errorf("request %d: %d remaining, as after another", i, own.Remaining)
+			}
+			left[i%2][own.Remaining] = true
+			if other.Remaining != want {
+				t.Errorf("request %d: allowed, with %d of its own key remaining, want %d", i, other.Remaining, want)
+			}
+		} else if own.Remaining != 0 || other.Remaining != want || !other.Allowed {
+			t.Errorf("request %d: denied, with %+v", i, r.Decisions)
+		}
+	}
+	if len(left[0]) != limit || len(left[1]) != limit {
+		t.Errorf("%d and %d allowed, want %d each", len(left[0]), len(left[1]), limit)
+	}
+	calls := commandCalls(t, server, "evalsha")
+	if most := redis.Flights + (2*n+redis.BatchCharges-1)/redis.BatchCharges; calls > most {
+		t.Errorf("%d runs of the script, want %d at most", calls, most)
+	}
+}
+
+func commandCalls(t *testing.T, server *goredis.Client, command string) int {
+	for _, m := range commandStats.FindAllStringSubmatch(server.Info(t.Context(), "commandstats").Val(), -1) {
+		if m[1] == command {
+			n, _ := strconv.Atoi(m[2])
+			return n
+		}
+	}
+	return 0
+}
+
+// TestTogetherButOne has a request fail in the middle of others.
+func TestTogetherButOne(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"})
+	warm(t, s, "key")
+	own.Client(t).Set(t.Context(), "p:zset:zone:5", "no set", 0)
+	for i, r := range crowd(t, own, s, 10, func(i int) []window.Charge {
+		return []window.Charge{charge("first", strconv.Itoa(i), 3, time.Hour), charge("zone", strconv.Itoa(i), 3, time.Hour)}
+	}) {
+		if i == 5 {
+			if !errors.Is(r.Err, window.ErrUnavailable) || !strings.Contains(r.Err.Error(), "WRONGTYPE") {
+				t.Errorf("request 5: %v, want the server's WRONGTYPE", r.Err)
+			}
+		} else if r.Err != nil || !window.Allowed(r.Decisions) {
+			t.Errorf("request %d: %+v", i, r)
+		}
+	}
+	if n := charged(t, s, charge("first", "5", 3, time.Hour)); n != 0 {
+		t.Errorf("%d charged for the request that failed", n)
+	}
+}
+
+// TestTogetherWithoutMemory has a server that takes no more: what it can deny it
+// denies, and the others get its words. Nothing is charged.
+func TestTogetherWithoutMemory(t *testing.T) {
+	own := redistest.Start(t)
+	server := own.Client(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	full := charge("zone", "full", 1, time.Hour)
+	take(t, s, full)
+	server.ConfigSet(t.Context(), "maxmemory", "1")
+	results := crowd(t, own, s, 20, func(i int) []window.Charge {
+		if i%2 == 0 {
+			return []window.Charge{full}
+		}
+		return []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)}
+	})
+	server.ConfigSet(t.Context(), "maxmemory", "0")
+	for i, r := range results {
+		switch {
+		case i%2 == 0 && (r.Err != nil || r.Decisions[0].Allowed):
+			t.Errorf("request %d: %+v, want a denial", i, r)
+		case i%2 == 1 && (r.Err == nil || !strings.Contains(r.Err.Error(), "OOM")):
+			t.Errorf("request %d: %v, want the server's OOM", i, r.Err)
+		case i%2 == 1 && charged(t, s, charge("zone", strconv.Itoa(i), 1, time.Hour)) != 0:
+			t.Errorf("request %d is charged", i)
+		}
+	}
+}
+
+// TestLeft has callers go while their requests wait: those are not sent.
+func TestLeft(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	own.Stop()
+	one := func(i int) []window.Charge { return []window.Charge{countedCharge("zone", strconv.Itoa(i))} }
+	var busy, leaving sync.WaitGroup
+	for i := range redis.Flights {
+		busy.Go(func() { _, _ = s.Take(t.Context(), one(i)) })
+	}
+	eventually(t, patience, "flights", func() bool { return redis.Flying(s) == redis.Flights })
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range 10 {
+		leaving.Go(func() {
+			if _, err := s.Take(ctx, one(100+i)); !errors.Is(err, context.Canceled) || !errors.Is(err, window.ErrUnavailable) {
+				t.Errorf("Take = %v, want Canceled and ErrUnavailable", err)
+			}
+		})
+	}
+	eventually(t, patience, "10 that wait", func() bool { return redis.Waiting(s) == 10 })
+	cancel()
+	leaving.Wait() // though the server still hangs
+	own.Cont()
+	busy.Wait()
+	for i := range 10 {
+		if n := charged(t, s, one(100 + i)[0]); n != 0 {
+			t.Errorf("a request whose caller had gone was charged %d", n)
+		}
+	}
+	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
+}
+
+// TestQueueIsBounded has more requests wait than there is room for: the last get an
+// error at once.
+func TestQueueIsBounded(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	own.Stop()
+	const more = 10
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	full := make(chan error, redis.QueueLength+redis.Flights+more)
+	for range cap(full) {
+		group.Go(func() {
+			if _, err := s.Take(ctx, []window.Charge{charge("zone", "key", 1, time.Hour)}); errors.Is(err, window.ErrBusy) {
+				full <- err
+			}
+		})
+	}
+	for range more {
+		select {
+		case err := <-full:
+			if !errors.Is(err, window.ErrUnavailable) {
+				t.Errorf("Take = %v, want ErrUnavailable in its chain", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("no error of a full queue")
+		}
+	}
+	cancel()
+	own.Cont()
+	group.Wait()
+	if len(full) != 0 {
+		t.Errorf("%d more were refused", len(full))
+	}
+}
+
+// TestDeadlines has a server hang: whoever waits, waits for the timeout and no
+// longer, whenever it came.
+func TestDeadlines(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: timeout})
+	warm(t, s, "key")
+	own.Stop()
+	parallel(32, func(i int) {
+		for range 5 {
+			if err := timed(t, func() error {
+				_, err := s.Take(t.Context(), []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)})
+				return err
+			}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Take = %v, want DeadlineExceeded", err)
+			}
+		}
+	})
+	own.Cont()
+}
