@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -34,7 +35,7 @@ type guard struct {
 	local   *memory.Store   // decides while the store is away; nil likewise
 
 	seconds, localSeconds prometheus.Observer
-	errors                prometheus.Counter
+	errors, busy          prometheus.Counter
 }
 
 var guards = caddy.NewUsagePool()
@@ -48,7 +49,8 @@ func acquireGuard(store window.Store) *guard {
 			window.Store
 			window.Pinger
 		}); ok {
-			g.errors = storeErrorsTotal.WithLabelValues(name)
+			g.errors = storeErrorsTotal.WithLabelValues(name, "away")
+			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.local = memory.New(memory.Options{})
 			g.breaker = window.NewBreaker(away, newOutageLog(name).changed)
@@ -83,6 +85,8 @@ func (g *guard) take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	switch {
 	case err == nil:
 		g.seconds.Observe(time.Since(start).Seconds())
+	case errors.Is(err, window.ErrBusy):
+		g.busy.Inc()
 	case ctx.Err() == nil:
 		g.errors.Inc()
 	}

@@ -26,8 +26,8 @@ var (
 
 	storeErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_errors_total",
-		Help: "Requests on which a store did not decide.",
-	}, []string{"store"})
+		Help: "Requests on which a store did not decide, by reason: away, or busy while too many requests wait for it.",
+	}, []string{"store", "reason"})
 
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",

@@ -1,7 +1,9 @@
 package slidingwindow
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -92,7 +94,7 @@ func TestDecisionsWhileTheStoreIsAway(t *testing.T) {
 			f, store := newFake(t, away)
 			h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"`+word+`","store":`+store))
 			before := outcomes(t, ctx, zoneName(t), [4]float64{})
-			failed := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name)
+			failed := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away")
 			local := metric(t, ctx, "caddy_sliding_window_decision_seconds", "store", "local")
 			for range 4 {
 				serve(t, get(), h)
@@ -100,7 +102,7 @@ func TestDecisionsWhileTheStoreIsAway(t *testing.T) {
 			if got := outcomes(t, ctx, zoneName(t), before); got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name) - failed; got != 4 {
+			if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away") - failed; got != 4 {
 				t.Errorf("store_errors_total: got %v, want 4", got)
 			}
 			if got := metric(t, ctx, "caddy_sliding_window_decision_seconds", "store", "local") - local; (got == 4) != (word == "local") {
@@ -152,5 +154,29 @@ func TestNoKeyInLabels(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestBusy has a store that takes no more: on_error decides, and it is not taken
+// for away.
+func TestBusy(t *testing.T) {
+	f, store := newFake(t, func(context.Context, []window.Charge) ([]window.Decision, error) {
+		return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrBusy)
+	})
+	h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"allow","store":`+store))
+	before := outcomes(t, ctx, zoneName(t), [4]float64{})
+	for range 10 {
+		serve(t, get(), h)
+	}
+	if got, want := outcomes(t, ctx, zoneName(t), before), [4]float64{0, 0, 10, 0}; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for reason, want := range map[string]float64{"away": 0, "busy": 10} {
+		if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", reason); got != want {
+			t.Errorf("store_errors_total of reason %s: got %v, want %v", reason, got, want)
+		}
+	}
+	if got := metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name); got != 0 {
+		t.Error("the breaker has opened")
 	}
 }

@@ -125,7 +125,7 @@ func TestHangUpIsNoOutage(t *testing.T) {
 					t.Errorf("got %v, want context.Canceled in it", err)
 				}
 			}
-			if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name); got != 0 {
+			if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away"); got != 0 {
 				t.Errorf("store errors: got %v, want 0", got)
 			}
 			f.become(decides(window.Decision{Allowed: true, Limit: 2}))
@@ -179,7 +179,7 @@ func TestBreakerInFrontOfTheStore(t *testing.T) {
 		w, _ := tryServe(get(), h)
 		return w.Code == http.StatusNoContent
 	})
-	if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name); got < 20 {
+	if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away"); got < 20 {
 		t.Errorf("store errors: got %v, want 20 or more", got)
 	}
 }

@@ -22,7 +22,8 @@ const (
 // open it pings the store five times a second, off the path of requests, and
 // closes at the first answer.
 //
-// A caller that gives up and a charge that makes no sense are no failures.
+// A caller that gives up, a charge that makes no sense and a store that takes no
+// more at the moment are no failures.
 type Breaker struct {
 	store    Store
 	pinger   Pinger
@@ -80,7 +81,7 @@ func (b *Breaker) Close() error {
 }
 
 func (b *Breaker) failed(epoch int64, err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInvalid) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrBusy) {
 		return
 	}
 	if epoch != b.epoch.Load() || b.failures.Add(1) < breakAfter {

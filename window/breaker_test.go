@@ -183,6 +183,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 		context.Canceled,
 		fmt.Errorf("%w: %w", window.ErrUnavailable, context.Canceled),
 		fmt.Errorf("zone %q: %w", "z", window.ErrInvalid),
+		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrBusy),
 	} {
 		inBubble(t, func(b *breaker) {
 			b.fail(2)
