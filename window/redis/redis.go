@@ -73,6 +73,7 @@ type Store struct {
 	now     func() int64
 	name    string
 	ids     ids
+	denials *denials
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
 	scriptOnly sync.Map
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
@@ -99,6 +100,7 @@ func New(o Options) *Store {
 		now:     o.Now,
 		name:    o.name(),
 		ids:     newIDs(),
+		denials: newDenials(o.Now),
 	}
 }
 
@@ -152,18 +154,38 @@ func (s *Store) String() string { return s.name }
 // Close implements window.Store.
 func (s *Store) Close() error { return s.client.Close() }
 
-// Take implements window.Store.
+// Take implements window.Store. A request that was denied is denied again, without
+// the server, until a limit has room or a second has passed.
 func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	asked := s.denials.ask()
+	if decisions := s.denials.answer(asked, charges); decisions != nil {
+		return decisions, nil
+	}
 	r := s.decide(ctx, "take", [][]window.Charge{charges})[0]
+	s.denials.remember(asked, charges, r.Decisions)
 	return r.Decisions, r.Err
 }
 
-// TakeBatch implements window.Store: one round trip for all requests.
+// TakeBatch implements window.Store: one round trip for all requests that are not
+// denied as in Take.
 func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	if len(requests) == 0 {
-		return nil
+	asked := s.denials.ask()
+	results := make([]window.Result, len(requests))
+	var rest [][]window.Charge
+	var places []int // of the rest among all
+	for i, charges := range requests {
+		if results[i].Decisions = s.denials.answer(asked, charges); results[i].Decisions == nil {
+			rest, places = append(rest, charges), append(places, i)
+		}
 	}
-	return s.decide(ctx, "take", requests)
+	if len(rest) == 0 {
+		return results
+	}
+	for i, r := range s.decide(ctx, "take", rest) {
+		s.denials.remember(asked, rest[i], r.Decisions)
+		results[places[i]] = r
+	}
+	return results
 }
 
 // Peek implements window.Store.
@@ -177,6 +199,9 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
+	if delta < 0 {
+		defer s.denials.forget(&charge)
+	}
 	return s.all(ctx, []*call{s.newCall("settle", []window.Charge{charge}, at, delta)})
 }
 
@@ -185,6 +210,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
+	defer s.denials.forget(&charge)
 	calls := []*call{s.newScriptCall("reset", []window.Charge{charge})}
 	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
 		calls = append(calls, s.newNativeReset(charge))
@@ -195,12 +221,12 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 // Ping implements window.Pinger. It spends on a counter of its own, because a
 // server that answers PING may still refuse to write.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.Take(ctx, []window.Charge{{
+	err := s.decide(ctx, "take", [][]window.Charge{{{
 		Key:       "ping",
 		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
 		Cost:      1,
 		Algorithm: window.Zset{},
-	}})
+	}}})[0].Err
 	if err == nil && s.noThrottle.Load() {
 		err = s.pingNative(ctx)
 	}
@@ -303,6 +329,9 @@ func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*
 		}
 	}
 	s.run(ctx, back)
+	for _, c := range back {
+		s.denials.forget(&c.charges[0])
+	}
 }
 
 // fail says that the store could not decide, and why. What was asked may be in
