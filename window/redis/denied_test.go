@@ -195,6 +195,62 @@ func TestDeniedOthersPass(t *testing.T) {
 	}
 }
 
+// TestDeniedWalks asks for the same few requests again and again, in steps of time
+// that are short beside a second, or end when a denial does.
+func TestDeniedWalks(t *testing.T) {
+	for _, algo := range append(algorithms, window.Slices{Size: 100 * time.Millisecond, Weighted: true}, window.Slices{Min: 50 * time.Millisecond, Max: time.Second}) {
+		t.Run(fmt.Sprintf("%T%+[1]v", algo), func(t *testing.T) {
+			t.Parallel()
+			clock := windowtest.NewClock()
+			s := openRemembering(t, clock).(*windowtest.Remembering)
+			algo := suited(algo, 500*time.Millisecond)
+			a, _ := algo.(window.Slices)
+			passed := 0
+			for walk := range 20 {
+				r := rand.New(rand.NewPCG(3, uint64(walk)))
+				var zones [2]window.Charge
+				for i := range zones {
+					zones[i] = charge(fmt.Sprintf("walk%d-%d", walk, i), "key", 1+r.Int64N(10), time.Duration(500+r.Int64N(5_000))*time.Millisecond)
+					if zones[i].Algorithm = algo; r.IntN(2) == 0 && !a.Weighted {
+						zones[i].Policies = append(zones[i].Policies, window.Policy{Limit: 1 + r.Int64N(10), Window: time.Duration(500+r.Int64N(2_000)) * time.Millisecond})
+					}
+				}
+				for range 300 {
+					charges := slices.Clone(zones[r.IntN(2):])
+					for i := range charges {
+						charges[i].Cost = 1 + r.Int64N(2)*r.Int64N(4)
+					}
+					ds, err := s.Take(t.Context(), charges)
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch {
+					case window.Allowed(ds):
+						passed++
+						if r.IntN(10) == 0 {
+							err = s.Settle(t.Context(), charges[0], ds[0].At, r.Int64N(5)-3)
+						}
+					case r.IntN(100) == 0:
+						err = s.Reset(t.Context(), charges[0])
+					case r.IntN(4) == 0:
+						if retry := ds[r.IntN(len(ds))].RetryAfter; retry < 10*time.Second {
+							clock.Add(max(0, retry.Milliseconds()-r.Int64N(2)))
+						}
+					default:
+						clock.Add(r.Int64N(80))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if s.Checked < 1_000 || passed < 500 || s.Late > 0 {
+				t.Errorf("%d denials may have been remembered, %d passed, %d were late", s.Checked, passed, s.Late)
+			}
+		})
+	}
+}
+
 // TestDeniedUntilThereIsRoom resets a counter and gives back to it: this store
 // sees it at once, another one within a second.
 func TestDeniedUntilThereIsRoom(t *testing.T) {
@@ -555,6 +611,42 @@ func TestDeniedConcurrent(t *testing.T) {
 			}
 		}
 	})
+}
+
+// testClusterDenied denies a request for one of its counters: what the others get
+// back leaves the denial in force, but not those that they had without it.
+func testClusterDenied(t *testing.T, nodes []*redistest.Server) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Now: clock.Now})
+	calls := func() (n int) {
+		for _, node := range nodes {
+			var here int
+			_, _ = fmt.Sscanf(node.Client(t).InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha"), "calls=%d,", &here)
+			n += here
+		}
+		return n
+	}
+	full := charge("full", "key", 0, time.Hour)
+	for i := range 10 {
+		free := charge("free", strconv.Itoa(i), 1, time.Hour)
+		redis.Remember(s, []window.Charge{free}, []window.Decision{{RetryAfter: time.Hour, At: clock.Now()}})
+		if window.Allowed(take(t, s, free)) {
+			t.Fatal("a remembered denial is not in force")
+		}
+		ds := take(t, s, free, full)
+		before := calls()
+		for range 20 {
+			if got := take(t, s, free, full); !slices.Equal(got, ds) || window.Allowed(got) {
+				t.Errorf("Take = %+v, want %+v", got, ds)
+			}
+		}
+		if n := calls() - before; n != 0 {
+			t.Errorf("%d questions for a request that is known to be denied", n)
+		}
+		if ds := take(t, s, free); !window.Allowed(ds) {
+			t.Errorf("Take after units came back = %+v, want it to pass", ds)
+		}
+	}
 }
 
 // TestDeniedAllocations holds that a remembered denial costs its decisions.
