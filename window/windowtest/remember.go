@@ -40,8 +40,8 @@ type Remembering struct {
 	denied map[string]*memory
 }
 
-// memory is what a store may have of a request, which was denied between from and until, less
-// spread: it may be remembered in all of that time.
+// memory is what a store may have of a request, which was denied from from to
+// until, less spread: it may be remembered in all of that time.
 type memory struct {
 	from, until   int64
 	change, added int
@@ -64,7 +64,7 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]wind
 	}
 	r.meet(charges)
 	got, err := r.Store.Take(ctx, charges)
-	request, now := fmt.Sprintf("%#v", charges), r.clock.Now()
+	request, now := nameRequest(charges), r.clock.Now()
 	wrong := func(what string) ([]window.Decision, error) {
 		r.t.Errorf("at %d: Take(%v) = %+v, %v; want %+v: %s", now, charges, got, err, want, what)
 		return got, err
@@ -99,6 +99,15 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]wind
 		return wrong(problem)
 	}
 	return want, nil
+}
+
+// nameRequest writes all of a request that its decisions depend on.
+func nameRequest(charges []window.Charge) string {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Fields = nil
+	}
+	return fmt.Sprintf("%#v", charges)
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.
