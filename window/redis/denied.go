@@ -24,19 +24,20 @@ const (
 )
 
 // denials remembers requests that were denied, and denies them again without
-// asking the server, which therefore may even be away. A denial holds until the
-// first of the limits that denied has room, and no longer than longestDenial:
-// what others spend in the meantime only makes it last. The time counts from
-// before the request was sent, so that it is over no later than on the server.
+// asking the server, even while that is away. A denial holds until the first of
+// the limits that denied has room, and no longer than longestDenial: what others
+// spend in the meantime only makes it last. The time counts from before the request
+// was sent, so that it is over no later than on the server.
 //
 // What is remembered is the request as a whole: counters, costs, policies and
 // options. With another cost or limit it is another request. It is compared byte
 // by byte, so that no client can be taken for another.
 //
-// Other policies on the same counter are what may make room before RetryAfter
-// says so, as weighted slices may with several limits: such a request is denied
-// for up to longestDenial where the server would let it pass. So is one that met
-// units in a Cluster which another process then gave back.
+// For that second at most, a request may be denied that the server would let pass:
+// if another process resets its counter or gives back to it; if the counter meets
+// other policies or options, under which it forgets sooner; with weighted slices of
+// several lengths, of which new ones cut old ones short; and in a Cluster, if it met
+// units that another process was about to give back.
 //
 // It has no goroutine: what is over goes when it is found.
 type denials struct {
