@@ -22,7 +22,8 @@ const (
 // open it pings the store five times a second, off the path of requests, and
 // closes at the first answer.
 //
-// A caller that gives up and a charge that makes no sense are no failures.
+// A caller that gives up and a charge that makes no sense are no failures. A denial
+// does not end a row of them: a store may know it without asking its server.
 type Breaker struct {
 	store    Store
 	pinger   Pinger
@@ -61,7 +62,7 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error
 	ds, err := b.store.Take(ctx, charges)
 	if err != nil {
 		b.failed(epoch, err)
-	} else if b.failures.Load() != 0 {
+	} else if b.failures.Load() != 0 && Allowed(ds) {
 		b.failures.Store(0)
 	}
 	return ds, err
