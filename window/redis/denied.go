@@ -102,7 +102,7 @@ func (d *denials) answer(asked moment, charges []window.Charge) []window.Decisio
 	if window.CheckCharges(charges) != nil {
 		return nil
 	}
-	var buf [256]byte
+	var buf [512]byte
 	key := appendRequest(buf[:0], charges)
 	shard := d.shard(key)
 	shard.mu.Lock()
@@ -165,7 +165,7 @@ func (d *denials) remember(asked moment, charges []window.Charge, decisions []wi
 			one.slots = append(one.slots, d.slot(&charges[i]))
 		}
 	}
-	var buf [256]byte
+	var buf [512]byte
 	key := appendRequest(buf[:0], charges)
 	one.key = string(key)
 	shard := d.shard(key)
