@@ -23,7 +23,8 @@ const (
 // closes at the first answer.
 //
 // A caller that gives up, a charge that makes no sense and a store that takes no
-// more at the moment are no failures.
+// more at the moment are no failures. A denial does not end a row of them: a store
+// may know it without asking its server.
 type Breaker struct {
 	store    Store
 	pinger   Pinger
@@ -62,7 +63,7 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error
 	ds, err := b.store.Take(ctx, charges)
 	if err != nil {
 		b.failed(epoch, err)
-	} else if b.failures.Load() != 0 {
+	} else if b.failures.Load() != 0 && Allowed(ds) {
 		b.failures.Store(0)
 	}
 	return ds, err

@@ -17,23 +17,24 @@ import (
 type fakeStore struct {
 	window.Store
 
-	mu    sync.Mutex
-	err   error
-	takes int
-	pings int
-	gate  chan struct{} // nil: open
-	stuck bool          // pings wait for their context
+	mu     sync.Mutex
+	err    error
+	takes  int
+	pings  int
+	denies bool
+	gate   chan struct{} // nil: open
+	stuck  bool          // pings wait for their context
 }
 
 func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, error) {
 	s.mu.Lock()
 	s.takes++
-	err, gate := s.err, s.gate
+	err, gate, allowed := s.err, s.gate, !s.denies
 	s.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
-	return []window.Decision{{Allowed: true}}, err
+	return []window.Decision{{Allowed: allowed}}, err
 }
 
 func (s *fakeStore) Ping(ctx context.Context) error {
@@ -196,6 +197,21 @@ func TestBreakerStaysClosed(t *testing.T) {
 			b.wantChanges()
 		})
 	}
+}
+
+// TestBreakerDenials has a store that knows some denials while it is away.
+func TestBreakerDenials(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		for range 2 {
+			b.fail(1)
+			b.store.set(nil)
+			b.store.denies = true
+			b.wantOpen(false)
+			b.store.denies = false
+		}
+		b.wantOpenAfterOneMore()
+		b.wantChanges(opened)
+	})
 }
 
 func TestBreakerDeadlineCounts(t *testing.T) {

@@ -58,22 +58,24 @@ func (a Slices) Check() error {
 }
 
 func (a Slices) checkAdaptive() error {
-	adaptive := fmt.Sprintf("adaptive %s %s", a.Min, a.Max)
+	var problem string
 	switch {
 	case a.Min <= 0, a.Min%time.Millisecond != 0:
-		return fmt.Errorf("%s: min %s is not a whole number of milliseconds above 0", adaptive, a.Min)
+		problem = fmt.Sprintf(": min %s is not a whole number of milliseconds above 0", a.Min)
 	case a.Max <= 0, a.Max%time.Millisecond != 0:
-		return fmt.Errorf("%s: max %s is not a whole number of milliseconds above 0", adaptive, a.Max)
+		problem = fmt.Sprintf(": max %s is not a whole number of milliseconds above 0", a.Max)
 	case a.Min > a.Max:
-		return fmt.Errorf("%s: min %s is above max %s; write the shorter one first", adaptive, a.Min, a.Max)
+		problem = fmt.Sprintf(": min %s is above max %s; write the shorter one first", a.Min, a.Max)
 	case a.Count > 0:
-		return fmt.Errorf("%s and count %d exclude each other", adaptive, a.Count)
+		problem = fmt.Sprintf(" and count %d exclude each other", a.Count)
 	case a.Size > 0:
-		return fmt.Errorf("%s and size %s exclude each other", adaptive, a.Size)
+		problem = fmt.Sprintf(" and size %s exclude each other", a.Size)
 	case a.Weighted:
-		return fmt.Errorf("%s and weighted exclude each other: adaptive slices are strict", adaptive)
+		problem = " and weighted exclude each other: adaptive slices are strict"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("adaptive %s %s%s", a.Min, a.Max, problem)
 }
 
 // Name implements Algorithm.

@@ -72,4 +72,7 @@ func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*
 		}
 	}
 	s.run(ctx, back)
+	for _, c := range back {
+		s.denials.forget(&c.requests[0][0])
+	}
 }

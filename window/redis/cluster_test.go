@@ -24,6 +24,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
 	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
+	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
 	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, nodes) }) // the last: it does harm
 }

@@ -14,7 +14,8 @@ func TestConcurrent(t *testing.T) {
 		t.Run(fmt.Sprintf("%T%+[1]v", algo), func(t *testing.T) {
 			t.Parallel()
 			o := redis.Options{Prefix: fmt.Sprintf("concurrent %+v", algo)}
-			windowtest.Concurrent(t, algo, newStore(t, o), newStore(t, o))
+			// One that remembers denials, and one that puts the script to the test.
+			windowtest.Concurrent(t, algo, newStore(t, o), redis.AskAlways(newStore(t, o)))
 		})
 	}
 }

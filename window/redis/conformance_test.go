@@ -47,8 +47,20 @@ func (m leakChecked) Run() int {
 
 var prefixes atomic.Int64
 
+// open returns a store that asks the server about every request: the suite compares
+// every field.
 func open(t *testing.T, clock *windowtest.Clock) window.Store {
-	return newStore(t, redis.Options{Now: clock.Now})
+	return redis.AskAlways(newStore(t, redis.Options{Now: clock.Now}))
+}
+
+// openRemembering returns a store that remembers denials, as all do but in tests.
+func openRemembering(t *testing.T, clock *windowtest.Clock) window.Store {
+	o := redis.Options{Now: clock.Now, Prefix: "remembers" + strconv.FormatInt(prefixes.Add(1), 10)}
+	r := windowtest.NewRemembering(t, clock, newStore(t, o), redis.AskAlways(newStore(t, o)))
+	t.Cleanup(func() {
+		t.Logf("%d denials may have been remembered, %d did not know all, %d were late", r.Checked, r.Stale, r.Late)
+	})
+	return r
 }
 
 // newStore returns a store on the shared server, unless o names another, with
@@ -71,12 +83,18 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 
 func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }
 
-func TestAgreesWithMemory(t *testing.T) {
-	windowtest.Agree(t, func(t *testing.T, clock *windowtest.Clock) window.Store {
-		s := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}, open)
+func TestConformanceRemembering(t *testing.T) { windowtest.Exercise(t, openRemembering) }
+
+func TestAgreesWithMemory(t *testing.T) { windowtest.Agree(t, 200, openMemory, open) }
+
+func TestAgreesWithMemoryRemembering(t *testing.T) {
+	windowtest.Agree(t, 20, openMemory, openRemembering)
+}
+
+func openMemory(t *testing.T, clock *windowtest.Clock) window.Store {
+	s := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // TestTwins holds that every algorithm has a script under its name.

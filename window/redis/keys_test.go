@@ -113,7 +113,7 @@ func serverTime(t *testing.T, c *goredis.Client) int64 {
 // TestDenialWritesNothing asks the server how many changes it has seen.
 func TestDenialWritesNothing(t *testing.T) {
 	own := redistest.Start(t)
-	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}}), own.Client(t)
+	s, c := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{own.Addr}})), own.Client(t)
 	changes := func() string {
 		for line := range strings.Lines(c.Info(t.Context(), "persistence").Val()) {
 			if n, ok := strings.CutPrefix(line, "rdb_changes_since_last_save:"); ok {

@@ -47,7 +47,7 @@ func TestNativeCommand(t *testing.T) {
 			}
 			return integers(limited, limit, row.Remaining, retry, ceilSeconds(row.ResetAfter))
 		})
-		s := newStore(t, redis.Options{Addresses: []string{addr}, Prefix: "cell"})
+		s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}, Prefix: "cell"}))
 		for i := range c.Rows {
 			row = c.Rows[i]
 			d := take(t, s, nativeCharge(strings.Fields(c.Command)[1], row.Cost, c.Algorithm, c.Policy))[0]
@@ -108,7 +108,7 @@ func cell(t *testing.T, clock *windowtest.Clock) (addr string, asked *atomic.Int
 func TestNativeDecisions(t *testing.T) {
 	clock := windowtest.NewClock()
 	addr, asked := cell(t, clock)
-	s := newStore(t, redis.Options{Addresses: []string{addr}})
+	s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}}))
 	m := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
 	defer func() { _ = m.Close() }()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -266,7 +266,7 @@ func TestNativePing(t *testing.T) {
 func TestNativeOnRedis(t *testing.T) {
 	addr, asked := countingProxy(t, server.Addr, "cl.throttle")
 	clock := windowtest.NewClock()
-	s := newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now, Prefix: "noncell"})
+	s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now, Prefix: "noncell"}))
 	m := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
 	defer func() { _ = m.Close() }()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -73,6 +73,7 @@ type Store struct {
 	now     func() int64
 	name    string
 	ids     ids
+	denials *denials
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
 	scriptOnly sync.Map
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
@@ -101,6 +102,7 @@ func New(o Options) *Store {
 		now:     o.Now,
 		name:    o.name(),
 		ids:     newIDs(),
+		denials: newDenials(o.Now),
 	}
 }
 
@@ -154,27 +156,40 @@ func (s *Store) String() string { return s.name }
 // Close implements window.Store.
 func (s *Store) Close() error { return s.client.Close() }
 
-// Take implements window.Store.
+// Take implements window.Store. A request that was denied is denied again, without
+// the server, until a limit has room or a second has passed.
 func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
+	asked := s.denials.ask()
+	if decisions := s.denials.answer(asked, charges); decisions != nil {
+		return decisions, nil
+	}
 	r := s.take(ctx, charges)
+	s.denials.remember(asked, charges, r.Decisions)
 	return r.Decisions, r.Err
 }
 
-// TakeBatch implements window.Store: one round trip for all requests.
+// TakeBatch implements window.Store: one round trip for all requests that are not
+// denied as in Take.
 func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	asked := s.denials.ask()
 	results := make([]window.Result, len(requests))
-	valid, order := make([][]window.Charge, 0, len(requests)), make([]int, 0, len(requests))
+	var rest [][]window.Charge
+	var places []int // of the rest among all
 	for i, charges := range requests {
 		results[i].Err = window.CheckCharges(charges)
-		if results[i].Err == nil && len(charges) > 0 {
-			valid, order = append(valid, charges), append(order, i)
+		if results[i].Err != nil || len(charges) == 0 {
+			continue
+		}
+		if results[i].Decisions = s.denials.answer(asked, charges); results[i].Decisions == nil {
+			rest, places = append(rest, charges), append(places, i)
 		}
 	}
-	for i, r := range s.decide(ctx, "take", valid) {
-		results[order[i]] = r
+	for i, r := range s.decide(ctx, "take", rest) {
+		s.denials.remember(asked, rest[i], r.Decisions)
+		results[places[i]] = r
 	}
 	return results
 }
@@ -193,6 +208,9 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
+	if delta < 0 {
+		defer s.denials.forget(&charge)
+	}
 	return s.all(ctx, []*call{s.newSettleCall(charge, at, delta)})
 }
 
@@ -201,6 +219,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
+	defer s.denials.forget(&charge)
 	calls := []*call{s.newScriptCall("reset", [][]window.Charge{{charge}})}
 	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
 		calls = append(calls, s.newNativeReset(charge))

@@ -34,7 +34,7 @@ func newStreamTest(t *testing.T, keep time.Duration) *streamTest {
 	one.Algorithm = window.Stream{Keep: keep}
 	return &streamTest{
 		T: t, clock: clock, redis: server.Client(t), key: prefix + ":stream:zone:key", one: one,
-		store: newStore(t, redis.Options{Now: clock.Now, Prefix: prefix}),
+		store: redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: prefix})),
 	}
 }
 

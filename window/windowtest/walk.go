@@ -10,14 +10,12 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-const (
-	walks     = 200
-	walkSteps = 500
-)
+const walkSteps = 500
 
 // Agree walks two stores through the same random calls, on one clock that also
-// steps back, and compares every field of every decision.
-func Agree(t *testing.T, openA, openB Open) {
+// steps back, and compares every field of every decision. Each algorithm gets a
+// number of walks.
+func Agree(t *testing.T, walks int, openA, openB Open) {
 	for _, v := range []struct {
 		name string
 		algo func(*rand.Rand) window.Algorithm

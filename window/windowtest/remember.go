@@ -1,0 +1,177 @@
+package windowtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// spread is how long a store may remember a denial, in ms.
+const spread = 1_000
+
+// Remembering is a store that remembers denials, held at each Take against one on
+// the same counters that does not. It answers what that one says, so that it passes
+// the suite. What is remembered may know less, but
+//
+//   - a request is denied if and only if it is in truth;
+//   - a limit that denies does so in truth, too, and its RetryAfter is no later;
+//   - with one limit and a cost of 1, where no other can be charged meanwhile, every
+//     field is true.
+//
+// A denial may be wrong for as long as it is remembered if the clock has stepped
+// back since, or a counter has met other policies or options.
+type Remembering struct {
+	window.Store
+	// Checked counts the denials that may have been remembered, Stale those of them
+	// that did not know all, and Late those that were wrong for the reasons above.
+	Checked, Stale, Late int
+
+	t      testing.TB
+	clock  *Clock
+	asks   window.Store
+	latest int64
+	change int               // the number of steps back and of other policies so far
+	added  int               // the number of times that units were added
+	kinds  map[string]string // the policies and options that a counter met last
+	denied map[string]*memory
+}
+
+// memory is what a store may have of a request, which was denied from from to
+// until, less spread: it may be remembered in all of that time.
+type memory struct {
+	from, until   int64
+	change, added int
+}
+
+// NewRemembering returns a Remembering of two stores that live in the time of
+// clock. It is not safe for concurrent use.
+func NewRemembering(t testing.TB, clock *Clock, remembers, asks window.Store) *Remembering {
+	return &Remembering{
+		Store: remembers, t: t, clock: clock, asks: asks,
+		kinds: make(map[string]string), denied: make(map[string]*memory),
+	}
+}
+
+// Take implements window.Store.
+func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	want, err := r.asks.Peek(ctx, charges)
+	if err != nil {
+		return r.Store.Take(ctx, charges)
+	}
+	r.meet(charges)
+	got, err := r.Store.Take(ctx, charges)
+	request, now := nameRequest(charges), r.clock.Now()
+	wrong := func(what string) ([]window.Decision, error) {
+		r.t.Errorf("at %d: Take(%v) = %+v, %v; want %+v: %s", now, charges, got, err, want, what)
+		return got, err
+	}
+	if err != nil || window.Allowed(got) {
+		delete(r.denied, request)
+		if !window.Allowed(want) {
+			return wrong("it does not fit")
+		}
+		return got, err
+	}
+	d := r.denied[request]
+	if d == nil || now < d.from || now >= d.until {
+		r.denied[request] = &memory{now, now + spread, r.change, r.added}
+		if !slices.Equal(got, want) {
+			return wrong("this cannot be remembered")
+		}
+		return want, nil
+	}
+	d.until = max(d.until, now+spread)
+	if d.change != r.change {
+		if window.Allowed(want) {
+			r.Late++
+		}
+		return r.asks.Take(ctx, charges) // which may repair what lies in the future
+	}
+	r.Checked++
+	if !slices.Equal(got, want) {
+		r.Stale++
+	}
+	if problem := r.compare(charges, got, want, d); problem != "" {
+		return wrong(problem)
+	}
+	return want, nil
+}
+
+// nameRequest writes all of a request that its decisions depend on.
+func nameRequest(charges []window.Charge) string {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Fields = nil
+	}
+	return fmt.Sprintf("%#v", charges)
+}
+
+// compare says what is wrong with a denial that may be remembered, if anything is.
+func (r *Remembering) compare(charges []window.Charge, got, want []window.Decision, d *memory) string {
+	if len(got) != len(want) {
+		return "not as many decisions"
+	}
+	if window.Allowed(want) {
+		return "it fits"
+	}
+	for i, g := range got {
+		w := want[i]
+		switch {
+		case g.At != w.At:
+			return "another time"
+		case g.Limit != w.Limit || g.Remaining < 0 || g.Remaining > g.Limit:
+			return "another limit"
+		case g.Allowed != (g.RetryAfter == 0):
+			return "a wait means a denial"
+		case !g.Allowed && (g.RetryAfter < time.Millisecond || g.RetryAfter > w.RetryAfter):
+			return "a limit has room sooner"
+		case len(got) == 1 && charges[0].Cost == 1 && d.added == r.added && g.RetryAfter != window.Never && g != w:
+			return "nothing can have changed"
+		}
+	}
+	return ""
+}
+
+// meet notes whether the clock has stepped back, or a counter meets other policies
+// or options.
+func (r *Remembering) meet(charges []window.Charge) {
+	now := r.clock.Now()
+	if now < r.latest {
+		r.change++
+	}
+	r.latest = now
+	for i := range charges {
+		c := &charges[i]
+		name, kind := string(window.AppendKey(nil, c)), fmt.Sprint(c.Algorithm, c.Policies)
+		if old, met := r.kinds[name]; met && old != kind {
+			r.change++
+		}
+		r.kinds[name] = kind
+	}
+}
+
+// TakeBatch implements window.Store: each request is held against the truth of its
+// own moment.
+func (r *Remembering) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	for i, charges := range requests {
+		results[i].Decisions, results[i].Err = r.Take(ctx, charges)
+	}
+	return results
+}
+
+// Settle implements window.Store.
+func (r *Remembering) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
+	if err := r.Store.Settle(ctx, charge, at, delta); err != nil {
+		return err
+	}
+	r.meet([]window.Charge{charge})
+	if delta > 0 {
+		r.added++
+	}
+	return nil
+}
