@@ -76,23 +76,29 @@ func size(algo window.Algorithm, p window.Policy) time.Duration {
 }
 
 // testWeightedWorstCase reaches the bound that Slices names for weighted slices,
-// 2×Limit-1, and never passes it.
+// 2×Limit-1, whatever their number, and never passes it.
 func testWeightedWorstCase(t *testing.T, open Open) {
-	f := newFixture(t, open, window.Slices{Count: 1, Weighted: true})
-	policy := per(10, 10_000)
-	var admitted Log
-	f.clock.Add(9_999)
-	for range 2 {
-		for range 20 {
-			if f.take(f.charge("worst", "key", 1, policy))[0].Allowed {
+	for _, count := range []int64{1, 2, 10, 60} {
+		f := newFixture(t, open, window.Slices{Count: count, Weighted: true})
+		policy, slice := per(10, 60_000), 60_000/count
+		one := f.charge("worst", "key", 1, policy)
+		var admitted Log
+		f.clock.Add(slice - 1) // the last of a slice
+		for range policy.Limit {
+			f.take(one)
+			admitted.Spend(f.clock.Now(), 1)
+		}
+		end := f.clock.Now() + 60_000
+		for f.clock.Set(Start + 60_000); f.clock.Now() < end; {
+			if d := f.take(one)[0]; d.Allowed {
 				admitted.Spend(f.clock.Now(), 1)
+			} else {
+				f.clock.Add(d.RetryAfter.Milliseconds())
 			}
 		}
-		f.clock.Add(9_999)
-	}
-	f.clock.Add(-9_999)
-	if n := admitted.Count(f.clock.Now(), policy); n != 19 {
-		t.Errorf("%d units in one window, want 2×10-1", n)
+		if n := admitted.Count(end-1, policy); n != 2*policy.Limit-1 {
+			t.Errorf("%d slices: %d units in one window, want 2×%d-1", count, n, policy.Limit)
+		}
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
 		f := newFixture(t, open, algo)

@@ -56,6 +56,7 @@ func Exercise(t *testing.T, open Open) {
 		{"PeekWritesNothing", testPeek},
 		{"Settle", testSettle},
 		{"SettleWhereNothingIs", testSettleNothing},
+		{"SettleMany", testSettleMany},
 		{"Reset", testReset},
 		{"ClockStepsBack", testClockBack},
 		{"Keys", testKeys},
