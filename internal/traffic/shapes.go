@@ -1,74 +1,89 @@
-package main
+// Package traffic is traffic of several shapes, and an oracle that judges what
+// algorithms make of it.
+package traffic
 
 import (
-	"fmt"
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Every shape is for one limit: 100 units in 60 s, over 20 windows.
+// Every shape is for one limit, over 20 windows.
 const (
-	limit    = 100
-	length   = 60 * time.Second
-	duration = 20 * length
-	start    = int64(1_700_000_000_000) // ms; a multiple of the window, as clocks in the wild are not
+	Limit    = 100
+	Length   = 60 * time.Second
+	Duration = 20 * Length
+	Start    = int64(1_700_000_040_000) // ms; a full minute
 )
 
-// arrival is one request.
-type arrival struct {
-	at  int64 // ms
-	key int
+// Policies is the limit.
+var Policies = []window.Policy{{Limit: Limit, Window: Length}}
+
+// Arrival is one request.
+type Arrival struct {
+	At  int64 // ms
+	Key int
 }
 
-// shape is a kind of traffic.
-type shape struct {
-	name, about string
-	make        func(r *rand.Rand) []arrival
+// Shape is a kind of traffic.
+type Shape struct {
+	Name, About string
+	Make        func(r *rand.Rand) []Arrival
 }
 
-var shapes = []shape{
-	{"poisson", "one client, independent requests at the rate of the limit", func(r *rand.Rand) []arrival {
-		return poisson(r, 0, limit, start, start+duration.Milliseconds())
+// Shapes are all of them.
+var Shapes = []Shape{
+	{"poisson", "one client, independent requests at the rate of the limit", func(r *rand.Rand) []Arrival {
+		return Poisson(r, 0, Limit, Start, Start+Duration.Milliseconds())
 	}},
-	{"boundary", "bursts of the whole limit just before and just after each full minute", func(r *rand.Rand) []arrival {
-		var all []arrival
-		for w := start; w < start+duration.Milliseconds(); w += length.Milliseconds() {
-			for _, from := range []int64{w, w + length.Milliseconds() - 1000} {
-				for range limit {
-					all = append(all, arrival{at: from + r.Int64N(1000)})
+	{"boundary", "bursts of the whole limit just before and just after each full minute", func(r *rand.Rand) []Arrival {
+		var all []Arrival
+		for w := Start; w < Start+Duration.Milliseconds(); w += Length.Milliseconds() {
+			for _, from := range []int64{w, w + Length.Milliseconds() - 1000} {
+				for range Limit {
+					all = append(all, Arrival{At: from + r.Int64N(1000)})
 				}
 			}
 		}
 		return inOrder(all)
 	}},
-	{"on-off", "20 s at five times the limit, then 40 s of silence, drifting against the minute", func(r *rand.Rand) []arrival {
-		var all []arrival
+	{"on-off", "20 s at five times the limit, then 40 s of silence, drifting against the minute", func(r *rand.Rand) []Arrival {
+		var all []Arrival
 		const cycle = 61_700
-		for from := start; from < start+duration.Milliseconds(); from += cycle {
-			all = append(all, poisson(r, 0, 5*limit, from, from+20_000)...)
+		for from := Start; from < Start+Duration.Milliseconds(); from += cycle {
+			all = append(all, Poisson(r, 0, 5*Limit, from, from+20_000)...)
 		}
 		return all
 	}},
-	{"hot", "one client at three times the limit among a hundred at a tenth", func(r *rand.Rand) []arrival {
-		all := poisson(r, 0, 3*limit, start, start+duration.Milliseconds())
+	{"hot", "one client at three times the limit among a hundred at a tenth", func(r *rand.Rand) []Arrival {
+		all := Poisson(r, 0, 3*Limit, Start, Start+Duration.Milliseconds())
 		for key := 1; key <= 100; key++ {
-			all = append(all, poisson(r, key, limit/10, start, start+duration.Milliseconds())...)
+			all = append(all, Poisson(r, key, Limit/10, Start, Start+Duration.Milliseconds())...)
 		}
 		return inOrder(all)
 	}},
-	{"flood", "one client at ten times the limit", func(r *rand.Rand) []arrival {
-		return poisson(r, 0, 10*limit, start, start+duration.Milliseconds())
+	{"flood", "one client at ten times the limit", func(r *rand.Rand) []Arrival {
+		return Poisson(r, 0, 10*Limit, Start, Start+Duration.Milliseconds())
 	}},
 }
 
-// poisson returns independent arrivals of one key at a rate per window.
-func poisson(r *rand.Rand, key int, rate float64, from, to int64) []arrival {
-	var all []arrival
-	mean := float64(length.Milliseconds()) / rate
-	for t := float64(from) + r.ExpFloat64()*mean; t < float64(to); t += r.ExpFloat64() * mean {
-		all = append(all, arrival{at: int64(t), key: key})
-	}
+// Seeded returns a source that repeats what it did.
+func Seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) } //nolint:gosec // repeatable on purpose
+
+func inOrder(all []Arrival) []Arrival {
+	slices.SortStableFunc(all, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 
-func (a arrival) String() string { return fmt.Sprintf("%d@%d", a.key, a.at) }
+// Poisson returns independent arrivals of one key at a rate per Length, in the ms from and up to to.
+func Poisson(r *rand.Rand, key int, rate float64, from, to int64) []Arrival {
+	var all []Arrival
+	mean := float64(Length.Milliseconds()) / rate
+	for t := float64(from) + r.ExpFloat64()*mean; t < float64(to); t += r.ExpFloat64() * mean {
+		all = append(all, Arrival{At: int64(t), Key: key})
+	}
+	return all
+}
