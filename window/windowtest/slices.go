@@ -18,6 +18,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 		window.Slices{Count: 1},
 		window.Slices{Count: 7},
 		window.Slices{Size: 333 * time.Millisecond},
+		window.Slices{Size: time.Minute}, // above the window
 		window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second},
 		window.Slices{Min: 70 * time.Millisecond, Max: 30 * time.Second},
 		window.Layers{Coarse: 5 * time.Second, Fine: time.Second},
