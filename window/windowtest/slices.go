@@ -38,6 +38,33 @@ func testStrictNeverOver(t *testing.T, open Open) {
 	}
 }
 
+// testStrictWorstCase has the unit that leaves first share a slice with one that
+// came at its end: a denial lasts for one slice less 1 ms longer than it had to.
+func testStrictWorstCase(t *testing.T, open Open) {
+	for _, c := range []struct {
+		algo        window.Algorithm
+		slice, rest int64 // ms: its length; when the rest of the limit is spent
+	}{
+		{window.Slices{}, 1_000, 2_000},
+		{window.Slices{Count: 1}, 60_000, 59_999},
+		{window.Slices{Size: 5 * time.Second}, 5_000, 6_000},
+		{window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}, 2_000, 3_000},
+		{window.Layers{Coarse: 10 * time.Second, Fine: time.Second}, 1_000, 2_000},
+	} {
+		f := newFixture(t, open, c.algo)
+		one, eight := f.charge("late", "key", 1, per(10, 60_000)), f.charge("late", "key", 8, per(10, 60_000))
+		f.take(one)
+		f.clock.Set(Start + c.slice - 1)
+		f.take(one)
+		f.clock.Set(Start + c.rest)
+		f.take(eight)
+		f.clock.Set(Start + 60_000) // now the first has left
+		if d := f.take(one)[0]; d.Allowed || d.RetryAfter != time.Duration(c.slice-1)*time.Millisecond {
+			t.Errorf("%+v: Take = %+v, want a wait of %d ms", c.algo, d, c.slice-1)
+		}
+	}
+}
+
 // takeStrict takes a charge with strict slices. Admitted is what was spent on its
 // counter before.
 func (f *fixture) takeStrict(name string, c window.Charge, admitted *Log) []window.Decision {
