@@ -121,7 +121,7 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 			if d := f.take(one)[0]; d.Allowed {
 				admitted.Spend(f.clock.Now(), 1)
 			} else {
-				f.clock.Add(d.RetryAfter.Milliseconds())
+				f.clock.Add(max(1, d.RetryAfter.Milliseconds()))
 			}
 		}
 		if n := admitted.Count(end-1, policy); n != 2*policy.Limit-1 {
