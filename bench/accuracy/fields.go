@@ -48,7 +48,7 @@ func fieldsRead(algorithm window.Algorithm, l load, seed uint64) (mean float64, 
 }
 
 func printFields(seed uint64) {
-	fmt.Printf("\nFields of the hash that a decision reads, on average and at most, with limit %d in %s and requests at\n", fieldsLimit, traffic.Length)
+	fmt.Printf("\nFields of the hash that a decision reads, on average and at most, with limit %d in %s and requests at:\n", fieldsLimit, traffic.Length)
 	header, line := "\n| algorithm |", "\n|---|"
 	for _, l := range loads {
 		header, line = header+" "+l.name+" |", line+"---|"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -15,6 +16,9 @@ const (
 	plotWidth  = 9 * vg.Inch
 	plotHeight = 4.5 * vg.Inch
 )
+
+// colors are one for each algorithm.
+var colors = slices.Concat(plotutil.SoftColors, plotutil.DarkColors)
 
 func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]costs) error {
 	if err := plotShapes(filepath.Join(dir, "overshoot.svg"), "Worst overshoot of a trailing window", "% of the limit", results, traffic.Accuracy.Overshoot); err != nil {
@@ -49,7 +53,7 @@ func plotShapes(path, title, unit string, results map[string]map[string]traffic.
 		if err != nil {
 			return err
 		}
-		bars.Color, bars.LineStyle.Width = plotutil.Color(i), 0
+		bars.Color, bars.LineStyle.Width = colors[i], 0
 		bars.Offset = width * vg.Length(float64(i)-float64(len(variants)-1)/2)
 		p.Add(bars)
 		p.Legend.Add(v.name, bars)
@@ -74,7 +78,7 @@ func plotSizes(path, title, unit string, value func(name string, i int) float64)
 		if err != nil {
 			return err
 		}
-		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+		line.Color, marks.Color, marks.Shape = colors[i], colors[i], plotutil.Shape(i)
 		p.Add(line, marks)
 		p.Legend.Add(v.name, line, marks)
 	}
