@@ -86,7 +86,7 @@ func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, 
 func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64, float64, error) {
 	ctx := context.Background()
 	now := clock{at: float64(time.Now().UnixMilli())}
-	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: now.now})
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Minute, Now: now.now})
 	defer func() { _ = store.Close() }()
 	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
 	defer func() { _ = client.Close() }()
