@@ -213,7 +213,10 @@ func TestReadmeACL(t *testing.T) {
 		if err := store.Ping(ctx); err != nil {
 			t.Error(err)
 		}
-		for _, algorithm := range []window.Algorithm{window.Zset{}, window.Slices{}, window.Stream{}} {
+		for _, algorithm := range []window.Algorithm{
+			window.Zset{}, window.Log{}, window.Stream{}, window.Slices{}, window.GCRA{},
+			window.Layers{Coarse: 500 * time.Millisecond, Fine: 100 * time.Millisecond},
+		} {
 			charges := []window.Charge{{
 				Zone: fmt.Sprint("acl", clock != nil), Key: "k", Cost: 2, Algorithm: algorithm,
 				Policies: []window.Policy{{Limit: 10, Window: time.Minute}, {Limit: 5, Window: time.Second}},
@@ -301,6 +304,19 @@ func TestReadmeLinks(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^make ([a-z-]+)$").FindAllStringSubmatch(readme, -1) {
 		if !strings.Contains(makefile, "\n"+m[1]+":") {
 			t.Errorf("make has no target %q", m[1])
+		}
+	}
+}
+
+// Tests that docs/algorithms.md names are where it says.
+func TestDocumentedTests(t *testing.T) {
+	named := regexp.MustCompile("\\[`(\\w+)`\\]\\(\\.\\./([\\w/]+\\.go)\\)").FindAllStringSubmatch(readFile(t, "docs/algorithms.md"), -1)
+	if len(named) < 10 {
+		t.Errorf("docs/algorithms.md names only %d tests", len(named))
+	}
+	for _, m := range named {
+		if !strings.Contains(readFile(t, m[2]), "\nfunc "+m[1]+"(t *testing.T") {
+			t.Errorf("docs/algorithms.md names %s, which is not in %s", m[1], m[2])
 		}
 	}
 }

@@ -27,8 +27,8 @@ func TestGCRACheck(t *testing.T) {
 		7:  {window.GCRA{Burst: 1 << 40}, window.Policy{Window: time.Second}, ""}, // limit 0 has no burst
 		8:  {window.GCRA{Native: -1}, second, "native -1"},
 		9:  {window.GCRA{Native: window.NativeAuto}, second, ""},
-		10: {window.GCRA{Native: window.NativeOn, Burst: 70_000}, day, ""},
-		11: {window.GCRA{Native: window.NativeOn, Burst: 75_000}, day, "200 years"},
+		10: {window.GCRA{Native: window.NativeOn, Burst: 73_000}, day, ""},
+		11: {window.GCRA{Native: window.NativeOn, Burst: 73_001}, day, "200 years"},
 		12: {window.GCRA{Native: window.NativeOn}, window.Policy{Window: time.Second}, "limit 0"},
 		13: {window.GCRA{Native: window.NativeAuto}, window.Policy{Limit: 1, Window: 1500 * time.Millisecond}, "1.5s"},
 		14: {window.GCRA{Native: window.NativeAuto}, window.Policy{Limit: 60_000, Window: time.Minute}, ""},

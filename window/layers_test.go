@@ -142,15 +142,17 @@ func TestLayersCheck(t *testing.T) {
 		policy window.Policy
 		want   string
 	}{
-		0: {window.Layers{Coarse: 10 * time.Second, Fine: time.Second}, minute, ""},
-		1: {window.Layers{Coarse: time.Minute, Fine: time.Second}, minute, ""},
-		2: {window.Layers{Coarse: 7 * time.Second, Fine: time.Second}, minute, ""},
-		3: {window.Layers{Coarse: time.Second}, minute, ": layers: fine 0s is not a whole number of milliseconds above 0"},
-		4: {window.Layers{Fine: time.Second}, minute, ": layers: coarse 0s is not a whole multiple of fine 1s"},
-		5: {window.Layers{Coarse: time.Second, Fine: 10 * time.Second}, minute, ": layers: coarse 1s is not a whole multiple of fine 10s"},
-		6: {window.Layers{Coarse: time.Second, Fine: 1500 * time.Microsecond}, minute, "fine 1.5ms is not a whole number of milliseconds"},
-		7: {window.Layers{Coarse: 61 * time.Second, Fine: time.Second}, minute, ": layers: coarse 1m1s is longer than the window 1m0s"},
-		8: {window.Layers{Coarse: 10 * time.Second, Fine: time.Millisecond}, minute, "coarse 10s and fine 1ms would make a decision on the window 1m0s read 10006 fields, where 1000 is the most"},
+		0:  {window.Layers{Coarse: 10 * time.Second, Fine: time.Second}, minute, ""},
+		1:  {window.Layers{Coarse: time.Minute, Fine: time.Second}, minute, ""},
+		2:  {window.Layers{Coarse: 7 * time.Second, Fine: time.Second}, minute, ""},
+		3:  {window.Layers{Coarse: time.Second}, minute, ": layers: fine 0s is not a whole number of milliseconds above 0"},
+		4:  {window.Layers{Fine: time.Second}, minute, ": layers: coarse 0s is not a whole multiple of fine 1s"},
+		5:  {window.Layers{Coarse: time.Second, Fine: 10 * time.Second}, minute, ": layers: coarse 1s is not a whole multiple of fine 10s"},
+		6:  {window.Layers{Coarse: time.Second, Fine: 1500 * time.Microsecond}, minute, "fine 1.5ms is not a whole number of milliseconds"},
+		7:  {window.Layers{Coarse: 61 * time.Second, Fine: time.Second}, minute, ": layers: coarse 1m1s is longer than the window 1m0s"},
+		8:  {window.Layers{Coarse: 10 * time.Second, Fine: time.Millisecond}, minute, "coarse 10s and fine 1ms would make a decision on the window 1m0s read 10006 fields, where 1000 is the most"},
+		9:  {window.Layers{Coarse: 2 * time.Second, Fine: time.Second}, window.Policy{Limit: 1, Window: 1_996 * time.Second}, ""},
+		10: {window.Layers{Coarse: 2 * time.Second, Fine: time.Second}, window.Policy{Limit: 1, Window: 1_998 * time.Second}, "read 1001 fields"},
 	} {
 		charge := window.Charge{Zone: "api", Algorithm: c.algo, Policies: []window.Policy{c.policy}}
 		err := window.CheckCharges([]window.Charge{charge})

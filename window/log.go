@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Log is the exact sliding-window log like Zset, packed: two or three bytes per
+// Log is the exact sliding-window log like Zset, packed: two to four bytes per
 // event, whatever its cost. In Redis it is a list of chunks of records; see
 // log.lua for the layout, which is the same here.
 //

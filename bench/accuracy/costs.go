@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -60,10 +61,10 @@ func (c *clock) now() int64 {
 func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, n int) error {
 	charge := []window.Charge{{
 		Zone: "z", Key: key, Cost: 1, Algorithm: algorithm,
-		Policies: []window.Policy{{Limit: int64(2 * n), Window: length}},
+		Policies: []window.Policy{{Limit: int64(2 * n), Window: traffic.Length}},
 	}}
 	batch := make([][]window.Charge, 0, 500)
-	c.step = float64(length.Milliseconds()-1) / float64(n)
+	c.step = float64(traffic.Length.Milliseconds()-1) / float64(n)
 	for i := range n {
 		batch = append(batch, charge)
 		if len(batch) < cap(batch) && i < n-1 {
@@ -85,7 +86,7 @@ func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, 
 func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64, float64, error) {
 	ctx := context.Background()
 	now := clock{at: float64(time.Now().UnixMilli())}
-	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: now.now})
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Minute, Now: now.now})
 	defer func() { _ = store.Close() }()
 	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
 	defer func() { _ = client.Close() }()
@@ -104,14 +105,14 @@ func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64
 		return 0, 0, err
 	}
 	charge := []window.Charge{{Zone: "z", Key: "k", Cost: 1, Algorithm: algorithm,
-		Policies: []window.Policy{{Limit: int64(4*n) + 10_000, Window: length}}}}
+		Policies: []window.Policy{{Limit: int64(4*n) + 10_000, Window: traffic.Length}}}}
 	var micros []float64
 	for range rounds {
 		if err := client.ConfigResetStat(ctx).Err(); err != nil {
 			return 0, 0, err
 		}
 		for range 200 {
-			now.at += float64(length.Milliseconds()) / float64(n) // as many leave as come
+			now.at += float64(traffic.Length.Milliseconds()) / float64(n) // as many leave as come
 			if _, err := store.Take(ctx, charge); err != nil {
 				return 0, 0, err
 			}
@@ -132,7 +133,7 @@ func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64
 // inMemory returns the bytes of the heap per key with n units.
 func inMemory(algorithm window.Algorithm, n int) int64 {
 	keys := max(1, 200_000/n)
-	now := clock{at: float64(start)}
+	now := clock{at: float64(traffic.Start)}
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -161,13 +162,13 @@ func speed(algorithm window.Algorithm) float64 {
 	}
 	var all []float64
 	for range rounds {
-		now := start
+		now := traffic.Start
 		store := memory.New(memory.Options{Now: func() int64 { return now }, SweepInterval: -1})
 		began := time.Now()
 		for i := range decisions {
-			now = start + int64(i)*3
+			now = traffic.Start + int64(i)*3
 			_, _ = store.Take(context.Background(), []window.Charge{{
-				Zone: "z", Key: names[i%keys], Policies: policy, Cost: 1, Algorithm: algorithm,
+				Zone: "z", Key: names[i%keys], Policies: traffic.Policies, Cost: 1, Algorithm: algorithm,
 			}})
 		}
 		all = append(all, float64(time.Since(began).Nanoseconds())/decisions)

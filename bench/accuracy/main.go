@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -31,6 +32,7 @@ var variants = []variant{
 	{"slices { count 60 weighted }", window.Slices{Weighted: true}},
 	{"slices { count 1 weighted }", window.Slices{Count: 1, Weighted: true}},
 	{"slices { layers 10s 1s }", window.Layers{Coarse: 10 * time.Second, Fine: time.Second}},
+	{"slices { size 100ms }", window.Slices{Size: 100 * time.Millisecond}},
 	{"slices { adaptive 100ms 2s }", window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}},
 	{"gcra", window.GCRA{}},
 }
@@ -46,12 +48,12 @@ func main() {
 }
 
 func run(plots string, seed uint64) error {
-	results := make(map[string]map[string]accuracy)
-	for _, s := range shapes {
-		arrivals := s.make(seeded(seed))
-		results[s.name] = make(map[string]accuracy)
+	results := make(map[string]map[string]traffic.Accuracy)
+	for _, s := range traffic.Shapes {
+		arrivals := s.Make(traffic.Seeded(seed))
+		results[s.Name] = make(map[string]traffic.Accuracy)
 		for _, v := range variants {
-			results[s.name][v.name] = judge(v.algorithm, arrivals)
+			results[s.Name][v.name] = traffic.Judge(v.algorithm, arrivals)
 		}
 	}
 	printAccuracy(results)
@@ -80,22 +82,22 @@ func run(plots string, seed uint64) error {
 	return plotAll(plots, results, all)
 }
 
-func printAccuracy(results map[string]map[string]accuracy) {
-	fmt.Printf("Limit %d in %s, over %s. Shapes:\n\n", limit, length, duration)
-	for _, s := range shapes {
-		fmt.Printf("- **%s**: %s\n", s.name, s.about)
+func printAccuracy(results map[string]map[string]traffic.Accuracy) {
+	fmt.Printf("Limit %d in %s, over %s. Shapes:\n\n", traffic.Limit, traffic.Length, traffic.Duration)
+	for _, s := range traffic.Shapes {
+		fmt.Printf("- **%s**: %s\n", s.Name, s.About)
 	}
 	fmt.Println("\nWrongly allowed / wrongly denied, in % of requests; worst overshoot of a trailing window, in % of the limit:")
 	fmt.Print("\n| algorithm |")
-	for _, s := range shapes {
-		fmt.Printf(" %s |", s.name)
+	for _, s := range traffic.Shapes {
+		fmt.Printf(" %s |", s.Name)
 	}
-	fmt.Print("\n|---|" + strings.Repeat("---|", len(shapes)) + "\n")
+	fmt.Print("\n|---|" + strings.Repeat("---|", len(traffic.Shapes)) + "\n")
 	for _, v := range variants {
 		fmt.Printf("| `%s` |", v.name)
-		for _, s := range shapes {
-			a := results[s.name][v.name]
-			fmt.Printf(" %.2f / %.2f; %.0f |", a.wronglyAllowedShare(), a.wronglyDeniedShare(), a.overshoot())
+		for _, s := range traffic.Shapes {
+			a := results[s.Name][v.name]
+			fmt.Printf(" %.2f / %.2f; %.0f |", a.WronglyAllowedShare(), a.WronglyDeniedShare(), a.Overshoot())
 		}
 		fmt.Println()
 	}

@@ -2,11 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 )
 
 const (
@@ -14,11 +17,14 @@ const (
 	plotHeight = 4.5 * vg.Inch
 )
 
-func plotAll(dir string, results map[string]map[string]accuracy, all map[string]costs) error {
-	if err := plotShapes(filepath.Join(dir, "overshoot.svg"), "Worst overshoot of a trailing window", "% of the limit", results, accuracy.overshoot); err != nil {
+// colors are one for each algorithm.
+var colors = slices.Concat(plotutil.SoftColors, plotutil.DarkColors)
+
+func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]costs) error {
+	if err := plotShapes(filepath.Join(dir, "overshoot.svg"), "Worst overshoot of a trailing window", "% of the limit", results, traffic.Accuracy.Overshoot); err != nil {
 		return err
 	}
-	if err := plotShapes(filepath.Join(dir, "denied.svg"), "Wrongly denied", "% of requests", results, accuracy.wronglyDeniedShare); err != nil {
+	if err := plotShapes(filepath.Join(dir, "denied.svg"), "Wrongly denied", "% of requests", results, traffic.Accuracy.WronglyDeniedShare); err != nil {
 		return err
 	}
 	if err := plotSizes(filepath.Join(dir, "bytes.svg"), "Memory in Redis", "bytes per key", func(name string, i int) float64 {
@@ -32,22 +38,22 @@ func plotAll(dir string, results map[string]map[string]accuracy, all map[string]
 }
 
 // plotShapes draws a group of bars per shape, one bar per algorithm.
-func plotShapes(path, title, unit string, results map[string]map[string]accuracy, value func(accuracy) float64) error {
+func plotShapes(path, title, unit string, results map[string]map[string]traffic.Accuracy, value func(traffic.Accuracy) float64) error {
 	p := plot.New()
 	p.Title.Text, p.Y.Label.Text = title, unit
 	p.Y.Min = 0
 	width := vg.Points(60 / float64(len(variants)))
-	names := make([]string, len(shapes))
+	names := make([]string, len(traffic.Shapes))
 	for i, v := range variants {
-		values := make(plotter.Values, len(shapes))
-		for k, s := range shapes {
-			values[k], names[k] = value(results[s.name][v.name]), s.name
+		values := make(plotter.Values, len(traffic.Shapes))
+		for k, s := range traffic.Shapes {
+			values[k], names[k] = value(results[s.Name][v.name]), s.Name
 		}
 		bars, err := plotter.NewBarChart(values, width)
 		if err != nil {
 			return err
 		}
-		bars.Color, bars.LineStyle.Width = plotutil.Color(i), 0
+		bars.Color, bars.LineStyle.Width = colors[i], 0
 		bars.Offset = width * vg.Length(float64(i)-float64(len(variants)-1)/2)
 		p.Add(bars)
 		p.Legend.Add(v.name, bars)
@@ -72,7 +78,7 @@ func plotSizes(path, title, unit string, value func(name string, i int) float64)
 		if err != nil {
 			return err
 		}
-		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+		line.Color, marks.Color, marks.Shape = colors[i], colors[i], plotutil.Shape(i)
 		p.Add(line, marks)
 		p.Legend.Add(v.name, line, marks)
 	}

@@ -91,8 +91,6 @@ func testClusterAllOrNothing(t *testing.T, s *redis.Store) {
 	}
 }
 
-// testClusterConcurrent asks for several zones from many callers: never over the
-// limit of any, and in the end nothing is charged but what passed.
 // testClusterStream holds that no entry is left of a request that another zone
 // denied, and that nobody else's goes.
 func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
@@ -135,6 +133,8 @@ func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 	}
 }
 
+// testClusterConcurrent asks for several zones from many callers: never over the
+// limit of any, and in the end nothing is charged but what passed.
 func testClusterConcurrent(t *testing.T, s *redis.Store) {
 	const limit = 40
 	var passed, failed atomic.Int64
@@ -197,20 +197,67 @@ func testClusterScriptFlush(t *testing.T, s *redis.Store, nodes []*redistest.Ser
 	}
 }
 
-// testClusterPermissions does everything as a user of few permissions.
+// testClusterPermissions does everything as a user of few permissions, and meets
+// a slot on its way to another node with them and without +asking.
 func testClusterPermissions(t *testing.T, nodes []*redistest.Server) {
-	for _, node := range nodes {
-		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~acl:*", "+cluster|slots", "+command"}
-		for _, p := range strings.Fields(redis.Permissions) {
-			args = append(args, p)
+	setUser := func(permissions ...string) {
+		t.Helper()
+		for _, node := range nodes {
+			args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~acl:*"}
+			for _, p := range append(permissions, strings.Fields(redis.Permissions)...) {
+				args = append(args, p)
+			}
+			if err := node.Client(t).Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := node.Client(t).Do(t.Context(), args...).Err(); err != nil {
+	}
+	open := func() *redis.Store {
+		return newStore(t, redis.Options{Addresses: []string{nodes[1].Addr}, Cluster: true, Prefix: "acl", Username: "limiter", Password: "secret"})
+	}
+	setUser("+cluster|slots", "+command", "+asking")
+	if err := everything(t, open()); err != nil {
+		t.Error(err)
+	}
+	moved := moveSlot(t, nodes, "acl:zset:moved:key")
+	defer moved()
+	one := charge("moved", "key", 2, time.Minute)
+	if d := take(t, open(), one)[0]; d.Remaining != 1 {
+		t.Errorf("Take = %+v, want 1 remaining", d)
+	}
+	setUser("+cluster|slots", "+command")
+	if _, err := open().Take(t.Context(), []window.Charge{one}); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+		t.Errorf("without +asking: Take = %v, want an error that names the permissions", err)
+	}
+}
+
+// moveSlot begins to move the slot of a key that is not there to another node, so
+// that its owner sends everyone there. The function that it returns gives up.
+func moveSlot(t *testing.T, nodes []*redistest.Server, key string) func() {
+	t.Helper()
+	ctx := t.Context()
+	slot := nodes[0].Client(t).ClusterKeySlot(ctx, key).Val()
+	var from, to *redistest.Server
+	for _, node := range nodes {
+		if node.Client(t).Exists(ctx, key).Err() == nil {
+			from = node
+		} else {
+			to = node
+		}
+	}
+	set := func(node *redistest.Server, args ...any) {
+		t.Helper()
+		if err := node.Client(t).Do(ctx, append([]any{"CLUSTER", "SETSLOT", slot}, args...)...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := newStore(t, redis.Options{Addresses: []string{nodes[1].Addr}, Cluster: true, Prefix: "acl", Username: "limiter", Password: "secret"})
-	if err := everything(t, s); err != nil {
-		t.Error(err)
+	id := func(node *redistest.Server) any { return node.Client(t).Do(ctx, "CLUSTER", "MYID").Val() }
+	set(to, "IMPORTING", id(from))
+	set(from, "MIGRATING", id(to))
+	return func() {
+		for _, node := range []*redistest.Server{from, to} {
+			set(node, "STABLE")
+		}
 	}
 }
 

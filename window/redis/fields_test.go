@@ -37,7 +37,10 @@ func TestLayersFieldsRead(t *testing.T) {
 	most := 0
 	for step := range 3_000 {
 		clock.Add(83)
-		if step == 2_000 {
+		switch step {
+		case 1_000:
+			clock.Add(9_999 - clock.Now()%10_000) // the window begins with a coarse slice
+		case 2_000:
 			clock.Add(40_000)
 		}
 		want := state.(window.FieldsReader).FieldsRead(clock.Now(), &one)

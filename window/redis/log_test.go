@@ -208,6 +208,30 @@ func TestLogHugeUnits(t *testing.T) {
 	}
 }
 
+// TestLogRebase begins to count anew when some records or whole chunks have left,
+// and looks at what is still there.
+func TestLogRebase(t *testing.T) {
+	w := newLogWalk(t, 1)
+	for late := range int64(24) {
+		c := charge("rebase", fmt.Sprint(late), window.MaxProduct/1_000, time.Second)
+		c.Algorithm = window.Log{}
+		start := w.clock.Now()
+		for range 20 {
+			w.settle(c, 0, 1<<32)
+			w.clock.Add(1)
+		}
+		at := start + 999 + late
+		w.clock.Set(at)
+		w.settle(c, 0, window.MaxProduct)
+		w.settle(c, at, -window.MaxProduct)
+		w.peek(c)
+		w.clock.Add(1)
+		w.take(c)
+		c.Policies = []window.Policy{{Limit: window.MaxProduct / 60_000, Window: time.Minute}}
+		w.peek(c)
+	}
+}
+
 // A list that somebody else has made is an outage, not a verdict.
 func TestLogForeignList(t *testing.T) {
 	s, c := newStore(t, redis.Options{Prefix: "foreign-list"}), server.Client(t)

@@ -31,8 +31,9 @@ const (
 )
 
 // Permissions are the commands that the user of a store has to be allowed, in
-// the words of ACL SETUSER, beside the keys ~<prefix>:*. In a Cluster it needs
-// +cluster|slots and +command, too, and for native gcra +cl.throttle.
+// the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
+// another database than 0; +cluster|slots, +command and +asking in a Cluster; and
+// +cl.throttle for native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"

@@ -69,6 +69,16 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("without %s: %v, want an error that names the permissions", p, err)
 		}
 	}
+	setUser("")
+	admin.FlushAll(t.Context())
+	inDB := redis.Options{Addresses: []string{own.Addr}, Prefix: "acl", Username: "limiter", Password: "secret", DB: 3}
+	if err := everything(t, newStore(t, inDB)); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+		t.Errorf("in database 3: %v, want an error that names the permissions", err)
+	}
+	admin.Do(t.Context(), "ACL", "SETUSER", "limiter", "+select")
+	if err := everything(t, newStore(t, inDB)); err != nil {
+		t.Errorf("in database 3, with +select: %v", err)
+	}
 	if err := open("wrong").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("with a wrong password: %v, want WRONGPASS", err)
 	}

@@ -230,8 +230,22 @@ func TestStreamForgets(t *testing.T) {
 	s.take(3)
 	s.wantRemaining(5)
 	s.wantEntries("0 2 2", "10000 2 4", "15000 2 6", "15000 2 8", "15000 2 10", "15000 1 11", "15000 1 12", "15000 3 15")
+	s.settle(0, -2) // long gone
+	s.wantRemaining(5)
 	s.clock.Add(60_000)
 	s.wantRemaining(10)
+}
+
+// TestStreamGone gives back what has left the window and is kept: it does not count
+// any more, so that there is nothing to give.
+func TestStreamGone(t *testing.T) {
+	s := newStreamTest(t, time.Hour)
+	s.take(3)
+	s.at(10_000)
+	s.take(2)
+	s.settle(0, -3)
+	s.wantRemaining(8)
+	s.wantEntries("0 3 3", "10000 2 5")
 }
 
 func TestStreamTTL(t *testing.T) {
@@ -284,6 +298,7 @@ func TestStreamSettles(t *testing.T) {
 		{"more than there was", 1, -100, nil, []string{"0 3 3 a", "2 1 4 d", "2 1 5 e"}},
 		{"the newest", 2, -1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d"}},
 		{"before the newest", 2, -1, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 e"}},
+		{"before the newest, and the newest", 2, -2, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
 		{"all of the newest time", 2, -2, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
 		{"nothing", 3, -1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d", "2 1 9 e"}},
 	} {

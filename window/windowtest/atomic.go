@@ -176,6 +176,19 @@ func testSettleNothing(t *testing.T, open Open) {
 	})
 }
 
+// testSettleMany gives back more units than a script can name in one call.
+func testSettleMany(t *testing.T, open Open) {
+	each(t, open, func(f *fixture) {
+		c := f.charge("zone", "key", 9_998, per(10_000, 10_000))
+		at := f.take(c)[0].At
+		f.wantRemaining(c, 2)
+		f.settle(c, at, -9_997)
+		f.wantRemaining(c, 9_999)
+		f.settle(c, at, -1)
+		f.wantRemaining(c, 10_000)
+	})
+}
+
 func testReset(t *testing.T, open Open) {
 	each(t, open, func(f *fixture) {
 		mine, other := f.charge("zone", "key", 10), f.charge("zone", "other", 10)

@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -74,6 +75,33 @@ func testExact(f *fixture) {
 			default:
 				if got, want := f.take(charges...), Expect(now, charges, own, true); !slices.Equal(got, want) {
 					f.Fatalf("%s, step %d: Take(%v) = %+v, want %+v", name, step, charges, got, want)
+				}
+			}
+		}
+	}
+}
+
+// testLogEdges spends where a log needs one more byte for a gap or for units, and
+// compares every field of every decision with those of zset.
+func testLogEdges(t *testing.T, open Open) {
+	const n = 30
+	f := newFixture(t, open, window.Log{})
+	for _, gap := range []int64{1, 63, 64, 8_191, 8_192, 1_048_575, 1_048_576} {
+		for _, units := range []int64{1, 2, 127, 128, 255, 256} {
+			for i := range int64(n) {
+				f.clock.Add(gap)
+				// The first window is long enough for keys to outlive the test.
+				c := f.charge("edges", fmt.Sprint(gap, " ", units), units, per(n*units, n*gap+3_600_000), per(n*units, (i+1)*gap))
+				twin := c
+				twin.Algorithm = window.Zset{}
+				if got, want := f.take(c), f.take(twin); !slices.Equal(got, want) || !window.Allowed(got) {
+					t.Fatalf("gap %d, request %d: Take(%v) = %+v, want %+v", gap, i, c, got, want)
+				}
+				for back := int64(1); i == n-1 && back < n; back++ {
+					c.Policies[1] = per(n*units, back*gap) // twin has the same slice
+					if got, want := f.peek(c), f.peek(twin); !slices.Equal(got, want) {
+						t.Fatalf("gap %d: Peek(%v) = %+v, want %+v", gap, c, got, want)
+					}
 				}
 			}
 		}

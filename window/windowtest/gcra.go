@@ -110,6 +110,9 @@ var gcraTables = []struct {
 		4: {999, 9_007_199_254_740, []verdict{denied(8_998_192_055_485, 1)}, nil},
 		5: {1_000, 9_007_199_254_740, []verdict{allowed(0)}, nil},
 		6: {1_000_000_000_000, 1, []verdict{allowed(9_007_199_254_739)}, nil},
+		7: {1_000_000_000_000, 9_007_199_254_739, []verdict{allowed(0)}, nil},
+		// By now more has leaked than 64 bits can count.
+		8: {1_000_002_000_000, 1, []verdict{allowed(9_007_199_254_739)}, nil},
 	}},
 	{"another policy", window.GCRA{}, []step{
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},

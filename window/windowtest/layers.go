@@ -59,3 +59,24 @@ func testLayersAreFine(t *testing.T, open Open) {
 		f.Logf("%+v: %d denials", layers, denials)
 	}
 }
+
+// testManyLayers has more slices than a script can write in one call, and writes
+// them all anew when their length changes.
+func testManyLayers(t *testing.T, open Open) {
+	const n = 4_500
+	layers := window.Layers{Coarse: 100 * time.Millisecond, Fine: time.Millisecond}
+	f := newFixture(t, open, layers)
+	c := f.charge("many", "key", 1, per(10_000, 10_000))
+	for range n {
+		f.clock.Add(2)
+		f.take(c)
+	}
+	c.Algorithm = window.Layers{Coarse: 100 * time.Millisecond, Fine: 2 * time.Millisecond}
+	for k := range int64(2) {
+		if d := f.take(c)[0]; d.Remaining != 10_000-n-k-1 || d.ResetAfter != 10*time.Second {
+			t.Errorf("after the change: Take = %+v, want %d remaining", d, 10_000-n-k-1)
+		}
+	}
+	f.clock.Add(10_000 - 2*n + 2) // the first has left
+	f.wantRemaining(c, 10_000-n-2+1)
+}

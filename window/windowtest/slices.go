@@ -18,6 +18,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 		window.Slices{Count: 1},
 		window.Slices{Count: 7},
 		window.Slices{Size: 333 * time.Millisecond},
+		window.Slices{Size: time.Minute}, // above the window
 		window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second},
 		window.Slices{Min: 70 * time.Millisecond, Max: 30 * time.Second},
 		window.Layers{Coarse: 5 * time.Second, Fine: time.Second},
@@ -33,6 +34,33 @@ func testStrictNeverOver(t *testing.T, open Open) {
 				c := f.charge("strict", name, randomCost(r), policies...)
 				f.takeStrict(fmt.Sprintf("%s, step %d", name, step), c, &admitted)
 			}
+		}
+	}
+}
+
+// testStrictWorstCase has the unit that leaves first share a slice with one that
+// came at its end: a denial lasts for one slice less 1 ms longer than it had to.
+func testStrictWorstCase(t *testing.T, open Open) {
+	for _, c := range []struct {
+		algo        window.Algorithm
+		slice, rest int64 // ms: its length; when the rest of the limit is spent
+	}{
+		{window.Slices{}, 1_000, 2_000},
+		{window.Slices{Count: 1}, 60_000, 59_999},
+		{window.Slices{Size: 5 * time.Second}, 5_000, 6_000},
+		{window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}, 2_000, 3_000},
+		{window.Layers{Coarse: 10 * time.Second, Fine: time.Second}, 1_000, 2_000},
+	} {
+		f := newFixture(t, open, c.algo)
+		one, eight := f.charge("late", "key", 1, per(10, 60_000)), f.charge("late", "key", 8, per(10, 60_000))
+		f.take(one)
+		f.clock.Set(Start + c.slice - 1)
+		f.take(one)
+		f.clock.Set(Start + c.rest)
+		f.take(eight)
+		f.clock.Set(Start + 60_000) // now the first has left
+		if d := f.take(one)[0]; d.Allowed || d.RetryAfter != time.Duration(c.slice-1)*time.Millisecond {
+			t.Errorf("%+v: Take = %+v, want a wait of %d ms", c.algo, d, c.slice-1)
 		}
 	}
 }
@@ -76,23 +104,29 @@ func size(algo window.Algorithm, p window.Policy) time.Duration {
 }
 
 // testWeightedWorstCase reaches the bound that Slices names for weighted slices,
-// 2×Limit-1, and never passes it.
+// 2×Limit-1, whatever their number, and never passes it.
 func testWeightedWorstCase(t *testing.T, open Open) {
-	f := newFixture(t, open, window.Slices{Count: 1, Weighted: true})
-	policy := per(10, 10_000)
-	var admitted Log
-	f.clock.Add(9_999)
-	for range 2 {
-		for range 20 {
-			if f.take(f.charge("worst", "key", 1, policy))[0].Allowed {
+	for _, count := range []int64{1, 2, 10, 60} {
+		f := newFixture(t, open, window.Slices{Count: count, Weighted: true})
+		policy, slice := per(10, 60_000), 60_000/count
+		one := f.charge("worst", "key", 1, policy)
+		var admitted Log
+		f.clock.Add(slice - 1) // the last of a slice
+		for range policy.Limit {
+			f.take(one)
+			admitted.Spend(f.clock.Now(), 1)
+		}
+		end := f.clock.Now() + 60_000
+		for f.clock.Set(Start + 60_000); f.clock.Now() < end; {
+			if d := f.take(one)[0]; d.Allowed {
 				admitted.Spend(f.clock.Now(), 1)
+			} else {
+				f.clock.Add(max(1, d.RetryAfter.Milliseconds()))
 			}
 		}
-		f.clock.Add(9_999)
-	}
-	f.clock.Add(-9_999)
-	if n := admitted.Count(f.clock.Now(), policy); n != 19 {
-		t.Errorf("%d units in one window, want 2×10-1", n)
+		if n := admitted.Count(end-1, policy); n != 2*policy.Limit-1 {
+			t.Errorf("%d slices: %d units in one window, want 2×%d-1", count, n, policy.Limit)
+		}
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
 		f := newFixture(t, open, algo)

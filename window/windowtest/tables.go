@@ -89,6 +89,12 @@ var tables = []struct {
 		5: {19_999, 1, []verdict{denied(0, 1)}, nil},
 		6: {20_000, 1, []verdict{allowed(1)}, nil},
 	}},
+	{"the last millisecond of the window", seconds, []step{
+		0: {0, 1, []verdict{allowed(1)}, []window.Policy{per(2, 10_000)}},
+		1: {9_999, 1, []verdict{allowed(0)}, nil},
+		2: {9_999, 1, []verdict{denied(0, 1)}, nil},
+		3: {10_000, 1, []verdict{allowed(0)}, nil},
+	}},
 	{"the edge of a short window", milliseconds, []step{
 		0: {0, 1, []verdict{allowed(1)}, []window.Policy{per(2, 5_000)}},
 		1: {1, 1, []verdict{allowed(0)}, nil},

@@ -70,7 +70,7 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 	case 0:
 		a.Count = 1 + r.Int64N(20)
 	case 1:
-		a.Size = time.Duration(1+r.Int64N(3_000)) * time.Millisecond
+		a.Size = time.Duration(1+r.Int64N(1+r.Int64N(15_000))) * time.Millisecond // may be above the window
 	case 2:
 		a.Count = 1
 	}
