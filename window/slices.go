@@ -93,6 +93,17 @@ func (a Slices) Options() []int64 {
 // NewState implements Algorithm.
 func (Slices) NewState() State { return new(slicesState) }
 
+// Most returns how many slices a window is counted in at most.
+func (a Slices) Most(length time.Duration) int {
+	switch {
+	case a.Max > 0:
+		return int(length / a.Min)
+	case a.Size > 0:
+		return int(length / a.Size)
+	}
+	return int(a.count())
+}
+
 func (a Slices) count() int64 {
 	if a.Count == 0 {
 		return DefaultSlices

@@ -166,14 +166,15 @@ func (c *commit) fly() {
 func (c *commit) board(batch []*ticket, requests [][]window.Charge) ([]*ticket, [][]window.Charge) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	charges, n := 0, 0
+	weight, n := int64(0), 0
 	for ; n < len(c.waiting); n++ {
 		t := c.waiting[n]
-		if len(batch) > 0 && charges+len(t.charges) > batchCharges {
+		own := weightOf(t.charges)
+		if len(batch) > 0 && weight+own > batchWeight {
 			break
 		}
 		if t.state.CompareAndSwap(waits, flies) {
-			charges += len(t.charges)
+			weight += own
 			batch, requests = append(batch, t), append(requests, t.charges)
 		}
 	}

@@ -68,7 +68,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%d and %d allowed, want %d each", len(left[0]), len(left[1]), limit)
 	}
 	calls := commandCalls(t, server, "evalsha")
-	if most := redis.Flights + (2*n+redis.BatchCharges-1)/redis.BatchCharges; calls > most {
+	if most := redis.Flights + (2*n+redis.BatchWeight-1)/redis.BatchWeight; calls > most {
 		t.Errorf("%d runs of the script, want %d at most", calls, most)
 	}
 }

@@ -7,9 +7,32 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// batchCharges is how many charges a run of the script decides on at most, for it
-// to keep others waiting for about 1 ms and no longer.
-const batchCharges = 128
+// batchWeight is what a run of the script decides on at most, for it to keep others
+// waiting for about 1 ms and no longer.
+const batchWeight = 128
+
+// weightOf tells how long the script takes to decide on a request: 1 is a charge of
+// 1 with zset, some 8 µs.
+func weightOf(charges []window.Charge) int64 {
+	var weight int64
+	for i := range charges {
+		c := &charges[i]
+		weight++
+		switch a := c.Algorithm.(type) {
+		case window.Zset:
+			weight += min(c.Cost/8, batchWeight) // a member per unit
+		case window.Stream:
+			weight++
+		case window.Slices:
+			for _, p := range c.Policies {
+				weight += min(int64(a.Most(p.Window))/3, batchWeight) // fields that are read
+			}
+		case window.Layers:
+			weight += 5 * int64(len(c.Policies))
+		}
+	}
+	return weight
+}
 
 // decide answers requests in one round trip. Each has charges, which make sense.
 func (s *Store) decide(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
@@ -36,14 +59,14 @@ func (s *Store) decide(ctx context.Context, op string, requests [][]window.Charg
 // many as may go together, and one of CL.THROTTLE for each that it decides on.
 func (s *Store) calls(op string, requests [][]window.Charge) []*call {
 	var calls []*call
-	first, charges := 0, 0
+	first, weight := 0, int64(0)
 	script := func(end int) {
 		if first < end {
 			c := s.newScriptCall(op, requests[first:end])
 			c.first = first
 			calls = append(calls, c)
 		}
-		first, charges = end, 0
+		first, weight = end, 0
 	}
 	for i, r := range requests {
 		if native(r) != window.NativeOff {
@@ -53,10 +76,11 @@ func (s *Store) calls(op string, requests [][]window.Charge) []*call {
 			calls = append(calls, c)
 			continue
 		}
-		if charges > 0 && charges+len(r) > batchCharges {
+		own := weightOf(r)
+		if weight > 0 && weight+own > batchWeight {
 			script(i)
 		}
-		charges += len(r)
+		weight += own
 	}
 	script(len(requests))
 	return calls

@@ -21,9 +21,9 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 
 // Limits of what travels together, for tests.
 const (
-	Flights      = flights
-	QueueLength  = queueLength
-	BatchCharges = batchCharges
+	Flights     = flights
+	QueueLength = queueLength
+	BatchWeight = batchWeight
 )
 
 // Flying returns how many batches are under way to the only server.
