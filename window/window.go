@@ -77,6 +77,23 @@ type Charge struct {
 	// What Stream notes of the request: name, value, name, value and so on; any
 	// bytes. The other algorithms have no use for it.
 	Fields []string
+	// How much a store may take ahead. The memory store has no use for it.
+	Lease Lease
+}
+
+// Lease lets a store that other processes share take units ahead, to hand them out
+// without asking its server each time. The limit holds as strictly; but what one
+// process has ahead, no other can spend, so that up to Units may be denied that
+// would have passed. A process that is killed leaves its units spent for one
+// window; and those that it has handed out may count from the beginning of the
+// lease, so that as many more may pass within TTL of that window's end.
+type Lease struct {
+	// Units to take ahead at most; 0 for no lease. Stream, GCRA and weighted slices
+	// have none.
+	Units int64
+	// How long a lease lasts at most, in whole milliseconds. It is over after half
+	// of the shortest window in any case.
+	TTL time.Duration
 }
 
 // Decision is the verdict on one policy of one charge.
@@ -220,6 +237,9 @@ func CheckCharges(charges []Charge) error {
 				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
 			}
 		}
+		if err := c.Lease.Check(c.Algorithm); err != nil {
+			return fmt.Errorf("zone %q: %w: lease: %w", c.Zone, ErrInvalid, err)
+		}
 		if isNative(c) && CountPolicies(charges) > 1 {
 			return fmt.Errorf("zone %q: %w: gcra: native does not go with a second limit or zone", c.Zone, ErrInvalid)
 		}
@@ -231,6 +251,28 @@ func CheckCharges(charges []Charge) error {
 		}
 	}
 	return nil
+}
+
+// Check reports what is wrong with a lease for an algorithm, in words for an
+// operator.
+func (l Lease) Check(a Algorithm) error {
+	switch {
+	case l == Lease{}:
+		return nil
+	case l.Units < 2:
+		return fmt.Errorf("%d units are too few; write 2 or more", l.Units)
+	case l.TTL < time.Millisecond, l.TTL%time.Millisecond != 0:
+		return fmt.Errorf("ttl %s is not a whole number of milliseconds above 0", l.TTL)
+	}
+	switch a := a.(type) {
+	case Zset, Log, Layers:
+		return nil
+	case Slices:
+		if !a.Weighted {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s cannot be leased; use zset, log or strict slices", a.Name())
 }
 
 // CheckPolicy reports why the algorithm cannot keep a policy that is valid by

@@ -42,7 +42,7 @@ const (
 // It has no goroutine: what is over goes when it is found.
 type denials struct {
 	seed    maphash.Seed
-	now     func() time.Duration // since any time
+	now     func() time.Duration // see Store.clock
 	longest time.Duration
 
 	// Each time that a counter gets room other than by the passing of time, the
@@ -79,16 +79,8 @@ type moment struct {
 	tick uint64
 }
 
-// newDenials returns an empty memory. It lives in the time of now, in
-// milliseconds, or of this process if now is nil.
-func newDenials(now func() int64) *denials {
-	d := &denials{seed: maphash.MakeSeed(), longest: longestDenial}
-	start := time.Now()
-	d.now = func() time.Duration { return time.Since(start) }
-	if now != nil {
-		d.now = func() time.Duration { return time.Duration(now()) * time.Millisecond }
-	}
-	return d
+func newDenials(now func() time.Duration) *denials {
+	return &denials{seed: maphash.MakeSeed(), now: now, longest: longestDenial}
 }
 
 // ask returns the time, for answer and remember.
@@ -237,32 +229,36 @@ func (one *denial) size() int {
 // that can be read back, so that no two requests are the same bytes.
 func appendRequest(dst []byte, charges []window.Charge) []byte {
 	for i := range charges {
-		c := &charges[i]
-		var options []int64
-		native := window.NativeOff // counts apart
-		switch a := c.Algorithm.(type) {
-		case window.Slices: // where the type is known, the options need no allocation
-			options = a.Options()
-		case window.Layers:
-			options = a.Options()
-		case window.Stream:
-			options = a.Options()
-		case window.GCRA:
-			options, native = a.Options(), a.Native
-		default:
-			options = a.Options()
-		}
-		dst = append(window.AppendKey(dst, c), 0) // a name has no byte 0
-		dst = binary.AppendVarint(dst, int64(native))
-		dst = binary.AppendVarint(dst, c.Cost)
-		dst = binary.AppendVarint(dst, int64(len(options)))
-		for _, o := range options {
-			dst = binary.AppendVarint(dst, o)
-		}
-		dst = binary.AppendVarint(dst, int64(len(c.Policies)))
-		for _, p := range c.Policies {
-			dst = binary.AppendVarint(binary.AppendVarint(dst, p.Limit), p.Window.Milliseconds())
-		}
+		dst = appendCharge(dst, &charges[i], charges[i].Cost)
+	}
+	return dst
+}
+
+func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
+	var options []int64
+	native := window.NativeOff // counts apart
+	switch a := c.Algorithm.(type) {
+	case window.Slices: // where the type is known, the options need no allocation
+		options = a.Options()
+	case window.Layers:
+		options = a.Options()
+	case window.Stream:
+		options = a.Options()
+	case window.GCRA:
+		options, native = a.Options(), a.Native
+	default:
+		options = a.Options()
+	}
+	dst = append(window.AppendKey(dst, c), 0) // a name has no byte 0
+	dst = binary.AppendVarint(dst, int64(native))
+	dst = binary.AppendVarint(dst, cost)
+	dst = binary.AppendVarint(dst, int64(len(options)))
+	for _, o := range options {
+		dst = binary.AppendVarint(dst, o)
+	}
+	dst = binary.AppendVarint(dst, int64(len(c.Policies)))
+	for _, p := range c.Policies {
+		dst = binary.AppendVarint(binary.AppendVarint(dst, p.Limit), p.Window.Milliseconds())
 	}
 	return dst
 }

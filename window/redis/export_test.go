@@ -69,3 +69,37 @@ func Remembered(s *Store) (n, bytes int) {
 
 // DenialBytes bounds the bytes of Remembered.
 const DenialBytes = denialBytes
+
+// EndLeases ends the leases whose time is over, and returns when they are booked.
+func EndLeases(s *Store) {
+	s.leases.each(func(e *lessee) {
+		if e.lease != nil && s.clock() >= e.lease.ends {
+			s.leases.end(e, s.clock())
+		}
+	})
+	s.leases.ends.Wait()
+}
+
+// Leased returns how many units are left in leases.
+func Leased(s *Store) (units int64) {
+	s.leases.each(func(e *lessee) {
+		if e.lease != nil {
+			units += e.lease.left
+		}
+	})
+	return units
+}
+
+// LesseesPerShard bounds the counters that leases know, a shard.
+const LesseesPerShard = lesseesPerShard
+
+// Lessee makes leases know a counter.
+func Lessee(s *Store, c window.Charge) { s.leases.lessee(&c) }
+
+// Lessees returns how many counters leases know, if it is to count them.
+func Lessees(s *Store, count bool) (n int) {
+	if count {
+		s.leases.each(func(*lessee) { n++ })
+	}
+	return n
+}

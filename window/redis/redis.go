@@ -75,6 +75,9 @@ type Store struct {
 	name    string
 	ids     ids
 	denials *denials
+	leases  *leases
+	// The time since any moment: that of this process, or of Options.Now.
+	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
 	scriptOnly sync.Map
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
@@ -95,7 +98,12 @@ func New(o Options) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return &Store{
+	start := time.Now()
+	clock := func() time.Duration { return time.Since(start) }
+	if o.Now != nil {
+		clock = func() time.Duration { return time.Duration(o.Now()) * time.Millisecond }
+	}
+	s := &Store{
 		client:  goredis.NewUniversalClient(o.universal()),
 		cluster: o.isCluster(),
 		prefix:  o.Prefix + ":",
@@ -103,8 +111,11 @@ func New(o Options) *Store {
 		now:     o.Now,
 		name:    o.name(),
 		ids:     newIDs(),
-		denials: newDenials(o.Now),
+		denials: newDenials(clock),
+		clock:   clock,
 	}
+	s.leases = newLeases(s)
+	return s
 }
 
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
@@ -154,14 +165,24 @@ func (o Options) name() string {
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
-// Close implements window.Store.
-func (s *Store) Close() error { return s.client.Close() }
+// Close implements window.Store. It gives back what is left of leases.
+func (s *Store) Close() error {
+	s.leases.close()
+	return s.client.Close()
+}
 
 // Take implements window.Store. A request that was denied is denied again, without
-// the server, until a limit has room or a second has passed.
+// the server, until a limit has room or a second has passed. One whose charge has
+// a lease passes without the server while there are units left.
 func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
+	}
+	leased := len(charges) == 1 && charges[0].Lease.Units > 0
+	if leased {
+		if ds, err := s.leases.take(ctx, &charges[0]); ds != nil || err != nil {
+			return ds, err
+		}
 	}
 	asked := s.denials.ask()
 	if decisions := s.denials.answer(asked, charges); decisions != nil {
@@ -169,6 +190,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	}
 	r := s.take(ctx, charges)
 	s.denials.remember(asked, charges, r.Decisions)
+	if leased {
+		s.leases.answered(&charges[0], r.Decisions)
+	}
 	return r.Decisions, r.Err
 }
 
@@ -209,6 +233,9 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
+	if delta < 0 && charge.Lease.Units > 0 && s.leases.giveBack(&charge, at, -delta) {
+		return nil
+	}
 	if delta < 0 {
 		defer s.denials.forget(&charge)
 	}
@@ -220,6 +247,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
+	s.leases.forget(&charge)
 	defer s.denials.forget(&charge)
 	calls := []*call{s.newScriptCall("reset", [][]window.Charge{{charge}})}
 	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {

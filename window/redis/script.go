@@ -53,14 +53,15 @@ func (s *Store) newSettleCall(charge window.Charge, at, delta int64) *call {
 }
 
 // newScriptCall writes a call of the script as the header of lua/driver.lua
-// describes it. The numbers follow the charge of settle.
+// describes it. Of the numbers, settle has two after each charge: at and delta.
 func (s *Store) newScriptCall(op string, requests [][]window.Charge, numbers ...int64) *call {
 	keys, p := s.keys(requests), newPlan(len(requests))
-	for _, charges := range requests {
+	for i, charges := range requests {
 		p.request(charges)
-	}
-	for _, n := range numbers {
-		p.int(n)
+		if len(numbers) > 0 {
+			p.int(numbers[2*i])
+			p.int(numbers[2*i+1])
+		}
 	}
 	args := make([]any, 0, 3+len(keys)+4)
 	args = append(args, "evalsha", scriptSHA, len(keys))

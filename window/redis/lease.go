@@ -1,0 +1,350 @@
+package redis
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// leases hand out units that were taken ahead, without asking the server.
+//
+// A lease is booked as spent when it is taken. When it ends, because its time is
+// over or its units are used up, those that were used are booked again at that
+// moment and the others go back, in one step. A unit is therefore booked from
+// before it is used until a whole window after, and the limit holds as strictly as
+// without leases: that takes an end well before the first booking has left the
+// window, see lifetime.
+//
+// The size of leases follows the rate: a counter that is asked for twice within a
+// lifetime gets a lease, the next one is twice as large if all of it was used in
+// time, and as small as what was used if not. None takes more than half of what
+// the limit has left.
+type leases struct {
+	store  *Store
+	seed   maphash.Seed
+	shards [64]leaseShard
+	ends   sync.WaitGroup // bookings under way
+}
+
+// leaseShard holds the counters whose names have the same hash.
+type leaseShard struct {
+	mu      sync.Mutex // guards all but what the lessees hold
+	lessees map[string]*lessee
+	closed  bool
+	_       [64]byte // keeps the locks of two shards apart
+}
+
+// lesseesPerShard bounds the memory: about 20 MB in all.
+const lesseesPerShard = 1 << 10
+
+// lessee is a counter, with certain policies and options, that may have a lease.
+type lessee struct {
+	mu    sync.Mutex    // guards all; never held while the server is asked
+	seen  time.Duration // when it was last asked for
+	size  int64         // of the last lease
+	room  int64         // what the limit had left when the server was last asked
+	pause time.Duration // no lease before
+	lease *lease        // nil: none
+	fetch *fetch        // nil: none
+	gone  bool          // another lessee may have taken its place
+}
+
+// lease is what is handed out. Its lessee's lock guards it.
+type lease struct {
+	charge    window.Charge
+	decisions []window.Decision // when it was taken
+	left      int64
+	ends      time.Duration
+	timer     *time.Timer
+}
+
+// fetch is a lease that is being taken. Those who need it wait for done.
+type fetch struct {
+	done chan struct{}
+	err  error
+}
+
+func newLeases(s *Store) *leases {
+	return &leases{store: s, seed: maphash.MakeSeed()}
+}
+
+// lifetime returns how long a lease of the charge lives; 0 means that it gets none.
+// Its end has to reach the server before the first booking leaves the window.
+func (s *Store) lifetime(c *window.Charge) time.Duration {
+	shortest := c.Policies[0].Window
+	for _, p := range c.Policies {
+		shortest = min(shortest, p.Window)
+	}
+	return min(c.Lease.TTL, shortest/2, shortest-s.timeout)
+}
+
+// take decides on a charge with the units of a lease. Without decisions or an
+// error, the server has to be asked.
+func (l *leases) take(ctx context.Context, c *window.Charge) ([]window.Decision, error) {
+	life := l.store.lifetime(c)
+	if life < time.Millisecond || c.Cost == 0 {
+		return nil, nil
+	}
+	e := l.lessee(c)
+	if e == nil {
+		return nil, nil
+	}
+	start := time.Now()
+	for {
+		e.mu.Lock()
+		now := l.store.clock()
+		switch f := e.fetch; {
+		case e.gone:
+			e.mu.Unlock()
+			return nil, nil
+		case e.lease != nil && now < e.lease.ends && e.lease.left >= c.Cost:
+			ds := e.lease.spend(c.Cost, now)
+			e.seen = now
+			e.mu.Unlock()
+			return ds, nil
+		case f != nil:
+			e.mu.Unlock()
+			if err := l.wait(ctx, f, start); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if e.lease != nil {
+			l.end(e, now)
+		}
+		size := e.grow(c, now, life)
+		if size < 2*c.Cost {
+			e.mu.Unlock()
+			return nil, nil
+		}
+		f := &fetch{done: make(chan struct{})}
+		e.fetch = f
+		e.mu.Unlock()
+		return l.fetch(ctx, e, f, c, size, life, now)
+	}
+}
+
+// spend hands out units.
+func (l *lease) spend(cost int64, now time.Duration) []window.Decision {
+	l.left -= cost
+	ds := slices.Clone(l.decisions)
+	for i := range ds {
+		ds[i].Remaining += l.left
+		ds[i].ResetAfter = l.charge.Policies[i].Window + l.ends - now
+	}
+	return ds
+}
+
+// grow returns the size of the next lease, which is below two of the charge's cost
+// if there should be none.
+func (e *lessee) grow(c *window.Charge, now, life time.Duration) int64 {
+	if e.size == 0 || now-e.seen > life || now < e.seen {
+		e.size = c.Cost
+	} else {
+		e.size = min(c.Lease.Units, 2*max(e.size, c.Cost))
+	}
+	e.seen = now
+	if now < e.pause {
+		return 0
+	}
+	return min(e.size, e.room/2)
+}
+
+// wait waits for a lease that another request takes, up to the timeout from start.
+func (l *leases) wait(ctx context.Context, f *fetch, start time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, start.Add(l.store.timeout))
+	defer cancel()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return l.store.fail(ctx, ctx.Err())
+	}
+}
+
+// fetch takes a lease and spends the charge's cost of it. The caller may go, but
+// the lease is taken all the same: what is booked has to end.
+func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charge, size int64, life, sent time.Duration) ([]window.Decision, error) {
+	whole := *c
+	whole.Key, whole.Policies = strings.Clone(c.Key), slices.Clone(c.Policies) // they outlive the request
+	whole.Cost = size
+	r := l.store.take(context.WithoutCancel(ctx), []window.Charge{whole})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer close(f.done)
+	e.fetch = nil
+	switch {
+	case r.Err != nil:
+		f.err = r.Err
+		return nil, r.Err
+	case !window.Allowed(r.Decisions):
+		e.room, e.pause = room(r.Decisions), l.store.clock()+life
+		return nil, nil
+	}
+	e.room = room(r.Decisions)
+	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
+	e.lease = own
+	own.timer = time.AfterFunc(life, func() { l.expire(e, own) })
+	return own.spend(c.Cost, sent), nil
+}
+
+// room is what the tightest limit has left.
+func room(decisions []window.Decision) int64 {
+	least := decisions[0].Remaining
+	for i := range decisions {
+		least = min(least, decisions[i].Remaining)
+	}
+	return least
+}
+
+// answered notes what the server said to a request without lease.
+func (l *leases) answered(c *window.Charge, decisions []window.Decision) {
+	if e := l.lessee(c); e != nil && len(decisions) > 0 {
+		e.mu.Lock()
+		e.room = room(decisions)
+		e.mu.Unlock()
+	}
+}
+
+// expire ends a lease whose time is over.
+func (l *leases) expire(e *lessee, own *lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lease == own {
+		l.end(e, l.store.clock())
+	}
+}
+
+// end ends the lease of e, whose lock is held, and has it booked.
+func (l *leases) end(e *lessee, now time.Duration) {
+	own := e.lease
+	e.lease = nil
+	own.timer.Stop()
+	used := own.charge.Cost - own.left
+	if own.left > own.charge.Cost/2 {
+		e.size = max(1, used/2) // the next one is twice that
+	}
+	l.ends.Go(func() { l.book(own, used) })
+}
+
+// book books the units of a lease where they belong. If the server cannot be asked,
+// they stay where they are: those that were used may leave the window early, by the
+// lifetime of the lease at most.
+func (l *leases) book(own *lease, used int64) {
+	s, at := l.store, own.decisions[0].At
+	requests, numbers := [][]window.Charge{{own.charge}}, []int64{at, -own.charge.Cost}
+	if used > 0 {
+		requests, numbers = append(requests, requests[0]), append([]int64{0, used}, numbers...)
+	}
+	_ = s.all(context.Background(), []*call{s.newScriptCall("settle", requests, numbers...)})
+	if own.left > 0 {
+		s.denials.forget(&own.charge)
+	}
+}
+
+// giveBack gives units back to the lease that they are from. It reports whether
+// there is one.
+func (l *leases) giveBack(c *window.Charge, at, units int64) bool {
+	e := l.lessee(c)
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	own := e.lease
+	if own == nil || own.decisions[0].At != at {
+		return false
+	}
+	own.left += min(units, own.charge.Cost-own.left)
+	return true
+}
+
+// forget drops the leases of a counter, whatever its policies: its history is gone.
+func (l *leases) forget(c *window.Charge) {
+	name := string(window.AppendKey(nil, c))
+	l.each(func(e *lessee) {
+		if e.lease != nil && string(window.AppendKey(nil, &e.lease.charge)) == name {
+			e.lease.timer.Stop()
+			e.lease = nil
+		}
+	})
+}
+
+// close ends all leases, and returns when they are booked.
+func (l *leases) close() {
+	for i := range l.shards {
+		shard := &l.shards[i]
+		shard.mu.Lock()
+		shard.closed = true
+		shard.mu.Unlock()
+	}
+	l.each(func(e *lessee) {
+		if e.lease != nil {
+			l.end(e, l.store.clock())
+		}
+	})
+	l.ends.Wait()
+}
+
+// each calls visit with every lessee, and its lock held.
+func (l *leases) each(visit func(*lessee)) {
+	for i := range l.shards {
+		shard := &l.shards[i]
+		shard.mu.Lock()
+		all := make([]*lessee, 0, len(shard.lessees))
+		for _, e := range shard.lessees {
+			all = append(all, e)
+		}
+		shard.mu.Unlock()
+		for _, e := range all {
+			e.mu.Lock()
+			visit(e)
+			e.mu.Unlock()
+		}
+	}
+}
+
+// lessee returns that of a charge, or nil if there are too many.
+func (l *leases) lessee(c *window.Charge) *lessee {
+	var buf [512]byte
+	key := appendCharge(buf[:0], c, 0)
+	shard := &l.shards[maphash.Bytes(l.seed, key)%uint64(len(l.shards))]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if e := shard.lessees[string(key)]; e != nil {
+		return e
+	}
+	if shard.closed || len(shard.lessees) >= lesseesPerShard && !shard.evict() {
+		return nil
+	}
+	if shard.lessees == nil {
+		shard.lessees = make(map[string]*lessee)
+	}
+	e := new(lessee)
+	shard.lessees[string(key)] = e
+	return e
+}
+
+// evict makes room for another lessee, in place of one without a lease.
+func (s *leaseShard) evict() bool {
+	looked := 0
+	for key, e := range s.lessees {
+		if e.mu.TryLock() {
+			e.gone = e.lease == nil && e.fetch == nil
+			e.mu.Unlock()
+			if e.gone {
+				delete(s.lessees, key)
+				return true
+			}
+		}
+		if looked++; looked == 8 {
+			break
+		}
+	}
+	return false
+}

@@ -1,0 +1,263 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// leasable are the algorithms that can be leased.
+var leasable = []window.Algorithm{
+	window.Zset{}, window.Log{}, window.Slices{Count: 20}, window.Slices{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+	window.Layers{Coarse: 200 * time.Millisecond, Fine: 50 * time.Millisecond},
+}
+
+func leased(c window.Charge, units int64, ttl time.Duration) window.Charge {
+	c.Lease = window.Lease{Units: units, TTL: ttl}
+	return c
+}
+
+// TestLeaseAsksSeldom counts what the server is asked for a busy counter.
+func TestLeaseAsksSeldom(t *testing.T) {
+	own := redistest.Start(t)
+	server := own.Client(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "seldom"})
+	warm(t, s, "key")
+	server.ConfigResetStat(t.Context())
+	const n = 20_000
+	c := leased(charge("zone", "key", 1_000_000, time.Hour), 1_000, time.Minute)
+	for i := range int64(n) {
+		if d := take(t, s, c)[0]; !d.Allowed || d.Remaining != 1_000_000-1-i || d.RetryAfter != 0 || d.ResetAfter < time.Hour || d.ResetAfter > time.Hour+time.Minute {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+	// 1 + 2 + 4 + ... + 512, and a thousand at a time from then on; each is booked.
+	if calls := commandCalls(t, server, "evalsha"); calls > 2*(11+n/1_000) {
+		t.Errorf("the server was asked %d times for %d requests", calls, n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := charged(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "seldom"}), c); got != n {
+		t.Errorf("%d booked in the end, want %d", got, n)
+	}
+}
+
+// TestLeaseIsStrict has three stores share a limit, two of them with leases, on a
+// clock that is told to go on: no window holds more than the limit, and in the end
+// what is booked is what was used.
+func TestLeaseIsStrict(t *testing.T) {
+	const (
+		limit  = 60
+		length = 2_000 // ms
+		steps  = 6_000
+	)
+	for _, algo := range leasable {
+		t.Run(fmt.Sprintf("%T%+[1]v", algo), func(t *testing.T) {
+			t.Parallel()
+			clock := windowtest.NewClock()
+			o := redis.Options{Now: clock.Now, Prefix: fmt.Sprintf("strict lease %+v", algo), Timeout: time.Second}
+			stores := []*redis.Store{newStore(t, o), newStore(t, o), newStore(t, o)}
+			c := charge("zone", "key", limit, length*time.Millisecond)
+			c.Algorithm = algo
+			random := rand.New(rand.NewPCG(1, 2))
+			var used []int64 // times of units, ascending
+			handed := 0
+			for range steps {
+				if random.IntN(3) == 0 {
+					clock.Add(random.Int64N(40))
+					if random.IntN(100) == 0 {
+						clock.Add(length / 5)
+					}
+					for _, s := range stores {
+						redis.EndLeases(s)
+					}
+				}
+				i := random.IntN(3)
+				one := c
+				one.Cost = 1 + random.Int64N(2)
+				if i > 0 {
+					one = leased(one, 16, 500*time.Millisecond)
+				}
+				had := redis.Leased(stores[i])
+				if ds := take(t, stores[i], one); ds[0].Allowed {
+					for range one.Cost {
+						used = append(used, clock.Now())
+					}
+					if had-one.Cost == redis.Leased(stores[i]) {
+						handed++
+					}
+				}
+			}
+			for first, last := 0, 0; last < len(used); last++ {
+				for used[last]-used[first] >= length {
+					first++
+				}
+				if n := last - first + 1; n > limit {
+					t.Fatalf("%d units within %d ms, limit %d", n, used[last]-used[first]+1, limit)
+				}
+			}
+			t.Logf("%d units of %d, %d requests out of leases", len(used), limit*(clock.Now()-windowtest.Start)/length, handed)
+			if handed < steps/50 {
+				t.Errorf("%d requests out of leases", handed)
+			}
+			// Rest, so that one more lease is all that there is.
+			clock.Add(10 * length)
+			for _, s := range stores {
+				redis.EndLeases(s)
+			}
+			clock.Add(10 * length)
+			one := leased(c, 16, 500*time.Millisecond)
+			for range 20 {
+				take(t, stores[1], one)
+			}
+			_ = stores[1].Close()
+			if got := charged(t, stores[0], c); got != 20 {
+				t.Errorf("%d booked after 20 were used and the store was closed", got)
+			}
+		})
+	}
+}
+
+// TestLeaseConcurrent has many callers at once on stores with leases, in real time.
+func TestLeaseConcurrent(t *testing.T) {
+	const (
+		limit  = 500
+		length = time.Second
+	)
+	type admission struct{ asked, answered time.Time }
+	var mu sync.Mutex
+	var all []admission
+	o := redis.Options{Prefix: "concurrent lease"}
+	stores := []*redis.Store{newStore(t, o), newStore(t, o)}
+	c := leased(charge("zone", "key", limit, length), 50, 100*time.Millisecond)
+	end := time.Now().Add(3 * time.Second)
+	parallel(16, func(i int) {
+		for time.Now().Before(end) {
+			asked := time.Now()
+			ds, err := stores[i%2].Take(t.Context(), []window.Charge{c})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if ds[0].Allowed {
+				mu.Lock()
+				all = append(all, admission{asked, time.Now()})
+				mu.Unlock()
+			}
+			time.Sleep(time.Duration(rand.IntN(2_000)) * time.Microsecond)
+		}
+	})
+	// What was asked and answered within a window was admitted within it.
+	most := 0
+	for _, from := range all {
+		n := 0
+		for _, a := range all {
+			if !a.asked.Before(from.asked) && a.answered.Before(from.asked.Add(length-time.Millisecond)) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	t.Logf("%d admitted, at most %d in a window", len(all), most)
+	if most > limit || len(all) < limit {
+		t.Errorf("%d admitted, %d in one window: want %d at most, and as many in all at least", len(all), most, limit)
+	}
+}
+
+// TestLeaseSettles gives back units of a lease, which are handed out again.
+func TestLeaseSettles(t *testing.T) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now})
+	c := leased(charge("zone", "key", 100, time.Hour), 8, time.Minute)
+	var last window.Decision
+	for range 8 {
+		last = take(t, s, c)[0]
+	}
+	left := redis.Leased(s)
+	if left == 0 || last.Remaining != 92 {
+		t.Fatalf("%d left in a lease, %+v", left, last)
+	}
+	if err := s.Settle(t.Context(), c, last.At, -1); err != nil {
+		t.Fatal(err)
+	}
+	if got := redis.Leased(s); got != left+1 {
+		t.Errorf("%d left after one was given back, want %d", got, left+1)
+	}
+	if d := take(t, s, c)[0]; d.Remaining != 92 {
+		t.Errorf("%d remaining after it was spent again, want 92", d.Remaining)
+	}
+	if err := s.Reset(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if d := take(t, s, c)[0]; d.Remaining != 99 || redis.Leased(s) != 0 {
+		t.Errorf("%d remaining after a reset, and %d leased", d.Remaining, redis.Leased(s))
+	}
+}
+
+// TestLeaseWhileAway has the server go: what was leased is handed out, and then
+// nothing is.
+func TestLeaseWhileAway(t *testing.T) {
+	own := redistest.Start(t)
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Timeout: timeout})
+	warm(t, s, "key")
+	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
+	for redis.Leased(s) < 10 {
+		take(t, s, c)
+	}
+	left := redis.Leased(s)
+	own.Kill()
+	for range left {
+		if d := take(t, s, c)[0]; !d.Allowed {
+			t.Fatalf("denied, with %d left in the lease", left)
+		}
+	}
+	if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("Take = %v after the lease was used up, want ErrUnavailable", err)
+	}
+}
+
+// TestLeasesAreBounded has more busy counters than there is memory for.
+func TestLeasesAreBounded(t *testing.T) {
+	s := newStore(t, redis.Options{})
+	most := 0
+	for i := range 100_000 {
+		redis.Lessee(s, charge("zone", fmt.Sprint(i), 1, time.Hour))
+		most = max(most, redis.Lessees(s, i%1_000 == 0))
+	}
+	if most != redis.LesseesPerShard*64 {
+		t.Errorf("%d counters are known at most, want %d", most, redis.LesseesPerShard*64)
+	}
+}
+
+func TestLeaseRefused(t *testing.T) {
+	s := newStore(t, redis.Options{})
+	for _, c := range []window.Charge{
+		leased(charge("zone", "key", 10, time.Hour), 1, time.Second),
+		leased(charge("zone", "key", 10, time.Hour), -1, time.Second),
+		leased(charge("zone", "key", 10, time.Hour), 10, 0),
+		leased(charge("zone", "key", 10, time.Hour), 10, time.Millisecond/2),
+		leased(charge("zone", "key", 10, time.Hour), 0, time.Second),
+		leased(of(window.Stream{}, charge("zone", "key", 10, time.Hour)), 10, time.Second),
+		leased(of(window.GCRA{}, charge("zone", "key", 10, time.Hour)), 10, time.Second),
+		leased(of(window.Slices{Weighted: true}, charge("zone", "key", 10, time.Hour)), 10, time.Second),
+	} {
+		if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
+			t.Errorf("lease %+v of %T: %v, want ErrInvalid", c.Lease, c.Algorithm, err)
+		}
+	}
+}
+
+func of(algo window.Algorithm, c window.Charge) window.Charge {
+	c.Algorithm = algo
+	return c
+}
