@@ -265,6 +265,7 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 			name = algo.Name() + ", " + name
 			prefix := "room" + strconv.FormatInt(prefixes.Add(1), 10)
 			w, other := watch(t, redis.Options{Prefix: prefix}), watch(t, redis.Options{Prefix: prefix})
+			free := redis.Apart(w.Store, free, full)
 			at := w.wantTake(name, true, 1, full)[0].At
 			for _, s := range []*watched{w, other} {
 				s.wantTake(name+": full", false, 1, full)
@@ -561,6 +562,13 @@ func TestDeniedAccounts(t *testing.T) {
 	if n, bytes := redis.Remembered(s); n != 300 || bytes < 300*200 {
 		t.Errorf("%d denials of %d bytes, want 300", n, bytes)
 	}
+	_, before := redis.Remembered(s)
+	for key := range 300 { // as if they had been asked for twice at once
+		redis.Remember(s, []window.Charge{charge("zone", strconv.Itoa(key), 0, time.Hour)}, []window.Decision{{RetryAfter: window.Never, At: clock.Now()}})
+	}
+	if n, bytes := redis.Remembered(s); n != 300 || bytes != before {
+		t.Errorf("%d denials of %d bytes, want 300 of %d", n, bytes, before)
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -632,7 +640,7 @@ func testClusterDenied(t *testing.T, nodes []*redistest.Server) {
 	}
 	full := charge("full", "key", 0, time.Hour)
 	for i := range 10 {
-		free := charge("free", strconv.Itoa(i), 1, time.Hour)
+		free := redis.Apart(s, charge("free", strconv.Itoa(i), 1, time.Hour), full)
 		redis.Remember(s, []window.Charge{free}, []window.Decision{{RetryAfter: time.Hour, At: clock.Now()}})
 		if window.Allowed(take(t, s, free)) {
 			t.Fatal("a remembered denial is not in force")
