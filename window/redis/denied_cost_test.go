@@ -104,22 +104,28 @@ func TestDeniedAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkDenied takes where a denial is remembered.
+// BenchmarkDenied takes where a denial is remembered, where the server is asked, and
+// in the store in memory.
 func BenchmarkDenied(b *testing.B) {
 	clock := windowtest.NewClock()
-	s := redis.New(redis.Options{Now: clock.Now, Addresses: []string{server.Addr}, Prefix: "bench", Timeout: patience})
-	defer func() { _ = s.Close() }()
-	m := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
-	defer func() { _ = m.Close() }()
-	for _, store := range []window.Store{s, m} {
+	o := redis.Options{Now: clock.Now, Addresses: []string{server.Addr}, Prefix: "bench", Timeout: patience}
+	for _, c := range []struct {
+		name  string
+		store window.Store
+	}{
+		{"remembered", redis.New(o)},
+		{"asked", redis.AskAlways(redis.New(o))},
+		{"memory", memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})},
+	} {
+		defer func() { _ = c.store.Close() }()
 		for _, algo := range algorithms {
 			one := charge("zone", "192.0.2.1", 0, time.Hour)
 			one.Algorithm = suited(algo, time.Hour)
 			charges := []window.Charge{one}
-			b.Run(fmt.Sprintf("%T/%s", store, algo.Name()), func(b *testing.B) {
+			b.Run(c.name+"/"+algo.Name(), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if ds, err := store.Take(b.Context(), charges); err != nil || ds[0].Allowed {
+					if ds, err := c.store.Take(b.Context(), charges); err != nil || ds[0].Allowed {
 						b.Fatal(ds, err)
 					}
 				}
