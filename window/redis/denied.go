@@ -249,8 +249,7 @@ func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
 	default:
 		options = a.Options()
 	}
-	dst = append(window.AppendKey(dst, c), 0) // a name has no byte 0
-	dst = binary.AppendVarint(dst, int64(native))
+	dst = binary.AppendVarint(window.AppendKey(dst, c), int64(native)) // a byte that no name has
 	dst = binary.AppendVarint(dst, cost)
 	dst = binary.AppendVarint(dst, int64(len(options)))
 	for _, o := range options {

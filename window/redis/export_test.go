@@ -67,6 +67,18 @@ func Remembered(s *Store) (n, bytes int) {
 	return n, bytes
 }
 
+// Apart returns a charge like c on a counter that is forgotten apart from those of
+// the others.
+func Apart(s *Store, c window.Charge, others ...window.Charge) window.Charge {
+	for i := range others {
+		if s.denials.slot(&c) == s.denials.slot(&others[i]) {
+			c.Key += "'"
+			return Apart(s, c, others...)
+		}
+	}
+	return c
+}
+
 // DenialBytes bounds the bytes of Remembered.
 const DenialBytes = denialBytes
 

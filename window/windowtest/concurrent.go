@@ -49,6 +49,8 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 					own[0] = append(own[0], ds[0].At)
 				} else {
 					own[1] = append(own[1], ds[0].At)
+					// A denial out of memory takes no time, and others wait for a server.
+					time.Sleep(100 * time.Microsecond)
 				}
 			}
 			mu.Lock()
