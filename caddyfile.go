@@ -95,6 +95,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
 //			empty_key   shared|skip|deny
+//			lease       <units> [<ttl>]
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny
@@ -252,6 +253,17 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return err
 		}
 		err = checkPrefix(option, z.IPv6Prefix, 128)
+	case "lease":
+		z.Lease = new(Lease)
+		words := d.RemainingArgs()
+		if len(words) == 0 || len(words) > 2 {
+			return d.ArgErr()
+		}
+		z.Lease.Units = Value(words[0])
+		if len(words) == 2 {
+			z.Lease.TTL = Value(words[1])
+		}
+		err = z.checkLease()
 	case "empty_key":
 		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
 	default:

@@ -54,12 +54,21 @@ type Zone struct {
 	// `shared`.
 	EmptyKey string `json:"empty_key,omitempty"`
 
+	// How much of the limit an instance may take ahead, to let requests of a busy
+	// key pass without asking a redis store each time. The limit holds as strictly,
+	// but units that one instance has taken are not there for the others, and up to
+	// as many may be lost for one window when it is killed. For zset, log and strict
+	// slices; a request that several zones count is not leased, and the memory store
+	// has no use for it. Default: nothing.
+	Lease *Lease `json:"lease,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	cost      int64           // if Cost is not dynamic
 	policies  []window.Policy // if no limit is dynamic
 	fallback  window.Policy
 	algorithm window.Algorithm
+	lease     window.Lease
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
 	notes     fieldTemplates // if the algorithm is stream
@@ -117,6 +126,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkCost(); err != nil {
+		return err
+	}
+	if err := z.checkLease(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -214,6 +226,14 @@ func (z *Zone) checkNative(native window.GCRA, alone bool) error {
 	return window.CheckPolicy(native, p)
 }
 
+func (z *Zone) checkLease() error {
+	algorithm, _, err := z.algorithms()
+	if err == nil {
+		_, err = z.Lease.engine(algorithm)
+	}
+	return err
+}
+
 func (z *Zone) checkCost() error {
 	if z.Cost == "" || z.Cost.dynamic() {
 		return nil
@@ -284,6 +304,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.native = native
 	}
+	z.lease, _ = z.Lease.engine(algorithm)
 	z.notes = newFieldTemplates(z.Algorithm)
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
@@ -313,7 +334,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 
 // charge returns what the request wants to spend on a key.
 func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
-	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm}
+	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Lease: z.lease}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}
