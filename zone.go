@@ -57,7 +57,9 @@ type Zone struct {
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	cost      int64           // if Cost is not dynamic
+	spends    valueTemplate   // the cost, if it is
 	policies  []window.Policy // if no limit is dynamic
+	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
 	algorithm window.Algorithm
 	native    window.Algorithm // instead, unless use.script; nil for none
@@ -289,6 +291,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n
 	}
+	z.compileValues()
 	if z.Fallback != nil {
 		z.fallback, _ = z.Fallback.policy()
 	}
@@ -301,6 +304,14 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	z.counters = newZoneCounters(z.Name)
 	return nil
+}
+
+// compileValues compiles what may hold placeholders, beside the key.
+func (z *Zone) compileValues() {
+	z.spends = newValueTemplate(z.Cost)
+	for _, l := range z.Limits {
+		z.limits = append(z.limits, newLimitTemplate(l))
+	}
 }
 
 // applies reports whether the zone counts the request.
@@ -320,8 +331,8 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 	if c.Policies == nil {
 		c.Policies = z.expandLimits(repl)
 	}
-	if z.Cost.dynamic() {
-		if n, err := z.Cost.expand(repl).int(); err == nil && n >= 0 {
+	if z.spends.dynamic {
+		if n, err := z.spends.expand(repl).int(); err == nil && n >= 0 {
 			c.Cost = n
 		}
 	}
@@ -329,9 +340,9 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 }
 
 func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
-	policies := make([]window.Policy, 0, len(z.Limits))
-	for _, l := range z.Limits {
-		p, err := l.expand(repl)
+	policies := make([]window.Policy, 0, len(z.limits))
+	for i := range z.limits {
+		p, err := z.limits[i].expand(repl)
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
