@@ -4,40 +4,42 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 const benchKeys = 100_000
 
-// benchNames are keys as long as addresses are.
-func benchNames() []string {
-	names := make([]string, benchKeys)
-	for i := range names {
-		names[i] = "198.51." + strconv.Itoa(i/256) + "." + strconv.Itoa(i%256)
-	}
-	return names
-}
-
-// drive calls take with random keys, on as many goroutines as -cpu says. All keys
-// have been taken once before.
+// drive calls take with random keys, as long as addresses are, on as many
+// goroutines as -cpu says. All keys have been taken once before. Take must not
+// keep the key; it is written anew each time, as that of a request is.
 func drive(b *testing.B, take func(key string)) {
 	b.Helper()
-	names := benchNames()
-	for _, name := range names {
-		take(name)
+	name := func(room *[16]byte, i int) string {
+		key := append(room[:0], "198.51."...)
+		key = strconv.AppendInt(key, int64(i/256), 10)
+		key = append(key, '.')
+		key = strconv.AppendInt(key, int64(i%256), 10)
+		return unsafe.String(&key[0], len(key))
+	}
+	var room [16]byte
+	for i := range benchKeys {
+		take(name(&room, i))
 	}
 	var seed atomic.Uint64
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		r := rand.New(rand.NewPCG(1, seed.Add(1)))
+		var room [16]byte
 		for pb.Next() {
-			take(names[r.IntN(len(names))])
+			take(name(&room, r.IntN(benchKeys)))
 		}
 	})
 }
@@ -80,7 +82,7 @@ func BenchmarkLockedRings(b *testing.B) {
 		r, ok := rings[key]
 		if !ok {
 			r = &ring{times: make([]time.Time, 100)}
-			rings[key] = r
+			rings[strings.Clone(key)] = r
 		}
 		mu.Unlock()
 		r.mu.Lock()
