@@ -1,15 +1,14 @@
 package slidingwindow
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/munnerz/goautoneg"
 	"go.uber.org/zap"
-	"schneider.vip/problem"
 )
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers-11.
@@ -17,6 +16,16 @@ const (
 	problemQuota    = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	problemCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
+
+// problem is the body of an answer by itself (RFC 9457).
+type problem struct {
+	Detail     string   `json:"detail"`
+	RetryAfter int64    `json:"retry_after,omitempty"`
+	Status     int      `json:"status"`
+	Title      string   `json:"title"`
+	Type       string   `json:"type"`
+	Violated   []string `json:"violated-policies,omitempty"`
+}
 
 var errExceeded = errors.New("rate limit exceeded")
 
@@ -31,8 +40,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	header["Cache-Control"] = []string{"no-store"}
 	h.logDenial(req)
 
-	err := caddyhttp.Error(h.Status, errExceeded)
-	if errorRouteAnswers(r, err) {
+	if err := h.errorForRoutes(r); err != nil {
 		return err
 	}
 	detail := "This request can never pass: it costs more than the limit."
@@ -40,16 +48,12 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	case req.keyless != nil:
 		detail = "The request lacks what it is counted by."
 	case req.retryAfter > 0:
-		detail = fmt.Sprintf("Try again in %d s.", req.retryAfter)
+		detail = "Try again in " + strconv.FormatInt(req.retryAfter, 10) + " s."
 	}
-	options := []problem.Option{
-		problem.Type(problemQuota), problem.Title("Rate limit exceeded"), problem.Status(h.Status),
-		problem.Detail(detail), problem.Custom("violated-policies", req.violated()),
-	}
-	if req.retryAfter > 0 {
-		options = append(options, problem.Custom("retry_after", req.retryAfter))
-	}
-	writeProblem(w, r, h.Status, "Rate limit exceeded. "+detail, options)
+	problem{
+		Detail: detail, RetryAfter: req.retryAfter, Status: h.Status,
+		Title: "Rate limit exceeded", Type: problemQuota, Violated: req.violated(),
+	}.write(w, r, "Rate limit exceeded. "+detail)
 	return nil
 }
 
@@ -59,34 +63,51 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request) error {
 	w.Header()["Retry-After"] = []string{"1"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
 	const detail = "The rate limit cannot be checked at the moment."
-	writeProblem(w, r, http.StatusServiceUnavailable, detail, []problem.Option{
-		problem.Type(problemCapacity), problem.Title("Temporarily unavailable"),
-		problem.Status(http.StatusServiceUnavailable), problem.Detail(detail),
-	})
+	problem{
+		Detail: detail, Status: http.StatusServiceUnavailable,
+		Title: "Temporarily unavailable", Type: problemCapacity,
+	}.write(w, r, detail)
 	return nil
 }
 
-// writeProblem answers with problem details (RFC 9457), or in plain text if the
-// client likes that better.
-func writeProblem(w http.ResponseWriter, r *http.Request, status int, text string, options []problem.Option) {
-	switch goautoneg.Negotiate(r.Header.Get("Accept"), []string{problem.ContentTypeJSON, "application/json", "text/plain", "text/html"}) {
-	case "text/plain", "text/html":
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(status)
+// write answers with the problem, or in plain text if the client likes that
+// better.
+func (p problem) write(w http.ResponseWriter, r *http.Request, text string) {
+	header := w.Header()
+	if prefersText(r.Header.Get("Accept")) {
+		header["Content-Type"] = []string{"text/plain; charset=utf-8"}
+		w.WriteHeader(p.Status)
 		_, _ = w.Write([]byte(text + "\n")) // the client may be gone
-	default:
-		_, _ = problem.New(options...).WriteTo(w)
+		return
 	}
+	body, _ := json.Marshal(&p) // strings and numbers only: it cannot fail
+	header["Content-Type"] = []string{contentTypeProblem}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body)
 }
 
-// errorRouteAnswers reports whether one of the server's error routes would
-// answer err, which is known only by matching them.
-func errorRouteAnswers(r *http.Request, err error) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
+const contentTypeProblem = "application/problem+json"
+
+func prefersText(accept string) bool {
+	if accept == "" || accept == "*/*" { // what most that are no browsers send
 		return false
 	}
-	return routesAnswer(server.Errors.Routes, server.Errors.WithError(r, err))
+	best := goautoneg.Negotiate(accept, []string{contentTypeProblem, "application/json", "text/plain", "text/html"})
+	return best == "text/plain" || best == "text/html"
+}
+
+// errorForRoutes returns the error that stands for a denial if one of the server's
+// error routes would answer it, which is known only by matching them.
+func (h *Handler) errorForRoutes(r *http.Request) error {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
+		return nil
+	}
+	err := caddyhttp.Error(h.Status, errExceeded)
+	if !routesAnswer(server.Errors.Routes, server.Errors.WithError(r, err)) {
+		return nil
+	}
+	return err
 }
 
 func routesAnswer(routes caddyhttp.RouteList, r *http.Request) bool {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	problems "schneider.vip/problem"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -171,5 +172,29 @@ func TestDenialLogOfSeveralZones(t *testing.T) {
 	want := map[string]any{"zone": "b", "retry_after": int64(60), "policies": []any{"a", "b"}, "key": "key_b"}
 	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The body is what a library for problem details would have written.
+func TestProblemsAsTheLibraryWritesThem(t *testing.T) {
+	for _, p := range []problem{
+		{Detail: "Try again in 5 s.", RetryAfter: 5, Status: 429, Title: "Rate limit exceeded", Type: problemQuota, Violated: []string{"a:1s", "b.c"}},
+		{Detail: `<never> & "nowhere"`, Status: 503, Title: "Rate limit exceeded", Type: problemQuota, Violated: []string{"a"}},
+		{Detail: "Later.", Status: 503, Title: "Temporarily unavailable", Type: problemCapacity},
+	} {
+		options := []problems.Option{problems.Type(p.Type), problems.Title(p.Title), problems.Status(p.Status), problems.Detail(p.Detail)}
+		if p.RetryAfter > 0 {
+			options = append(options, problems.Custom("retry_after", p.RetryAfter))
+		}
+		if p.Violated != nil {
+			options = append(options, problems.Custom("violated-policies", p.Violated))
+		}
+		got, err := json.Marshal(p)
+		if want := problems.New(options...).JSONString(); err != nil || string(got) != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+	if contentTypeProblem != problems.ContentTypeJSON {
+		t.Errorf("got %s, want %s", contentTypeProblem, problems.ContentTypeJSON)
 	}
 }

@@ -89,7 +89,7 @@ func decides(ds ...window.Decision) func(context.Context, []window.Charge) ([]wi
 }
 
 // newHandler provisions a handler until the end of the test.
-func newHandler(t *testing.T, config string) (*Handler, caddy.Context) {
+func newHandler(t testing.TB, config string) (*Handler, caddy.Context) {
 	t.Helper()
 	base, err := caddy.ProvisionContext(&caddy.Config{})
 	if err != nil {

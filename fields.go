@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dunglas/httpsfv"
-
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -34,44 +32,55 @@ type policyFields struct {
 // newPolicyFields names each policy: as the zone, if it has one limit, else with
 // the length of its window, as in `api:1s` and `api:1h`.
 func newPolicyFields(zone string, policies []window.Policy) *policyFields {
-	f := new(policyFields)
-	list := make(httpsfv.List, 0, len(policies))
+	f := &policyFields{names: make([]string, 0, len(policies))}
+	var room [fieldRoom]byte
+	line := room[:0]
 	for _, p := range policies {
 		name := zone
 		if len(policies) > 1 {
 			name += ":" + shortDuration(p.Window)
 		}
 		f.names = append(f.names, name)
-		item := httpsfv.NewItem(name)
-		item.Params.Add("q", min(p.Limit, maxSFInteger))
-		item.Params.Add("w", min(seconds(p.Window), maxSFInteger))
-		list = append(list, item)
+		line = appendItem(line, name, 'q', p.Limit, 'w', seconds(p.Window))
 	}
-	f.policy, _ = httpsfv.Marshal(list) // no error: names and numbers are in range
+	f.policy = string(line)
 	return f
 }
 
+// fieldRoom is enough for the value of most fields, in bytes.
+const fieldRoom = 192
+
 // maxSFInteger is the largest integer of a structured field (RFC 9651).
 const maxSFInteger = 999_999_999_999_999
+
+// appendItem appends an item to a list of structured fields: a name, which holds
+// nothing that has to be escaped, and two parameters.
+func appendItem(line []byte, name string, param1 byte, value1 int64, param2 byte, value2 int64) []byte {
+	if len(line) > 0 {
+		line = append(line, ", "...)
+	}
+	line = append(line, '"')
+	line = append(line, name...)
+	line = append(line, '"', ';', param1, '=')
+	line = strconv.AppendInt(line, min(value1, maxSFInteger), 10)
+	line = append(line, ';', param2, '=')
+	return strconv.AppendInt(line, min(value2, maxSFInteger), 10)
+}
 
 // setFields tells the client where it stands, as draft-ietf-httpapi-ratelimit-headers-11
 // has it, as many sites did before it, or both.
 func (h *Handler) setFields(header http.Header, req *request) {
 	if h.Headers == fieldsIETF || h.Headers == fieldsBoth {
-		list := make(httpsfv.List, 0, len(req.decisions))
+		var room [fieldRoom]byte
+		line := room[:0]
 		for i := range req.charges {
 			fields, ds := req.policyFields(i), req.decisionsOf(i)
-			header[fieldPolicy] = append(header[fieldPolicy], fields.policy)
+			addLine(header, fieldPolicy, fields.policy, &req.lines[0])
 			for j := range ds {
-				item := httpsfv.NewItem(fields.names[j])
-				item.Params.Add("r", min(ds[j].Remaining, maxSFInteger))
-				item.Params.Add("t", min(seconds(ds[j].EffectiveWindow), maxSFInteger))
-				list = append(list, item)
+				line = appendItem(line, fields.names[j], 'r', ds[j].Remaining, 't', seconds(ds[j].EffectiveWindow))
 			}
 		}
-		if value, err := httpsfv.Marshal(list); err == nil {
-			header[fieldRateLimit] = append(header[fieldRateLimit], value)
-		}
+		addLine(header, fieldRateLimit, string(line), &req.lines[1])
 	}
 	if h.Headers == fieldsLegacy || h.Headers == fieldsBoth {
 		d := req.tightest()
@@ -79,6 +88,16 @@ func (h *Handler) setFields(header http.Header, req *request) {
 		header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}
 		header["X-Ratelimit-Reset"] = []string{strconv.FormatInt(seconds(d.ResetAfter), 10)}
 	}
+}
+
+// addLine adds a line to a field of which the name is written as Go does. Room is
+// for the usual first one.
+func addLine(header http.Header, field, line string, room *[1]string) {
+	lines := header[field]
+	if len(lines) == 0 {
+		lines = room[:0]
+	}
+	header[field] = append(lines, line)
 }
 
 // retryAfter returns the value of Retry-After: whole seconds, rounded up, at

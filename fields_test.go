@@ -2,6 +2,9 @@ package slidingwindow
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"testing"
@@ -249,5 +252,83 @@ func TestJitter(t *testing.T) {
 	}
 	if got := (&Handler{Jitter: 1}).retryAfter(window.Never); got != 0 {
 		t.Errorf("wait Never: got %d, want 0", got)
+	}
+}
+
+// What is written by hand is what the library would have written.
+func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	number := func() int64 {
+		if r.IntN(4) == 0 {
+			return []int64{0, 1, 9, 10, maxSFInteger - 1, maxSFInteger, maxSFInteger + 1, math.MaxInt64}[r.IntN(8)]
+		}
+		return r.Int64() >> r.IntN(63)
+	}
+	for range 2000 {
+		zones := make([]*Zone, 1+r.IntN(3))
+		req := new(request)
+		var wantPolicies []string
+		var wantState httpsfv.List
+		for i := range zones {
+			z := &Zone{Name: []string{"a", "a.b-c_D", "zone.with.a.name.of.64.letters.which.is.as.many.as.there.can.be0"}[r.IntN(3)]}
+			zones[i] = z
+			c := window.Charge{Zone: z.Name}
+			var policies httpsfv.List
+			for range 1 + 2*r.IntN(2) {
+				c.Policies = append(c.Policies, window.Policy{Limit: number(), Window: time.Duration(1+number()>>20) * time.Millisecond})
+			}
+			several := len(c.Policies) > 1
+			for _, p := range c.Policies {
+				name := z.Name
+				if several {
+					name += ":" + shortDuration(p.Window)
+				}
+				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
+				req.decisions = append(req.decisions, d)
+				policy, state := httpsfv.NewItem(name), httpsfv.NewItem(name)
+				policy.Params.Add("q", min(p.Limit, maxSFInteger))
+				policy.Params.Add("w", min(seconds(p.Window), maxSFInteger))
+				state.Params.Add("r", min(d.Remaining, maxSFInteger))
+				state.Params.Add("t", min(seconds(d.EffectiveWindow), maxSFInteger))
+				policies, wantState = append(policies, policy), append(wantState, state)
+			}
+			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
+			line, err := httpsfv.Marshal(policies)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantPolicies = append(wantPolicies, line)
+		}
+		want, err := httpsfv.Marshal(wantState)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := http.Header{"Ratelimit": {"earlier"}}
+		(&Handler{Headers: fieldsIETF}).setFields(header, req)
+		if got := header[fieldRateLimit]; !slices.Equal(got, []string{"earlier", want}) {
+			t.Fatalf("RateLimit: got %q, want %q", got, want)
+		}
+		if got := header[fieldPolicy]; !slices.Equal(got, wantPolicies) {
+			t.Fatalf("RateLimit-Policy: got %q, want %q", got, wantPolicies)
+		}
+	}
+}
+
+// Later handlers may change an answer's fields in place.
+func TestFieldsAreTheAnswersOwn(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":9,"window":"1m"}]`, ""))
+	first, second := serve(t, get(), h).Header(), serve(t, get(), h).Header()
+	want := second.Values("RateLimit-Policy")[0]
+	for _, field := range []string{fieldPolicy, fieldRateLimit} {
+		first[field] = append(first[field], "more")
+		first[field][0] = "changed"
+	}
+	for name, header := range map[string]http.Header{"earlier": second, "later": serve(t, get(), h).Header()} {
+		if got := header.Values("RateLimit-Policy"); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s answer: RateLimit-Policy: got %q, want %q", name, got, want)
+		}
+	}
+	if got := fmt.Sprint(first.Values("RateLimit"), first.Values("RateLimit-Policy")); got != "[changed more] [changed more]" {
+		t.Errorf("got %s", got)
 	}
 }

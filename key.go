@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -47,17 +46,17 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 
 // expand returns the key of a request; empty says that none of its placeholders
 // had a value.
-func (k *keyTemplate) expand(r *http.Request, repl *caddy.Replacer) (key string, empty bool) {
+func (k *keyTemplate) expand(vars map[string]any, repl *caddy.Replacer) (key string, empty bool) {
 	switch {
 	case k.placeholders == 0:
 		return k.text, false
 	case k.single != "":
-		key = k.prefixes.group(placeholder(k.single, r, repl))
+		key = k.prefixes.group(placeholder(k.single, vars, repl))
 		return key, key == ""
 	}
 	empty = true
 	key, _ = repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
-		value := placeholder(name, r, repl)
+		value := placeholder(name, vars, repl)
 		empty = empty && value == ""
 		value = k.prefixes.group(value)
 		if k.placeholders > 1 {
@@ -69,24 +68,26 @@ func (k *keyTemplate) expand(r *http.Request, repl *caddy.Replacer) (key string,
 }
 
 // expandPlain returns the text with the placeholders' values as they are.
-func (k *keyTemplate) expandPlain(r *http.Request, repl *caddy.Replacer) string {
+func (k *keyTemplate) expandPlain(vars map[string]any, repl *caddy.Replacer) string {
 	switch {
 	case k.placeholders == 0:
 		return k.text
 	case k.single != "":
-		return placeholder(k.single, r, repl)
+		return placeholder(k.single, vars, repl)
 	}
 	text, _ := repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
-		return placeholder(name, r, repl), nil
+		return placeholder(name, vars, repl), nil
 	}) // no error: the template was read once at load
 	return text
 }
 
-func placeholder(name string, r *http.Request, repl *caddy.Replacer) string {
+// placeholder returns the value of a placeholder; vars are the variables of the
+// request.
+func placeholder(name string, vars map[string]any, repl *caddy.Replacer) string {
 	// {client_ip} is what JSON users write by habit; Caddy knows it in
 	// Caddyfiles only.
 	if name == "http.vars.client_ip" || name == "client_ip" {
-		ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+		ip, _ := vars[caddyhttp.ClientIPVarKey].(string)
 		return ip
 	}
 	value, _ := repl.Get(name)

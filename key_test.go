@@ -58,7 +58,7 @@ func expandKey(t *testing.T, template, remote string, fields [2]string) (string,
 	r.Header = http.Header{"A": {fields[0]}, "B": {fields[1]}}
 	repl := caddy.NewReplacer()
 	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
-	return k.expand(r, repl)
+	return k.expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
 }
 
 func TestExpandKey(t *testing.T) {

@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -55,10 +56,34 @@ func (l Limit) known() Limit {
 	return l
 }
 
+// limitTemplate is a limit of which a part is known only once a request comes. It
+// is compiled at load.
+type limitTemplate struct {
+	max, window valueTemplate
+	known       window.Policy // with something valid for placeholders
+}
+
+func newLimitTemplate(l Limit) limitTemplate {
+	known, _ := l.known().policy() // no error: it was checked
+	return limitTemplate{newValueTemplate(l.Max), newValueTemplate(l.Window), known}
+}
+
 // expand returns the limit for one request. It is an error if the placeholders
 // do not give a valid one.
-func (l Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
-	return Limit{Max: l.Max.expand(repl), Window: l.Window.expand(repl)}.policy()
+func (t *limitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
+	p := t.known
+	var err error
+	if t.max.dynamic {
+		if p.Limit, err = t.max.expand(repl).int(); err != nil {
+			return p, err
+		}
+	}
+	if t.window.dynamic {
+		if p.Window, err = t.window.expand(repl).duration(); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Check()
 }
 
 // shortDuration writes a duration without the units that are zero at its end:
@@ -66,9 +91,9 @@ func (l Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
 func shortDuration(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
+		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
 	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
+		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
 	}
 	return d.String()
 }

@@ -64,6 +64,7 @@ func TestExpandLimits(t *testing.T) {
 		repl.Set("max", c.max)
 		repl.Set("window", c.window)
 		z := Zone{Limits: []Limit{{Max: "{max}", Window: "{window}"}}, fallback: fallback}
+		z.compileValues()
 		if got := z.expandLimits(repl); !slices.Equal(got, []window.Policy{c.want}) {
 			t.Errorf("limit %q %q: got %v, want %v", c.max, c.window, got, c.want)
 		}
@@ -87,6 +88,7 @@ func TestExpandLimitsWithLayers(t *testing.T) {
 			fallback:  fallback,
 			algorithm: window.Layers{Coarse: 10 * time.Second, Fine: time.Second},
 		}
+		z.compileValues()
 		if got := z.expandLimits(repl); !slices.Equal(got, []window.Policy{want}) {
 			t.Errorf("limit 5 %s: got %v, want %v", length, got, want)
 		}
@@ -107,6 +109,7 @@ func TestExpandSeveralLimits(t *testing.T) {
 		},
 		fallback: window.Policy{Limit: 7, Window: time.Second},
 	}
+	z.compileValues()
 	want := []window.Policy{
 		{Limit: 10, Window: time.Minute},
 		{Limit: 7, Window: time.Second},
@@ -137,6 +140,7 @@ func TestExpandCost(t *testing.T) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("cost", c.text)
 		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}}
+		z.compileValues()
 		if got := z.charge("k", repl).Cost; got != c.want {
 			t.Errorf("cost %q: got %d, want %d", c.text, got, c.want)
 		}

@@ -185,7 +185,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 		h.setFields(w.Header(), req)
 	}
-	req.publish(r)
+	req.publish()
 	req.count()
 	if req.allowed {
 		return next.ServeHTTP(w, r)
@@ -228,7 +228,7 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow
-	req.publish(r)
+	req.publish()
 	if req.allowed {
 		return next.ServeHTTP(w, r)
 	}

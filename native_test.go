@@ -91,6 +91,7 @@ func TestBurstOfExpandedLimit(t *testing.T) {
 		fallback:  window.Policy{Limit: 5, Window: time.Minute},
 		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
 	}
+	z.compileValues()
 	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
 		repl := caddy.NewReplacer()
 		repl.Set("w", w)

@@ -26,9 +26,15 @@ type request struct {
 	// What an earlier handler decided on the same request.
 	previous *request
 
-	// Room for the usual small number of zones.
+	// The request's replacer and variables; looking them up takes time.
+	repl *caddy.Replacer
+	vars map[string]any
+
+	// Room for the usual small number of zones, and for the first lines of
+	// RateLimit-Policy and RateLimit.
 	zoneRoom   [2]*Zone
 	chargeRoom [2]window.Charge
+	lines      [2][1]string
 }
 
 // requestVar is the variable of the HTTP request that holds the *request of the
@@ -37,8 +43,10 @@ const requestVar = "sliding_window"
 
 // newRequest collects the charges of the zones that apply.
 func (h *Handler) newRequest(r *http.Request) (*request, error) {
-	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	ctx := r.Context()
 	req := new(request)
+	req.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	req.zones, req.charges = req.zoneRoom[:0], req.chargeRoom[:0]
 	for _, z := range h.Zones {
 		applies, err := z.applies(r)
@@ -48,7 +56,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		if !applies {
 			continue
 		}
-		key, empty := z.key.expand(r, repl)
+		key, empty := z.key.expand(req.vars, req.repl)
 		if empty && z.EmptyKey == emptySkip {
 			continue
 		}
@@ -58,29 +66,31 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		req.zones = append(req.zones, z)
-		c := z.charge(key, repl)
-		c.Fields = z.notes.expand(r, repl)
+		c := z.charge(key, req.repl)
+		c.Fields = z.notes.expand(req.vars, req.repl)
 		req.charges = append(req.charges, c)
 	}
 	return req, nil
 }
 
 // publish makes the placeholders of the request available.
-func (req *request) publish(r *http.Request) {
-	ctx := r.Context()
-	previous, _ := caddyhttp.GetVar(ctx, requestVar).(*request)
+func (req *request) publish() {
+	vars := req.vars
+	if vars == nil {
+		return
+	}
+	previous, _ := vars[requestVar].(*request)
 	req.previous = previous
-	caddyhttp.SetVar(ctx, requestVar, req)
+	vars[requestVar] = req
 	if previous != nil {
 		return
 	}
-	repl := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	repl.Map(func(name string) (any, bool) {
+	req.repl.Map(func(name string) (any, bool) {
 		name, ok := strings.CutPrefix(name, "http.sliding_window.")
 		if !ok {
 			return nil, false
 		}
-		req, _ := caddyhttp.GetVar(ctx, requestVar).(*request)
+		req, _ := vars[requestVar].(*request)
 		return req.placeholder(name)
 	})
 }

@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -107,13 +106,13 @@ func newFieldTemplates(a *Algorithm) fieldTemplates {
 }
 
 // expand returns names and values for a request.
-func (t fieldTemplates) expand(r *http.Request, repl *caddy.Replacer) []string {
+func (t fieldTemplates) expand(vars map[string]any, repl *caddy.Replacer) []string {
 	if t == nil {
 		return nil
 	}
 	words := make([]string, 0, 2*len(t))
 	for i := range t {
-		words = append(words, t[i].name, t[i].value.expandPlain(r, repl))
+		words = append(words, t[i].name, t[i].value.expandPlain(vars, repl))
 	}
 	return words
 }

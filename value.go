@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -41,7 +42,12 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // dynamic reports whether the value is known only once a request comes.
 func (v Value) dynamic() bool { return strings.Contains(string(v), "{") }
 
+var errNoNumber = errors.New(`"" is not a whole number`)
+
 func (v Value) int() (int64, error) {
+	if v == "" { // as of a header field that few requests have
+		return 0, errNoNumber
+	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a whole number", string(v))
@@ -60,7 +66,27 @@ func (v Value) duration() (time.Duration, error) {
 	return d, nil
 }
 
+// valueTemplate expands a value. It is compiled at load.
+type valueTemplate struct {
+	text    string
+	dynamic bool
+	// Name of the placeholder if the value is that and nothing else.
+	single string
+}
+
+func newValueTemplate(v Value) valueTemplate {
+	t := valueTemplate{text: string(v), dynamic: v.dynamic()}
+	if k, err := newKeyTemplate(t.text, addressPrefixes{}); err == nil {
+		t.single = k.single
+	}
+	return t
+}
+
 // expand returns the value with its placeholders replaced.
-func (v Value) expand(repl *caddy.Replacer) Value {
-	return Value(repl.ReplaceAll(string(v), ""))
+func (t *valueTemplate) expand(repl *caddy.Replacer) Value {
+	if t.single != "" {
+		value, _ := repl.Get(t.single)
+		return Value(caddy.ToString(value))
+	}
+	return Value(repl.ReplaceAll(t.text, ""))
 }

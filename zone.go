@@ -65,7 +65,9 @@ type Zone struct {
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	cost      int64           // if Cost is not dynamic
+	spends    valueTemplate   // the cost, if it is
 	policies  []window.Policy // if no limit is dynamic
+	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
 	algorithm window.Algorithm
 	lease     window.Lease
@@ -310,6 +312,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n
 	}
+	z.compileValues()
 	if z.Fallback != nil {
 		z.fallback, _ = z.Fallback.policy()
 	}
@@ -322,6 +325,14 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	z.counters = newZoneCounters(z.Name)
 	return nil
+}
+
+// compileValues compiles what may hold placeholders, beside the key.
+func (z *Zone) compileValues() {
+	z.spends = newValueTemplate(z.Cost)
+	for _, l := range z.Limits {
+		z.limits = append(z.limits, newLimitTemplate(l))
+	}
 }
 
 // applies reports whether the zone counts the request.
@@ -341,8 +352,8 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 	if c.Policies == nil {
 		c.Policies = z.expandLimits(repl)
 	}
-	if z.Cost.dynamic() {
-		if n, err := z.Cost.expand(repl).int(); err == nil && n >= 0 {
+	if z.spends.dynamic {
+		if n, err := z.spends.expand(repl).int(); err == nil && n >= 0 {
 			c.Cost = n
 		}
 	}
@@ -350,9 +361,9 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 }
 
 func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
-	policies := make([]window.Policy, 0, len(z.Limits))
-	for _, l := range z.Limits {
-		p, err := l.expand(repl)
+	policies := make([]window.Policy, 0, len(z.limits))
+	for i := range z.limits {
+		p, err := z.limits[i].expand(repl)
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}

@@ -20,7 +20,15 @@ func (Zset) Name() string { return "zset" }
 func (Zset) Options() []int64 { return nil }
 
 // NewState implements Algorithm.
-func (Zset) NewState() State { return new(zsetState) }
+func (Zset) NewState() State {
+	// Many keys never see a second entry: the first one is beside the state.
+	s := new(struct {
+		zsetState
+		first [1]zsetEntry
+	})
+	s.entries = s.first[:0]
+	return &s.zsetState
+}
 
 // zsetState is the log in memory. Units of one millisecond share an entry, and
 // entries carry running totals, so that any number of units in any window is
@@ -28,23 +36,29 @@ func (Zset) NewState() State { return new(zsetState) }
 type zsetState struct {
 	entries []zsetEntry // by time, oldest first; entries[:head] have left
 	head    int
-	gone    int64 // running total of all that has left
 }
 
 type zsetEntry struct {
 	at   int64 // ms
-	upTo int64 // units up to and with this entry, since the key was new
+	upTo int64 // units up to and with this entry, from the first of the slice on
 }
 
 // after returns the index of the first entry later than t.
 func (s *zsetState) after(t int64) int {
+	// Most often all or none of them are.
+	switch n := len(s.entries); {
+	case n == s.head || s.entries[n-1].at <= t:
+		return n
+	case s.entries[s.head].at > t:
+		return s.head
+	}
 	return s.head + sort.Search(len(s.entries)-s.head, func(i int) bool { return s.entries[s.head+i].at > t })
 }
 
 // before returns the running total before entry i.
 func (s *zsetState) before(i int) int64 {
-	if i == s.head {
-		return s.gone
+	if i == 0 {
+		return 0
 	}
 	return s.entries[i-1].upTo
 }
@@ -158,9 +172,12 @@ func (s *zsetState) add(now, n int64) {
 // mostly empty, so that the cost stays constant over many calls.
 func (s *zsetState) prune(t int64) {
 	i := s.after(t)
-	s.gone = s.before(i)
 	s.head = i
 	if live := len(s.entries) - i; i >= live && i > 0 {
+		gone := s.before(i)
+		for k := range s.entries[i:] {
+			s.entries[i+k].upTo -= gone
+		}
 		if cap(s.entries) > 4*live+8 {
 			s.entries = append(make([]zsetEntry, 0, live+live/2), s.entries[i:]...)
 		} else {

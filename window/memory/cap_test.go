@@ -39,6 +39,15 @@ func take(t *testing.T, s *Store, charges ...window.Charge) []window.Decision {
 	return ds
 }
 
+// slotsOf returns copies of the slots in use.
+func slotsOf(s *shard) []slot {
+	var all []slot
+	for _, chunk := range s.chunks {
+		all = append(all, chunk...)
+	}
+	return all
+}
+
 // TestFlood lets random keys come in while others are denied: the cap holds, and
 // nobody gets rid of a denial.
 func TestFlood(t *testing.T) {
@@ -158,11 +167,11 @@ func TestRequestDoesNotEvictItself(t *testing.T) {
 		}
 		units := 0
 		for k := range s.shards {
-			for _, sl := range s.shards[k].slots {
+			for _, sl := range slotsOf(&s.shards[k]) {
 				if sl.busy {
 					t.Fatalf("request %d left a slot busy", i)
 				}
-				if sl.state == nil || sl.overflow {
+				if sl.overflow {
 					continue
 				}
 				ds := make([]window.Decision, 1)
@@ -193,17 +202,18 @@ func TestOverflowWithinRequest(t *testing.T) {
 	var units int64
 	seen := map[string]bool{}
 	for k := range s.shards {
-		for _, sl := range s.shards[k].slots {
+		for _, sl := range slotsOf(&s.shards[k]) {
 			if !sl.overflow {
 				continue
 			}
-			if seen[fmt.Sprint(k, sl.key)] {
-				t.Errorf("%s is kept twice", sl.key)
+			zone := s.shards[k].zones.list[sl.zone].name.zone
+			if seen[fmt.Sprint(k, zone)] {
+				t.Errorf("the overflow key of zone %s is kept twice", zone)
 			}
-			seen[fmt.Sprint(k, sl.key)] = true
+			seen[fmt.Sprint(k, zone)] = true
 			ds := make([]window.Decision, 1)
 			sl.state.Look(s.now(), &charges[0], ds)
-			if used := 1000 - ds[0].Remaining; sl.key[:9] == "zset:zone" {
+			if used := 1000 - ds[0].Remaining; zone == "zone" {
 				units += used
 			}
 		}
@@ -251,7 +261,9 @@ func TestSweep(t *testing.T) {
 	}
 	room := 0
 	for i := range s.shards {
-		room += cap(s.shards[i].slots)
+		for _, chunk := range s.shards[i].chunks {
+			room += cap(chunk)
+		}
 	}
 	if room > n/10 {
 		t.Errorf("room for %d keys is kept, want it given back", room)
@@ -335,7 +347,7 @@ func TestRace(t *testing.T) {
 	group.Wait()
 	_ = s.Close()
 	for i := range s.shards {
-		for _, sl := range s.shards[i].slots {
+		for _, sl := range slotsOf(&s.shards[i]) {
 			if sl.busy {
 				t.Fatal("a slot is busy without a request")
 			}

@@ -74,8 +74,8 @@ func FuzzStore(f *testing.F) {
 		now.Store(1 << 50)
 		s.sweep()
 		for i := range s.shards {
-			if sh := &s.shards[i]; sh.live != 0 || len(sh.index) != 0 {
-				t.Fatalf("shard %d: %d keys are left, %d in the index", i, sh.live, len(sh.index))
+			if sh := &s.shards[i]; sh.len != 0 || len(slotsOf(sh)) != 0 || len(sh.zones.ids) != 0 {
+				t.Fatalf("shard %d: %d keys are left in %d slots, %d zones", i, sh.len, len(slotsOf(sh)), len(sh.zones.ids))
 			}
 		}
 		if n := s.Keys(); n != 0 {

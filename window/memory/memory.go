@@ -18,7 +18,8 @@ const (
 	DefaultSweepInterval = time.Second
 )
 
-// shardCount is a power of two well above the number of cores that share a store.
+// shardCount is well above the number of cores that share a store: as many as an
+// integer has bits.
 const shardCount = 64
 
 // Options of a Store.
@@ -41,16 +42,19 @@ type Store struct {
 	now    func() int64
 	seed   maphash.Seed
 	limits *limits
-	shards [shardCount]shard
 	stop   chan struct{} // closed by Close
 	close  sync.Once
 	done   chan struct{} // closed when the sweeper has ended
+	_      [cacheLine]byte
+	shards [shardCount]shard
 }
 
 // limits are shared by the shards.
 type limits struct {
-	keys    atomic.Int64 // kept now, without overflow keys
+	_       [cacheLine]byte // every new key writes them
+	keys    atomic.Int64    // kept now, without overflow keys
 	maxKeys atomic.Int64
+	_       [cacheLine]byte
 }
 
 // New returns an empty store. Its sweeper runs until Close.
@@ -70,7 +74,7 @@ func New(o Options) *Store {
 	}
 	s.SetMaxKeys(o.MaxKeys)
 	for i := range s.shards {
-		s.shards[i].init(s.limits)
+		s.shards[i].limits = s.limits
 	}
 	if o.SweepInterval < 0 {
 		close(s.done)
@@ -84,7 +88,8 @@ func New(o Options) *Store {
 // happens to the time of day.
 func clock() func() int64 {
 	start := time.Now()
-	return func() int64 { return start.UnixMilli() + time.Since(start).Milliseconds() }
+	ms := start.UnixMilli()
+	return func() int64 { return ms + time.Since(start).Milliseconds() }
 }
 
 // SetMaxKeys changes the cap. Keys above a lowered cap go as new ones come.
@@ -127,19 +132,20 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
-	r := s.lock([]window.Charge{charge})
-	defer r.unlock()
-	a := &r.accounts[0]
+	var room room
+	accounts, locked, now := s.lock([]window.Charge{charge}, &room)
+	defer s.unlock(accounts, locked)
+	a := &accounts[0]
 	if delta < 0 && a.slot == none {
 		return nil
 	}
-	a.state.Settle(r.now, &charge, at, delta)
+	a.state.Settle(now, &charge, at, delta)
 	if delta > 0 {
 		charge.Cost = 0
 		ds := make([]window.Decision, len(charge.Policies))
-		a.state.Look(r.now, &charge, ds)
-		a.state.Explain(r.now, &charge, ds, false)
-		a.keep(r.now, ds)
+		a.state.Look(now, &charge, ds)
+		a.state.Explain(now, &charge, ds, false)
+		a.keep(now, ds)
 	}
 	return nil
 }
@@ -149,11 +155,13 @@ func (s *Store) Reset(_ context.Context, charge window.Charge) error {
 	if err := window.CheckReset(charge); err != nil {
 		return err
 	}
-	r := s.lock([]window.Charge{charge})
-	defer r.unlock()
-	a := &r.accounts[0]
+	var room room
+	accounts, locked, _ := s.lock([]window.Charge{charge}, &room)
+	defer s.unlock(accounts, locked)
+	a := &accounts[0]
 	if a.slot != none && !a.overflow {
 		a.shard.drop(a.slot)
+		a.slot = none
 	}
 	return nil
 }
@@ -163,17 +171,17 @@ func (s *Store) decide(charges []window.Charge, take bool) ([]window.Decision, e
 		return nil, err
 	}
 	ds := make([]window.Decision, window.CountPolicies(charges))
-	r := s.lock(charges)
-	defer r.unlock()
-	now, fits := r.now, true
-	rest := ds
-	for i := range r.accounts {
-		a := &r.accounts[i]
+	var room room
+	accounts, locked, now := s.lock(charges, &room)
+	defer s.unlock(accounts, locked)
+	fits, rest := true, ds
+	for i := range accounts {
+		a := &accounts[i]
 		a.ds, rest = rest[:len(a.charge.Policies)], rest[len(a.charge.Policies):]
 		fits = a.state.Look(now, a.charge, a.ds) && fits
 	}
-	for i := range r.accounts {
-		a := &r.accounts[i]
+	for i := range accounts {
+		a := &accounts[i]
 		if take && fits && a.charge.Cost > 0 {
 			a.state.Spend(now, a.charge, a.ds)
 			a.keep(now, a.ds)

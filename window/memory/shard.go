@@ -2,6 +2,7 @@ package memory
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -12,48 +13,57 @@ const none int32 = -1
 // candidates is how many slots are looked at to find one to evict.
 const candidates = 32
 
+// chunkLen is how many slots are allocated at once, once a shard holds that many:
+// as many as go into 32 KiB beside the 8 bytes that Go puts before them.
+const chunkLen = int32((32<<10 - 8) / unsafe.Sizeof(slot{}))
+
+// cacheLine is at least as long as what cores hand each other at once.
+const cacheLine = 128
+
 // shard holds a part of the keys. mu guards everything but limits.
+//
+// Slots lie without gaps: the last one moves to where another is dropped. No step
+// is longer than a chunk, however many keys come or go.
 type shard struct {
 	mu     sync.Mutex
-	index  map[uint64]int32 // hash of the key → first slot of that hash
-	slots  []slot
-	free   int32 // first free slot; they are chained by next
-	live   int32
-	hand   int32 // where the search for a slot to evict goes on
+	index  index
+	chunks [][]slot // all full but the last
+	len    int32    // slots in use
+	hand   int32    // where the search for a slot to evict goes on
+	zones  zones
 	limits *limits
-	_      [64]byte // no cache line in common with the next shard
+	_      [cacheLine]byte // no cache line in common with the next shard
 }
 
-// slot holds a key. A free slot has no state.
+// slot holds a key: 72 bytes, beside the state.
 type slot struct {
-	key       string
-	hash      uint64
+	key       key
 	state     window.State
-	expires   int64 // ms: when nothing of the state matters any more
-	heldUntil int64 // ms: the key denies until then, so it is not evicted
-	next      int32 // next slot of the same hash, or next free slot
+	expires   int64  // ms: when nothing of the state matters any more
+	heldUntil int64  // ms: the key denies until then, so it is not evicted
+	hash      uint32 // of the counter's name
+	next      int32  // next slot of the same bucket of the index
+	zone      zoneID
 	used      uint8 // share of the limit that was used when last spent on
 	overflow  bool  // does not count as a key, and is not evicted
-	busy      bool  // a request is at work on it, so it is not evicted
+	busy      bool  // a request is at work on it, so it is neither evicted nor moved
 }
 
-func (s *shard) init(l *limits) {
-	s.index, s.free, s.limits = make(map[uint64]int32), none, l
-}
+func (s *shard) slot(i int32) *slot { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-func (s *shard) find(hash uint64, key []byte) int32 {
-	i, ok := s.index[hash]
-	if !ok {
-		return none
+func (s *shard) find(n *name, overflow bool) int32 {
+	for i := s.index.first(n.hash); i != none; {
+		sl := s.slot(i)
+		if sl.hash == n.hash && sl.overflow == overflow && sl.key == n.key && s.zones.is(sl.zone, n.zone) {
+			return i
+		}
+		i = sl.next
 	}
-	for i != none && s.slots[i].key != string(key) {
-		i = s.slots[i].next
-	}
-	return i
+	return none
 }
 
 func (s *shard) full() bool {
-	return s.live > 0 && s.limits.keys.Load() >= s.limits.maxKeys.Load()
+	return s.len > 0 && s.limits.keys.Load() >= s.limits.maxKeys.Load()
 }
 
 // victim returns a slot to evict, or none. An expired key is best, else the one
@@ -62,68 +72,104 @@ func (s *shard) full() bool {
 // that insert finds the same.
 func (s *shard) victim(now int64) int32 {
 	best := none
-	for k := range min(candidates, int32(len(s.slots))) {
-		i := (s.hand + k) % int32(len(s.slots))
-		sl := &s.slots[i]
+	for k := range min(candidates, s.len) {
+		i := (s.hand + k) % s.len
+		sl := s.slot(i)
 		switch {
-		case sl.state == nil || sl.overflow || sl.busy:
+		case sl.overflow || sl.busy:
 		case sl.expires <= now:
 			return i
 		case sl.heldUntil > now:
-		case best == none || sl.used < s.slots[best].used:
+		case best == none || sl.used < s.slot(best).used:
 			best = i
 		}
 	}
 	return best
 }
 
-func (s *shard) insert(now int64, hash uint64, key string, state window.State, overflow bool) int32 {
+// insert adds a key, and returns its slot.
+func (s *shard) insert(now int64, n *name, state window.State, overflow bool) int32 {
+	at := none
 	if !overflow {
-		for range 2 { // one for this key, and one to get below a lowered cap
-			if !s.full() {
-				break
-			}
-			if i := s.victim(now); i != none {
-				s.drop(i)
-			}
-			s.hand = (s.hand + candidates) % int32(len(s.slots))
-		}
+		at = s.makeRoom(now)
 		s.limits.keys.Add(1)
 	}
-	i := s.free
-	if i == none {
-		s.slots = append(s.slots, slot{})
-		i = int32(len(s.slots) - 1)
-	} else {
-		s.free = s.slots[i].next
+	if at == none {
+		at = s.extend()
 	}
-	first, ok := s.index[hash]
-	if !ok {
-		first = none
+	*s.slot(at) = slot{key: n.key, hash: n.hash, zone: s.zones.join(n.zone), state: state, overflow: overflow, busy: true}
+	s.index.add(s, at)
+	return at
+}
+
+// makeRoom evicts a key if the store is full, and another one to get below a
+// lowered cap. It returns the slot that is free then, or none.
+func (s *shard) makeRoom(now int64) int32 {
+	if over := s.limits.keys.Load() > s.limits.maxKeys.Load(); over && s.len > 1 && !s.slot(s.len-1).busy {
+		if i := s.victim(now); i != none {
+			s.drop(i)
+		}
+		s.hand = (s.hand + candidates) % s.len
 	}
-	s.slots[i] = slot{key: key, hash: hash, state: state, next: first, overflow: overflow, busy: true}
-	s.index[hash] = i
-	s.live++
+	if !s.full() {
+		return none
+	}
+	i := s.victim(now)
+	if i != none {
+		s.vacate(i)
+	}
+	s.hand = (s.hand + candidates) % s.len
 	return i
 }
 
-// drop frees slot i.
-func (s *shard) drop(i int32) {
-	sl := &s.slots[i]
-	if first := s.index[sl.hash]; first != i {
-		for s.slots[first].next != i {
-			first = s.slots[first].next
+// extend returns a new slot at the end.
+func (s *shard) extend() int32 {
+	c := s.len / chunkLen
+	if int(c) == len(s.chunks) {
+		s.chunks = append(s.chunks, nil)
+		if c > 0 { // the first one grows with use
+			s.chunks[c] = make([]slot, 0, chunkLen)
 		}
-		s.slots[first].next = sl.next
-	} else if sl.next != none {
-		s.index[sl.hash] = sl.next
-	} else {
-		delete(s.index, sl.hash)
 	}
+	s.chunks[c] = append(s.chunks[c], slot{})
+	s.len++
+	return s.len - 1
+}
+
+// vacate forgets the key in slot i.
+func (s *shard) vacate(i int32) {
+	sl := s.slot(i)
 	if !sl.overflow {
 		s.limits.keys.Add(-1)
 	}
-	*sl = slot{next: s.free}
-	s.free = i
-	s.live--
+	s.zones.leave(sl.zone)
+	s.index.remove(s, i)
+}
+
+// drop forgets the key in slot i, and gives the slot up: the last one, which is
+// not busy, takes its place.
+func (s *shard) drop(i int32) {
+	s.vacate(i)
+	s.len--
+	if i != s.len {
+		s.index.move(s, s.len, i)
+		*s.slot(i) = *s.slot(s.len)
+	}
+	c := s.len / chunkLen
+	*s.slot(s.len) = slot{}
+	s.chunks[c] = s.chunks[c][:s.len%chunkLen]
+	s.shrink()
+}
+
+// shrink gives memory back: the last chunk, once the one before it is half empty,
+// and the first one by and by.
+func (s *shard) shrink() {
+	last := int32(len(s.chunks) - 1)
+	switch first := s.chunks[0]; {
+	case last > 0 && s.len <= last*chunkLen-chunkLen/2:
+		s.chunks[last] = nil
+		s.chunks = s.chunks[:last]
+	case last == 0 && cap(first) > 4*len(first)+8:
+		s.chunks[0] = append(make([]slot, 0, 2*len(first)), first...)
+	}
 }

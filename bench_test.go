@@ -1,0 +1,127 @@
+package slidingwindow
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// responder is a ResponseWriter that keeps only the header.
+type responder struct{ header http.Header }
+
+func (w *responder) Header() http.Header         { return w.header }
+func (w *responder) Write(b []byte) (int, error) { return len(b), nil }
+func (w *responder) WriteHeader(int)             {}
+
+// client sends requests from many addresses, one after the other, as Caddy's server
+// would hand them to its routes.
+type client struct {
+	server    caddyhttp.Server
+	addresses []string
+	request   *http.Request
+	sent      int
+}
+
+func newClient(addresses int) *client {
+	c := &client{request: get()}
+	for i := range addresses {
+		c.addresses = append(c.addresses, "198.51."+strconv.Itoa(i/250)+"."+strconv.Itoa(i%250)+":1234")
+	}
+	return c
+}
+
+// send hands a request to h and answers it after that.
+func (c *client) send(h caddyhttp.MiddlewareHandler) error {
+	c.request.RemoteAddr = c.addresses[c.sent%len(c.addresses)]
+	c.sent++
+	w := &responder{http.Header{"Server": {"Caddy"}}}
+	r := caddyhttp.PrepareRequest(c.request, caddy.NewReplacer(), w, &c.server)
+	return h.ServeHTTP(w, r, answer)
+}
+
+var answer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	w.WriteHeader(http.StatusOK)
+	return nil
+})
+
+// nothing is a handler that lets everything pass.
+type nothing struct{}
+
+func (nothing) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(w, r)
+}
+
+// BenchmarkHandler sends requests of 10,000 clients. What the handler costs is the
+// difference to "without", in which Caddy prepares requests and nothing limits them.
+func BenchmarkHandler(b *testing.B) {
+	const limit = `"limits":[{"max":1000000,"window":"1m"}]`
+	for _, c := range []struct{ name, config string }{
+		{"without", ""},
+		{"memory", `{"zones":[{"name":"bench",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
+		{"memory_zset", `{"zones":[{"name":"bench_zset",` + limit + `}]}`},
+		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
+		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
+			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
+		{"two_zones", `{"zones":[
+			{"name":"bench_1",` + limit + `,"algorithm":{"name":"gcra"}},
+			{"name":"bench_2",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var h caddyhttp.MiddlewareHandler = nothing{}
+			if c.config != "" {
+				h, _ = newHandler(b, c.config)
+			}
+			var started atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				client := newClient(10_000)
+				client.sent = int(started.Add(1)) * 5000
+				client.request.Header = http.Header{"X-Key": {"k3y"}, "X-Max": {"1000000"}}
+				for pb.Next() {
+					if err := client.send(h); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestAllocations bounds what the handler adds to a request that passes: what it
+// knows of it, the function that tells placeholders, the text of RateLimit and the
+// decisions.
+func TestAllocations(t *testing.T) {
+	const limit = `"limits":[{"max":1000000,"window":"1h"}]`
+	for _, c := range []struct {
+		name, config string
+		most         float64
+	}{
+		{"memory", `{"zones":[{"name":"allocations",` + limit + `}]}`, 4},
+		{"key of a header", `{"zones":[{"name":"allocations_key","key":"{http.request.header.X-Key}",` + limit + `}]}`, 5},
+		{"constant key", `{"zones":[{"name":"allocations_all","key":"all",` + limit + `}]}`, 4},
+		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 5},
+		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, _ := newHandler(t, c.config)
+			client := newClient(1)
+			client.request.Header.Set("X-Key", "k3y")
+			send := func(h caddyhttp.MiddlewareHandler) func() {
+				return func() {
+					if err := client.send(h); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			without := testing.AllocsPerRun(1000, send(nothing{}))
+			if got := testing.AllocsPerRun(1000, send(h)) - without; got > c.most {
+				t.Errorf("the handler adds %v allocations to %v, want %v at most", got, without, c.most)
+			}
+		})
+	}
+}
