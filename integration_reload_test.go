@@ -39,7 +39,9 @@ http://%s {
 }
 http://%s {
 	sliding_window fleet {header.X-Key} %d 10m {
-		store redis redis://%s
+		store redis redis://%s {
+			timeout 10s
+		}
 	}
 	respond ok
 }
