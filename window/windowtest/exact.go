@@ -107,3 +107,28 @@ func testLogEdges(t *testing.T, open Open) {
 		}
 	}
 }
+
+// testClockBackOnto steps the clock back to the very millisecond of a unit: what was
+// spent later counts there, too, and what was spent before keeps its time.
+func testClockBackOnto(t *testing.T, open Open) {
+	for _, algo := range []window.Algorithm{window.Zset{}, window.Log{}, window.Stream{}} {
+		f := newFixture(t, open, algo)
+		f.clock.Add(24 * 3_600_000)
+		c := f.charge("zone", "key", 1, per(4, 10_000))
+		start := f.clock.Now()
+		for _, at := range []int64{0, 500, 500, 2_000} {
+			f.clock.Set(start + at)
+			f.take(c)
+		}
+		for range 2 { // the first denial may correct the history
+			f.clock.Set(start + 500)
+			if d := f.take(c)[0]; d.Allowed || d.RetryAfter != 9_500*time.Millisecond || d.ResetAfter != 10*time.Second {
+				t.Errorf("%s: Take = %+v, want a wait of 9.5s and a reset after 10s", algo.Name(), d)
+			}
+		}
+		f.clock.Set(start + 10_000)
+		if d := f.take(c)[0]; !d.Allowed || d.Remaining != 0 || d.EffectiveWindow != 500*time.Millisecond {
+			t.Errorf("%s: Take = %+v a window after the first unit, want none remaining for 500ms", algo.Name(), d)
+		}
+	}
+}

@@ -59,6 +59,7 @@ func Exercise(t *testing.T, open Open) {
 		{"SettleMany", testSettleMany},
 		{"Reset", testReset},
 		{"ClockStepsBack", testClockBack},
+		{"ClockStepsBackOntoAUnit", testClockBackOnto},
 		{"Keys", testKeys},
 		{"Invalid", testInvalid},
 		{"RetryAfter", testRetryAfter},
