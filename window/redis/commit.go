@@ -20,10 +20,10 @@ const (
 
 // commit makes requests that come at the same time travel together. Nothing waits
 // for company: a request that comes while fewer than flights are under way goes at
-// once, alone, and those that come meanwhile go when a flight is back.
+// once, and those that come meanwhile go when a flight is back.
 //
-// A flight is the goroutine of the request that went alone, or one that ends when
-// nobody waits any more.
+// A flight is a goroutine. It ends when nobody waits any more, and within the
+// timeout of the store.
 type commit struct {
 	store *Store
 
@@ -90,19 +90,17 @@ func (s *Store) commit(server string) *commit {
 
 // take decides on one request.
 func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
+	t := newTicket(charges)
 	c.mu.Lock()
-	if c.flying < flights && len(c.waiting) == 0 {
-		c.flying++
-		c.mu.Unlock()
-		defer c.land()
-		return c.store.decide(ctx, "take", [][]window.Charge{charges})[0]
-	}
 	if len(c.waiting) == queueLength {
 		c.mu.Unlock()
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}
-	t := newTicket(charges)
 	c.waiting = append(c.waiting, t)
+	if c.flying < flights {
+		c.flying++
+		go c.fly()
+	}
 	c.mu.Unlock()
 	return c.wait(ctx, t)
 }
@@ -128,61 +126,57 @@ func (c *commit) wait(ctx context.Context, t *ticket) window.Result {
 	return window.Result{Err: c.store.fail(ctx, err)}
 }
 
-// land ends a flight, unless somebody waits: then another one takes its place.
-func (c *commit) land() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.waiting) == 0 {
-		c.flying--
-		return
-	}
-	go c.fly()
+// flight is what a flight takes along. It is used again for others.
+type flight struct {
+	tickets  []*ticket
+	requests [][]window.Charge
+	round    round
+	deadline *deadline
 }
+
+var hangar = sync.Pool{New: func() any { return new(flight) }}
 
 // fly takes off with those who wait until nobody does.
 func (c *commit) fly() {
-	var (
-		batch    []*ticket
-		requests [][]window.Charge
-	)
-	for {
-		batch, requests = c.board(batch[:0], requests[:0])
-		if len(batch) == 0 {
-			return
-		}
-		// No caller waits longer than the timeout of the store.
-		results := c.store.decide(context.Background(), "take", requests)
-		for i, t := range batch {
+	f := hangar.Get().(*flight)
+	defer hangar.Put(f)
+	for c.board(f) {
+		// No caller waits longer than this.
+		f.deadline = startDeadline(f.deadline, c.store.timeout)
+		results := c.store.decideIn(f.deadline, &f.round, "take", f.requests)
+		f.deadline = f.deadline.stop()
+		for i, t := range f.tickets {
 			t.result = results[i]
 			t.done <- struct{}{}
 		}
-		clear(batch)
-		clear(requests)
+		clear(f.tickets)
+		clear(f.requests)
 	}
 }
 
 // board takes as many as go in one call of the script. If nobody waits, it ends the
 // flight.
-func (c *commit) board(batch []*ticket, requests [][]window.Charge) ([]*ticket, [][]window.Charge) {
+func (c *commit) board(f *flight) bool {
+	f.tickets, f.requests = f.tickets[:0], f.requests[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	weight, n := int64(0), 0
 	for ; n < len(c.waiting); n++ {
 		t := c.waiting[n]
 		own := weightOf(t.charges)
-		if len(batch) > 0 && weight+own > batchWeight {
+		if len(f.tickets) > 0 && weight+own > batchWeight {
 			break
 		}
 		if t.state.CompareAndSwap(waits, flies) {
 			weight += own
-			batch, requests = append(batch, t), append(requests, t.charges)
+			f.tickets, f.requests = append(f.tickets, t), append(f.requests, t.charges)
 		}
 	}
 	rest := copy(c.waiting, c.waiting[n:])
 	clear(c.waiting[rest:])
 	c.waiting = c.waiting[:rest]
-	if len(batch) == 0 {
+	if len(f.tickets) == 0 {
 		c.flying--
 	}
-	return batch, requests
+	return len(f.tickets) > 0
 }

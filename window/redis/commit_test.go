@@ -16,18 +16,34 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
+// occupy stops the server and has every flight wait for it. The function that it
+// returns has the server answer, and returns when the flights are back.
+func occupy(t *testing.T, own *redistest.Server, s *redis.Store) (end func()) {
+	t.Helper()
+	own.Stop()
+	var busy sync.WaitGroup
+	for i := range redis.Flights {
+		busy.Go(func() { _, _ = s.Take(t.Context(), []window.Charge{charge("busy", strconv.Itoa(i), 1, time.Hour)}) })
+		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
+	}
+	return func() {
+		own.Cont()
+		busy.Wait()
+	}
+}
+
 // crowd takes n requests at once while the server does not answer, has it answer
-// when all are on their way or wait, and returns the results.
+// when all wait, and returns the results.
 func crowd(t *testing.T, own *redistest.Server, s *redis.Store, n int, request func(i int) []window.Charge) []window.Result {
 	t.Helper()
 	results := make([]window.Result, n)
-	own.Stop()
+	end := occupy(t, own, s)
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() { results[i].Decisions, results[i].Err = s.Take(t.Context(), request(i)) })
 	}
-	eventually(t, patience, "the others wait", func() bool { return redis.Waiting(s) == n-redis.Flights })
-	own.Cont()
+	eventually(t, patience, "all wait", func() bool { return redis.Waiting(s) == n })
+	end()
 	group.Wait()
 	return results
 }
@@ -138,13 +154,9 @@ func TestLeft(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
 	warm(t, s, "key")
-	own.Stop()
+	end := occupy(t, own, s)
 	one := func(i int) []window.Charge { return []window.Charge{countedCharge("zone", strconv.Itoa(i))} }
-	var busy, leaving sync.WaitGroup
-	for i := range redis.Flights {
-		busy.Go(func() { _, _ = s.Take(t.Context(), one(i)) })
-	}
-	eventually(t, patience, "flights", func() bool { return redis.Flying(s) == redis.Flights })
+	var leaving sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 10 {
 		leaving.Go(func() {
@@ -156,8 +168,7 @@ func TestLeft(t *testing.T) {
 	eventually(t, patience, "10 that wait", func() bool { return redis.Waiting(s) == 10 })
 	cancel()
 	leaving.Wait() // though the server still hangs
-	own.Cont()
-	busy.Wait()
+	end()
 	for i := range 10 {
 		if n := charged(t, s, one(100 + i)[0]); n != 0 {
 			t.Errorf("a request whose caller had gone was charged %d", n)
@@ -172,11 +183,11 @@ func TestQueueIsBounded(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
 	warm(t, s, "key")
-	own.Stop()
+	end := occupy(t, own, s)
 	const more = 10
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	full := make(chan error, redis.QueueLength+redis.Flights+more)
+	full := make(chan error, redis.QueueLength+more)
 	for range cap(full) {
 		group.Go(func() {
 			if _, err := s.Take(ctx, []window.Charge{charge("zone", "key", 1, time.Hour)}); errors.Is(err, window.ErrBusy) {
@@ -195,7 +206,7 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 	}
 	cancel()
-	own.Cont()
+	end()
 	group.Wait()
 	if len(full) != 0 {
 		t.Errorf("%d more were refused", len(full))

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -34,56 +35,81 @@ func weightOf(charges []window.Charge) int64 {
 	return weight
 }
 
+// round holds what deciding on requests takes. It is used again for others.
+type round struct {
+	results []window.Result
+	calls   []*call
+	spare   []*call // of the script
+}
+
 // decide answers requests in one round trip. Each has charges, which make sense.
 func (s *Store) decide(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	return s.decideIn(ctx, new(round), op, requests)
+}
+
+// decideIn is decide until ctx ends. The results are good until r is used again.
+func (s *Store) decideIn(ctx context.Context, r *round, op string, requests [][]window.Charge) []window.Result {
 	if s.cluster {
 		return s.decideApart(ctx, op, requests)
 	}
-	results := make([]window.Result, len(requests))
-	s.decideTogether(ctx, s.calls(op, requests), results)
+	clear(r.results)
+	r.results = slices.Grow(r.results[:0], len(requests))[:len(requests)]
+	s.plan(r, op, requests)
+	s.decideTogether(ctx, r.calls, r.results)
 	var again []*call // alone, a request gets the server's own words
 	for i, charges := range requests {
-		if errors.Is(results[i].Err, errUndone) {
+		if r.results[i].Err != nil && errors.Is(r.results[i].Err, errUndone) {
 			c := s.newCall(op, charges)
 			c.first = i
 			again = append(again, c)
 		}
 	}
-	s.decideTogether(ctx, again, results)
-	return results
+	s.decideTogether(ctx, again, r.results)
+	return r.results
 }
 
-// calls returns the calls that decide on the requests: one of the script for as
-// many as may go together, and one of CL.THROTTLE for each that it decides on.
-func (s *Store) calls(op string, requests [][]window.Charge) []*call {
-	var calls []*call
-	first, weight := 0, int64(0)
-	script := func(end int) {
-		if first < end {
-			c := s.newScriptCall(op, requests[first:end])
-			c.first = first
-			calls = append(calls, c)
+// plan makes the calls that decide on the requests: one of the script for as many as
+// may go together, and one of CL.THROTTLE for each that it decides on.
+func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
+	for _, c := range r.calls {
+		if !c.native {
+			r.spare = append(r.spare, c)
 		}
-		first, weight = end, 0
 	}
-	for i, r := range requests {
-		if native(r) != window.NativeOff {
-			script(i)
-			c := s.newNativeCall(op, r)
-			c.first, first = i, i+1
-			calls = append(calls, c)
-			continue
-		}
-		own := weightOf(r)
-		if weight > 0 && weight+own > batchWeight {
-			script(i)
+	r.calls = r.calls[:0]
+	first, weight := 0, int64(0)
+	for i, charges := range requests {
+		own := weightOf(charges)
+		apart := native(charges) != window.NativeOff
+		if apart || weight > 0 && weight+own > batchWeight {
+			s.planScript(r, op, requests, first, i)
+			first, weight = i, 0
 		}
 		weight += own
+		if apart {
+			c := s.newNativeCall(op, charges)
+			c.first = i
+			r.calls = append(r.calls, c)
+			first, weight = i+1, 0
+		}
 	}
-	script(len(requests))
-	return calls
+	s.planScript(r, op, requests, first, len(requests))
+}
+
+// planScript makes the call about requests first to end, if there are any.
+func (s *Store) planScript(r *round, op string, requests [][]window.Charge, first, end int) {
+	if first == end {
+		return
+	}
+	c := new(call)
+	if last := len(r.spare) - 1; last >= 0 {
+		c, r.spare = r.spare[last], r.spare[:last]
+	}
+	s.writeCall(c, op, requests[first:end])
+	c.first = first
+	r.calls = append(r.calls, c)
 }
 
 // decideTogether makes the calls, and writes the results of their requests.

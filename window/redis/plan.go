@@ -25,8 +25,10 @@ type definition struct {
 // planHead is the length of a list's head: how many items it has is known last.
 const planHead = 5
 
-func newPlan(requests int) *plan {
-	return &plan{bytes: make([]byte, planHead, planHead+64+2*requests)}
+// reset begins a list.
+func (p *plan) reset() {
+	p.bytes = append(p.bytes[:0], make([]byte, planHead)...)
+	p.items, p.definitions = 0, p.definitions[:0]
 }
 
 // list returns the whole list.

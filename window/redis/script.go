@@ -38,6 +38,12 @@ type call struct {
 	native   bool // asks CL.THROTTLE, not the script
 	reply    []int64
 	err      error
+
+	// Room for what the arguments are made of. It is used again.
+	buf   []byte
+	ends  []int // in buf, of keys, id and plan
+	texts []string
+	plan  plan
 }
 
 // newCall writes a call about one request, of the script or of CL.THROTTLE.
@@ -52,49 +58,50 @@ func (s *Store) newSettleCall(charge window.Charge, at, delta int64) *call {
 	return s.newScriptCall("settle", [][]window.Charge{{charge}}, at, delta)
 }
 
-// newScriptCall writes a call of the script as the header of lua/driver.lua
-// describes it. Of the numbers, settle has two after each charge: at and delta.
 func (s *Store) newScriptCall(op string, requests [][]window.Charge, numbers ...int64) *call {
-	keys, p := s.keys(requests), newPlan(len(requests))
+	return s.writeCall(new(call), op, requests, numbers...)
+}
+
+// writeCall makes c a call of the script, as the header of lua/driver.lua describes
+// it. Of the numbers, settle has two after each charge: at and delta.
+func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, numbers ...int64) *call {
+	c.op, c.requests, c.first, c.native, c.reply, c.err = op, requests, 0, false, nil, nil
+	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
+	c.plan.reset()
 	for i, charges := range requests {
-		p.request(charges)
+		for j := range charges {
+			c.buf = window.AppendKey(append(c.buf, s.prefix...), &charges[j])
+			c.ends = append(c.ends, len(c.buf))
+		}
+		c.plan.request(charges)
 		if len(numbers) > 0 {
-			p.int(numbers[2*i])
-			p.int(numbers[2*i+1])
+			c.plan.int(numbers[2*i])
+			c.plan.int(numbers[2*i+1])
 		}
 	}
-	args := make([]any, 0, 3+len(keys)+4)
-	args = append(args, "evalsha", scriptSHA, len(keys))
+	keys := len(c.ends)
+	c.buf = s.ids.appendNext(c.buf)
+	c.ends = append(c.ends, len(c.buf))
+	c.buf = append(c.buf, c.plan.list()...)
+	c.ends = append(c.ends, len(c.buf))
+	// One block of memory for all texts. Pointers to them need none of their own.
+	text, start := string(c.buf), 0
+	c.texts = c.texts[:0]
+	for _, end := range c.ends {
+		c.texts = append(c.texts, text[start:end])
+		start = end
+	}
+	c.args = append(c.args, "evalsha", scriptSHA, keys)
 	for i := range keys {
-		args = append(args, &keys[i]) // a pointer needs no memory of its own
+		c.args = append(c.args, &c.texts[i])
 	}
 	var now any = ""
 	if s.now != nil {
 		now = s.now()
 	}
-	args = append(args, now, op, s.ids.next(), p.list())
-	return &call{key: keys[0], args: args, op: op, requests: requests}
-}
-
-// keys returns the names of the requests' counters, which share one block of
-// memory.
-func (s *Store) keys(requests [][]window.Charge) []string {
-	n := 0
-	for _, charges := range requests {
-		n += len(charges)
-	}
-	buf, ends := make([]byte, 0, 64*n), make([]int, 0, n)
-	for _, charges := range requests {
-		for i := range charges {
-			buf = window.AppendKey(append(buf, s.prefix...), &charges[i])
-			ends = append(ends, len(buf))
-		}
-	}
-	keys, text, start := make([]string, n), string(buf), 0
-	for i, end := range ends {
-		keys[i], start = text[start:end], end
-	}
-	return keys
+	c.args = append(c.args, now, &c.op, &c.texts[keys], &c.texts[keys+1])
+	c.key = c.texts[0]
+	return c
 }
 
 // run sends the calls in one round trip, and sets their reply or err. A server
@@ -106,7 +113,7 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 	var refused []*call
 	var loaded map[goredis.Scripter]error
 	for _, c := range calls {
-		if !goredis.HasErrorPrefix(c.err, "NOSCRIPT") { // the words after it differ in Valkey
+		if c.err == nil || !goredis.HasErrorPrefix(c.err, "NOSCRIPT") { // the words after it differ in Valkey
 			continue
 		}
 		server, err := s.server(ctx, c.key)
@@ -180,6 +187,6 @@ func newIDs() ids {
 	return ids{instance: base64.RawURLEncoding.EncodeToString(b[:]), counter: new(atomic.Uint64)}
 }
 
-func (i ids) next() string {
-	return string(strconv.AppendUint([]byte(i.instance), i.counter.Add(1), 36))
+func (i ids) appendNext(dst []byte) []byte {
+	return strconv.AppendUint(append(dst, i.instance...), i.counter.Add(1), 36)
 }
