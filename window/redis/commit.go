@@ -25,11 +25,13 @@ const (
 // A flight is a goroutine. It ends when nobody waits any more, and within the
 // timeout of the store.
 type commit struct {
-	store *Store
+	store  *Store
+	flight func() // fly, as a value: go c.fly() would make one each time
 
 	mu      sync.Mutex // guards all below; held for a few instructions
 	waiting []*ticket
 	flying  int
+	idle    []*flight
 }
 
 // ticket is a request that waits.
@@ -84,8 +86,14 @@ func (s *Store) commit(server string) *commit {
 	if c, ok := s.commits.Load(server); ok {
 		return c.(*commit)
 	}
-	c, _ := s.commits.LoadOrStore(server, &commit{store: s})
+	c, _ := s.commits.LoadOrStore(server, newCommit(s))
 	return c.(*commit)
+}
+
+func newCommit(s *Store) *commit {
+	c := &commit{store: s}
+	c.flight = c.fly
+	return c
 }
 
 // take decides on one request.
@@ -99,7 +107,7 @@ func (c *commit) take(ctx context.Context, charges []window.Charge) window.Resul
 	c.waiting = append(c.waiting, t)
 	if c.flying < flights {
 		c.flying++
-		go c.fly()
+		go c.flight()
 	}
 	c.mu.Unlock()
 	return c.wait(ctx, t)
@@ -134,12 +142,9 @@ type flight struct {
 	deadline *deadline
 }
 
-var hangar = sync.Pool{New: func() any { return new(flight) }}
-
 // fly takes off with those who wait until nobody does.
 func (c *commit) fly() {
-	f := hangar.Get().(*flight)
-	defer hangar.Put(f)
+	f := c.ready()
 	for c.board(f) {
 		// No caller waits longer than this.
 		f.deadline = startDeadline(f.deadline, c.store.timeout)
@@ -152,6 +157,19 @@ func (c *commit) fly() {
 		clear(f.tickets)
 		clear(f.requests)
 	}
+}
+
+// ready returns a flight that has landed, or a new one.
+func (c *commit) ready() *flight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := len(c.idle) - 1
+	if last < 0 {
+		return new(flight)
+	}
+	f := c.idle[last]
+	c.idle = c.idle[:last]
+	return f
 }
 
 // board takes as many as go in one call of the script. If nobody waits, it ends the
@@ -177,6 +195,7 @@ func (c *commit) board(f *flight) bool {
 	c.waiting = c.waiting[:rest]
 	if len(f.tickets) == 0 {
 		c.flying--
+		c.idle = append(c.idle, f)
 	}
 	return len(f.tickets) > 0
 }

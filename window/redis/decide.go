@@ -103,9 +103,11 @@ func (s *Store) planScript(r *round, op string, requests [][]window.Charge, firs
 	if first == end {
 		return
 	}
-	c := new(call)
+	var c *call
 	if last := len(r.spare) - 1; last >= 0 {
 		c, r.spare = r.spare[last], r.spare[:last]
+	} else {
+		c = new(call)
 	}
 	s.writeCall(c, op, requests[first:end])
 	c.first = first

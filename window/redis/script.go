@@ -91,7 +91,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 		c.texts = append(c.texts, text[start:end])
 		start = end
 	}
-	c.args = append(c.args, "evalsha", scriptSHA, keys)
+	c.args = append(c.args, "evalsha", &scriptSHA, keys)
 	for i := range keys {
 		c.args = append(c.args, &c.texts[i])
 	}
