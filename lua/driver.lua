@@ -70,7 +70,7 @@ end
 -- Reads charge i of a request. Returns whether it is the last.
 local function read_charge(i)
   local k = item()
-  local number = math.abs(k)
+  local number = k < 0 and -k or k
   local d = definitions[number]
   if not d then
     d = read_definition()
@@ -86,8 +86,8 @@ local function read_charge(i)
     }
     d.charges[i] = c
   end
-  keys = keys + 1
-  c.key, c.cost = KEYS[keys], item()
+  keys, read = keys + 1, read + 1
+  c.key, c.cost = KEYS[keys], plan[read]
   if d.algorithm.names then c.id = id(keys) end
   if d.algorithm.fields then
     c.fields = {}

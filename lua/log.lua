@@ -28,18 +28,27 @@ local most = 2 ^ 53   -- units: above, they cannot be counted one by one
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 local pack, unpack, header = struct.pack, struct.unpack, '>I6I7BI4'
 
+local lives, times = {}, {} -- the same few come again and again in a batch
+
 -- How long the key lives, in ms: with slack, because expiry must never be earlier
 -- than the records say, and not every record has to put it off.
 local function life(c)
-  return c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
+  local ms = lives[c.longest]
+  if not ms then
+    ms = c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
+    lives[c.longest] = ms
+  end
+  return ms
 end
-
-local times = {} -- as texts: the same one comes again and again in a batch
 
 local function expire(c, now)
   local at = now + life(c)
-  times[at] = times[at] or string.format('%.0f', at)
-  call('PEXPIREAT', c.key, times[at])
+  local text = times[at]
+  if not text then
+    text = string.format('%.0f', at)
+    times[at] = text
+  end
+  call('PEXPIREAT', c.key, text)
 end
 
 local function varint(n)
@@ -90,13 +99,18 @@ local function load(c)
   c.log = nil
   local tail = call('LINDEX', c.key, '-1')
   if not tail then return end
-  local at, total, units, older, known = newest(tail)
-  local is_first = known % 2
-  c.log = {
-    head = is_first == 1 and tail or call('LINDEX', c.key, '0'), first = false,
-    tail = tail, at = at, total = total, units = units, older = older,
-    life = (known - is_first) / 2, is_first = is_first,
-  }
+  local l = c.room
+  if not l then
+    l = {}
+    c.room = l
+  end
+  c.log = l
+  local known
+  l.tail, l.first = tail, false
+  l.at, l.total, l.units, l.older, known = newest(tail)
+  l.is_first = known % 2
+  l.life = (known - l.is_first) / 2
+  l.head = l.is_first == 1 and tail or call('LINDEX', c.key, '0')
 end
 
 -- Finds the first chunk behind the head with a record at t or later and a running
@@ -124,10 +138,13 @@ local function locate(c, t, k)
   local l = c.log
   if not l or l.at < t or l.total <= k then return end
   local text, index = l.head, 0
-  local at, total, units, i = newest(text)
-  if at < t or total <= k then
-    text, index = search(c, t, k)
+  local at, total, units, i = l.at, l.total, l.units, l.older
+  if text ~= l.tail then
     at, total, units, i = newest(text)
+    if at < t or total <= k then
+      text, index = search(c, t, k)
+      at, total, units, i = newest(text)
+    end
   end
   local before, size = total - units, #text
   while i <= size and before > k do
