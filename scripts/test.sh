@@ -16,4 +16,4 @@ if [ $# -eq 0 ]; then
 fi
 
 # One package at a time: some tests watch the clock.
-go test -json -race -shuffle=on -timeout 20m -p 1 "$@" | awk -f scripts/test.awk
+go test -json -race -shuffle=on -timeout 40m -p 1 "$@" | awk -f scripts/test.awk

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func (c *Clock) Add(ms int64) { c.ms.Add(ms) }
 // the end of the test.
 type Open func(t *testing.T, clock *Clock) window.Store
 
-// Exercise runs the suite.
-func Exercise(t *testing.T, open Open) {
+// Exercise runs the suite, but for the tests that are named.
+func Exercise(t *testing.T, open Open, without ...string) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, Open)
@@ -84,6 +85,9 @@ func Exercise(t *testing.T, open Open) {
 		{"WeightedUnits", testWeightedUnits},
 		{"ManySlices", testManySlices},
 	} {
+		if slices.Contains(without, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.run(t, open)
