@@ -1,8 +1,10 @@
 // Package redis is a window.Store on a Redis server that a fleet shares.
 //
 // The server's clock decides, inside one script: a request is one round trip,
-// whatever its zones and algorithms. In a Cluster each charge is a script call of
-// its own, and what was charged is given back if another charge denies.
+// whatever its zones and algorithms, and requests that come at the same time share
+// it. Some need none: those that were denied a moment ago, and those whose counter
+// has a lease. In a Cluster each charge is a script call of its own, and what was
+// charged is given back if another charge denies.
 package redis
 
 import (
