@@ -14,6 +14,7 @@ const (
 	// flights is how many batches are under way at once: while the server works on
 	// one, the next is written or the one before is read.
 	flights = 2
+	crowd   = 24
 	// queueLength is how many requests wait for a flight at most.
 	queueLength = 8192
 )
@@ -105,7 +106,7 @@ func (c *commit) take(ctx context.Context, charges []window.Charge) window.Resul
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}
 	c.waiting = append(c.waiting, t)
-	if c.flying < flights {
+	if c.flying == 0 || c.flying < flights && len(c.waiting) >= crowd {
 		c.flying++
 		go c.flight()
 	}
