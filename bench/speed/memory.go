@@ -1,0 +1,183 @@
+package main
+
+import (
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/bench/report"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+var inMemory = table{
+	name:    "memory",
+	title:   "Decisions in this process, 2 goroutines, 100,000 keys",
+	metrics: []string{"decisions/s"},
+	about:   "Limit 100 in 1 s.",
+	ratios: []report.Ratio{
+		{Of: "zset", To: "caddy-ratelimit", Aim: report.AtLeast(3)},
+		{Of: "log", To: "caddy-ratelimit"},
+		{Of: "slices", To: "caddy-ratelimit"},
+		{Of: "gcra", To: "caddy-ratelimit"},
+	},
+	prepare: func(b *bench) ([]variant, error) {
+		l, names := limit{100, time.Second}, names(keys)
+		var all []limiter
+		for _, w := range ways {
+			all = append(all, w.of(b.newMemory(), l))
+		}
+		peers, err := memoryPeers(l)
+		if err != nil {
+			return nil, err
+		}
+		var variants []variant
+		for _, l := range append(all, peers...) {
+			variants = append(variants, variant{l.name, func() ([]float64, error) {
+				if _, _, err := during(b.warmUp, 2, names, l); err != nil {
+					return nil, err
+				}
+				decisions, seconds, err := during(b.length, 2, names, l)
+				return []float64{float64(decisions) / seconds}, err
+			}})
+		}
+		return variants, nil
+	},
+}
+
+// newMemory returns a store that is large enough, until the table is done.
+func (b *bench) newMemory() window.Store {
+	store := memory.New(memory.Options{MaxKeys: 10_000_000})
+	b.atEnd(func() { _ = store.Close() })
+	return store
+}
+
+var memoryBytes = table{
+	name:    "memorybytes",
+	title:   "Heap per key, one unit each, limit 100",
+	metrics: []string{"bytes/key"},
+	about:   "1,000,000 keys with names of seven digits; limit 100 in 1 h. What the heap has grown by, after collection.",
+	once:    true,
+	ratios: []report.Ratio{
+		{Of: "zset", Aim: report.AtMost(160)},
+		{Of: "gcra"},
+		{Of: "zset", To: "caddy-ratelimit"},
+	},
+	prepare: func(b *bench) ([]variant, error) {
+		l := limit{100, time.Hour}
+		var variants []variant
+		add := func(name string, open func() (limiter, error)) {
+			variants = append(variants, variant{name, func() ([]float64, error) {
+				return b.heapPerKey(open)
+			}})
+		}
+		for _, w := range ways {
+			add(w.name, func() (limiter, error) { return w.of(b.newMemory(), l), nil })
+		}
+		peers, err := memoryPeers(l)
+		if err != nil {
+			return nil, err
+		}
+		for i, p := range peers {
+			add(p.name, func() (limiter, error) {
+				fresh, err := memoryPeers(l)
+				if err != nil {
+					return limiter{}, err
+				}
+				return fresh[i], nil
+			})
+		}
+		return variants, nil
+	},
+}
+
+func (b *bench) heapPerKey(open func() (limiter, error)) ([]float64, error) {
+	n := b.scale(1_000_000)
+	before := heap()
+	l, err := open()
+	if err != nil {
+		return nil, err
+	}
+	// The names belong to whoever keeps them.
+	i := 0
+	if _, _, err := drive(1, l, func(int) func() (string, bool) {
+		return func() (string, bool) { i++; return strconv.Itoa(1_000_000 + i), i <= n }
+	}); err != nil {
+		return nil, err
+	}
+	after := heap()
+	runtime.KeepAlive(l)
+	b.clean() // one store at a time
+	return []float64{(after - before) / float64(n)}, nil
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // what finalizers let go of, too
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+var redisBytes = table{
+	name:    "redisbytes",
+	title:   "Redis memory per key, one unit each, limit 100",
+	metrics: []string{"bytes/key"},
+	about:   "1,000,000 keys with names of seven digits; limit 100 in 1 h. What used_memory has grown by, connections apart.",
+	once:    true,
+	ratios: []report.Ratio{
+		{Of: "zset", To: articleName},
+		{Of: "gcra", To: articleName},
+	},
+	prepare: func(b *bench) ([]variant, error) {
+		names, l := names(b.scale(1_000_000)), limit{100, time.Hour}
+		s, err := b.newServer()
+		if err != nil {
+			return nil, err
+		}
+		var variants []variant
+		add := func(name string, fill func() error) {
+			variants = append(variants, variant{name, func() ([]float64, error) {
+				if err := s.empty(); err != nil {
+					return nil, err
+				}
+				before, err := s.bytes()
+				if err != nil {
+					return nil, err
+				}
+				if err := fill(); err != nil {
+					return nil, err
+				}
+				after, err := s.bytes()
+				return []float64{(after - before) / float64(len(names))}, err
+			}})
+		}
+		store := b.newStore(s)
+		for _, w := range ways {
+			add(w.name, func() error { return fill(store, w.charge(l), names) })
+		}
+		peers, err := b.redisPeers(s, l, callers, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range append(peers, b.article(s, l, callers)) {
+			add(p.name, func() error { return b.once(p, names) })
+		}
+		return variants, nil
+	},
+}
+
+// once has callers take each key once.
+func (b *bench) once(l limiter, names []string) error {
+	_, _, err := drive(callers, l, func(caller int) func() (string, bool) {
+		at := caller - callers
+		return func() (string, bool) {
+			at += callers
+			if at >= len(names) {
+				return "", false
+			}
+			return names[at], true
+		}
+	})
+	return err
+}

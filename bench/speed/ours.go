@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// limit is what a table limits each key to.
+type limit struct {
+	max    int
+	window time.Duration
+}
+
+func (l limit) policies() []window.Policy {
+	return []window.Policy{{Limit: int64(l.max), Window: l.window}}
+}
+
+// way is how a zone can be kept, with the words for it.
+type way struct {
+	name  string
+	under func(*window.Charge)
+}
+
+var (
+	byZset = way{"zset", func(c *window.Charge) { c.Algorithm = window.Zset{} }}
+	byLog = way{"log", func(c *window.Charge) { c.Algorithm = window.Log{} }}
+	bySlices = way{"slices", func(c *window.Charge) { c.Algorithm = window.Slices{} }}
+	byGCRA = way{"gcra", func(c *window.Charge) { c.Algorithm = window.GCRA{} }}
+)
+
+// ways are those that every table compares.
+var ways = []way{byZset, byLog, bySlices, byGCRA}
+
+func (w way) charge(l limit) window.Charge {
+	// The zone tells apart what one store holds of several.
+	c := window.Charge{Zone: w.name, Policies: l.policies(), Cost: 1}
+	w.under(&c)
+	return c
+}
+
+// of returns the limiter that keeps zones in a store in this way.
+func (w way) of(store window.Store, l limit) limiter {
+	return limiter{w.name, func() take {
+		charges := []window.Charge{w.charge(l)}
+		return func(ctx context.Context, key string) error {
+			charges[0].Key = key
+			_, err := store.Take(ctx, charges)
+			return err
+		}
+	}}
+}
