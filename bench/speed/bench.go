@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -19,6 +18,7 @@ type table struct {
 	ratios  []report.Ratio
 	about   string // what was done to whom, for the note
 	once    bool   // what does not vary is measured in one round
+	counted bool   // a turn is a number of calls, and as long as they take
 	lines   bool   // the plot: a line over the variants, which are sizes
 	// prepare starts what the variants need; b.atEnd takes what stops it.
 	prepare func(b *bench) ([]variant, error)
@@ -33,10 +33,10 @@ type variant struct {
 
 // bench is one run of the command.
 type bench struct {
-	dir            string
-	rounds         int
-	length, warmUp time.Duration // of one measurement
-	quick          bool
+	dir    string
+	rounds int
+	length time.Duration // of one turn
+	quick  bool
 
 	cleanups []func()
 }
@@ -73,15 +73,17 @@ func (b *bench) measure(t table) (*report.Table, error) {
 }
 
 func (b *bench) note(t table) string {
-	note := t.about
-	if !t.once {
-		note += fmt.Sprintf(" %d rounds; the median, and the extremes in brackets.", b.rounds)
+	if t.once {
+		return t.about
 	}
-	if b.quick {
-		note += " From a quick run: not for publication."
+	length := ""
+	if !t.counted {
+		length = fmt.Sprintf(" of %s", b.length)
 	}
-	return note
+	return fmt.Sprintf("%s %d rounds%s; the median, and the extremes in brackets.", t.about, b.rounds, length)
 }
+
+func (b *bench) warmUp() time.Duration { return b.length / 4 }
 
 // atEnd has a function called when the table is done, the last one first.
 func (b *bench) atEnd(f func()) { b.cleanups = append(b.cleanups, f) }
@@ -102,12 +104,12 @@ func (b *bench) scale(n int) int {
 }
 
 // newServer starts a Redis server for the table.
-func (b *bench) newServer() (*server, error) {
+func (b *bench) newServer(args ...string) (*server, error) {
 	dir, err := os.MkdirTemp(b.dir, "redis")
 	if err != nil {
 		return nil, err
 	}
-	process, err := redistest.Launch(filepath.Clean(dir))
+	process, err := redistest.Launch(dir, args...)
 	if err != nil {
 		return nil, err
 	}

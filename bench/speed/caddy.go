@@ -109,6 +109,7 @@ func (c *caddy) cpu() float64 {
 type loaded struct {
 	Requests, Others int64
 	Seconds          float64
+	cpu              float64 // of the process, in µs
 }
 
 // load sends requests to a Caddy, and fails unless all are answered with a status;
@@ -128,6 +129,7 @@ func (b *bench) load(c *caddy, length time.Duration, keys, status int) (loaded, 
 	if err := json.Unmarshal(out, &l); err != nil {
 		return l, fmt.Errorf("load: %w", err)
 	}
+	l.cpu = float64((run.ProcessState.UserTime() + run.ProcessState.SystemTime()).Microseconds())
 	if status != 0 && l.Others > 0 {
 		return l, fmt.Errorf("load: %d of %d answers were not %d", l.Others, l.Requests, status)
 	}

@@ -55,7 +55,7 @@ var latency = table{
 
 // oneByOne returns the median and the 99th percentile of the time of a decision.
 func (b *bench) oneByOne(names []string, l limiter) ([]float64, error) {
-	if _, _, err := during(b.warmUp, 1, names, l); err != nil {
+	if _, _, err := during(b.warmUp(), 1, names, l); err != nil {
 		return nil, err
 	}
 	var micros []float64

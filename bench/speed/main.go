@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,36 +21,43 @@ import (
 // tables are all that can be measured, in the order of the document.
 var tables = []table{
 	overHTTP, deniedOverHTTP, hotOverHTTP,
-	onRedis, onHotKey, latency, manyKeys, articles, redisBytes,
+	onRedis, onHotKey, shards, latency, manyKeys, articles, redisBytes,
 	inMemory, memoryBytes, allocations,
 }
 
 func main() {
+	b := new(bench)
 	document := flag.String("document", "", "Markdown file in which tables replace what is between their markers; empty: none")
 	plots := flag.String("plots", "", "folder to write SVG plots to; empty: none")
 	only := flag.String("run", "", "measure only tables whose name matches this regular expression")
-	quick := flag.Bool("quick", false, "shorter, with fewer rounds and keys; not for publication")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often each variant has its turn")
+	flag.DurationVar(&b.length, "length", 2*time.Second, "of one turn, after a quarter of it to warm up")
+	flag.BoolVar(&b.quick, "quick", false, "3 short rounds, and fewer keys: a run of about a minute, which no document gets")
 	flag.Parse()
-	if err := run(*document, *plots, *only, *quick); err != nil {
+	if err := run(b, *document, *plots, *only); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(document, plots, only string, quick bool) (err error) {
+func run(b *bench, document, plots, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "speed")
-	if err != nil {
+	if b.quick {
+		if document != "" || plots != "" {
+			return errors.New("-quick is for the terminal: leave out -document and -plots")
+		}
+		b.rounds, b.length = 3, 250*time.Millisecond
+	}
+	if b.rounds < 1 || b.length <= 0 {
+		return errors.New("-rounds and -length have to be above 0")
+	}
+	if b.dir, err = os.MkdirTemp("", "speed"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	b := &bench{dir: dir, rounds: 5, length: 4 * time.Second, warmUp: time.Second, quick: quick}
-	if quick {
-		b.rounds, b.length, b.warmUp = 3, 400*time.Millisecond, 100*time.Millisecond
-	}
+	defer func() { _ = os.RemoveAll(b.dir) }()
 	out := output{document: document}
 	machine, err := describeMachine()
 	if err != nil {

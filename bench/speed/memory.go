@@ -13,7 +13,7 @@ import (
 var inMemory = table{
 	name:    "memory",
 	title:   "Decisions in this process, 2 goroutines, 100,000 keys",
-	metrics: []string{"decisions/s"},
+	metrics: []string{"decisions/s", "CPU, ns/decision"},
 	about:   "Limit 100 in 1 s.",
 	ratios: []report.Ratio{
 		{Of: "zset", To: "caddy-ratelimit", Aim: report.AtLeast(3)},
@@ -34,11 +34,13 @@ var inMemory = table{
 		var variants []variant
 		for _, l := range append(all, peers...) {
 			variants = append(variants, variant{l.name, func() ([]float64, error) {
-				if _, _, err := during(b.warmUp, 2, names, l); err != nil {
+				if _, _, err := during(b.warmUp(), 2, names, l); err != nil {
 					return nil, err
 				}
+				cpu := ownCPU()
 				decisions, seconds, err := during(b.length, 2, names, l)
-				return []float64{float64(decisions) / seconds}, err
+				cpu = ownCPU() - cpu
+				return []float64{float64(decisions) / seconds, 1e3 * cpu / float64(decisions)}, err
 			}})
 		}
 		return variants, nil

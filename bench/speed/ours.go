@@ -24,10 +24,10 @@ type way struct {
 }
 
 var (
-	byZset = way{"zset", func(c *window.Charge) { c.Algorithm = window.Zset{} }}
-	byLog = way{"log", func(c *window.Charge) { c.Algorithm = window.Log{} }}
+	byZset   = way{"zset", func(c *window.Charge) { c.Algorithm = window.Zset{} }}
+	byLog    = way{"log", func(c *window.Charge) { c.Algorithm = window.Log{} }}
 	bySlices = way{"slices", func(c *window.Charge) { c.Algorithm = window.Slices{} }}
-	byGCRA = way{"gcra", func(c *window.Charge) { c.Algorithm = window.GCRA{} }}
+	byGCRA   = way{"gcra", func(c *window.Charge) { c.Algorithm = window.GCRA{} }}
 )
 
 // ways are those that every table compares.

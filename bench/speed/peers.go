@@ -31,7 +31,7 @@ func redisRate(client *goredis.Client, l limit) limiter {
 // rueidisLimiter is rueidislimiter: a fixed window, with a client that sends the
 // commands of concurrent callers together.
 func rueidisLimiter(addr string, l limit) (limiter, func(), error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ConnWriteTimeout: patience})
 	if err != nil {
 		return limiter{}, nil, err
 	}

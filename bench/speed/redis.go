@@ -49,9 +49,44 @@ var onHotKey = table{
 	},
 }
 
+// shards is what a decision costs in a Cluster, where it is a call by itself. The
+// one node here has all the slots.
+var shards = table{
+	name:    "shards",
+	title:   "Decisions on a Cluster of one node, 128 goroutines, 100,000 keys",
+	metrics: append(onRedis.metrics[:3:3], "a shard at most, decisions/s"),
+	about:   "Limit 100 in 1 m. At most: what the server's own processor time for a decision leaves room for.",
+	prepare: func(b *bench) ([]variant, error) {
+		s, err := b.newServer("--cluster-enabled", "yes")
+		if err != nil {
+			return nil, err
+		}
+		if err := s.ownAllSlots(); err != nil {
+			return nil, err
+		}
+		store := redis.New(redis.Options{Addresses: []string{s.addr}, Cluster: true, Timeout: patience})
+		b.atEnd(func() { _ = store.Close() })
+		l, names := limit{100, time.Minute}, names(keys)
+		var variants []variant
+		for _, w := range ways {
+			variants = append(variants, variant{w.name, func() ([]float64, error) {
+				if err := s.empty(); err != nil {
+					return nil, err
+				}
+				values, err := b.onServer(s, callers, names, w.of(store, l))
+				if err != nil {
+					return nil, err
+				}
+				return append(values, 1e6/values[1]), nil
+			}})
+		}
+		return variants, nil
+	},
+}
+
 // newStore returns a store on the server, until the table is done.
 func (b *bench) newStore(s *server) window.Store {
-	store := redis.New(redis.Options{Addresses: []string{s.addr}, Timeout: 10 * time.Second})
+	store := redis.New(redis.Options{Addresses: []string{s.addr}, Timeout: patience})
 	b.atEnd(func() { _ = store.Close() })
 	return store
 }
@@ -88,7 +123,7 @@ func (b *bench) libraries(l limit, callers, keys int, ways []way) ([]variant, er
 // onServer returns decisions per second, and the processor time of the server and
 // of this process per decision.
 func (b *bench) onServer(s *server, callers int, names []string, l limiter) ([]float64, error) {
-	if _, _, err := during(b.warmUp, callers, names, l); err != nil {
+	if _, _, err := during(b.warmUp(), callers, names, l); err != nil {
 		return nil, err
 	}
 	server, err := s.cpu()

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -17,12 +20,20 @@ type server struct {
 
 func newServer(addr string) *server { return &server{addr, newClient(addr, 1)} }
 
+// patience is how long a decision may take on a machine that is busy. None is given
+// up earlier: what measures would then measure something else.
+const patience = time.Minute
+
 // newClient returns a client with nothing in it that costs time and that nobody
 // asked for.
 func newClient(addr string, connections int) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
 		Addr:                     addr,
 		PoolSize:                 connections,
+		ReadTimeout:              patience,
+		WriteTimeout:             patience,
+		PoolTimeout:              patience,
+		MaxRetries:               -1,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -32,6 +43,22 @@ func (s *server) close() { _ = s.client.Close() }
 
 // empty forgets all keys.
 func (s *server) empty() error { return s.client.FlushAll(context.Background()).Err() }
+
+// ownAllSlots makes a Cluster of the server alone.
+func (s *server) ownAllSlots() error {
+	ctx := context.Background()
+	if err := s.client.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		return err
+	}
+	for range 1000 {
+		state, err := s.client.ClusterInfo(ctx).Result()
+		if err != nil || strings.Contains(state, "cluster_state:ok") {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("the Cluster does not become ready")
+}
 
 // info returns the sum of numbers that INFO has.
 func (s *server) info(names ...string) (float64, error) {
