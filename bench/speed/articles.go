@@ -58,12 +58,12 @@ var articles = table{
 				if err != nil {
 					return nil, err
 				}
-				decisions, seconds, err := times(calls, callers, names, l)
+				done, err := times(calls, callers, names, l)
 				if err != nil {
 					return nil, err
 				}
 				after, err := s.bytes()
-				return []float64{float64(decisions) / seconds, (after - before) / 1e6}, err
+				return []float64{done.perSecond(), (after - before) / 1e6}, err
 			}})
 		}
 		return variants, nil
@@ -75,10 +75,11 @@ func (b *bench) article(s *server, l limit, callers int) limiter {
 	b.atEnd(func() { _ = client.Close() })
 	var members atomic.Int64
 	return limiter{articleName, func() take {
-		return func(ctx context.Context, key string) error {
+		return func(ctx context.Context, key string) (bool, error) {
 			now := time.Now().UnixMilli()
 			member := fmt.Sprintf("%d-%d", now, members.Add(1))
-			return client.Eval(ctx, article, []string{key}, now, l.window.Milliseconds(), l.max, member).Err()
+			allowed, err := client.Eval(ctx, article, []string{key}, now, l.window.Milliseconds(), l.max, member).Int()
+			return allowed == 1, err
 		}
 	}}
 }

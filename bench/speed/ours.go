@@ -44,10 +44,10 @@ func (w way) charge(l limit) window.Charge {
 func (w way) of(store window.Store, l limit) limiter {
 	return limiter{w.name, func() take {
 		charges := []window.Charge{w.charge(l)}
-		return func(ctx context.Context, key string) error {
+		return func(ctx context.Context, key string) (bool, error) {
 			charges[0].Key = key
-			_, err := store.Take(ctx, charges)
-			return err
+			decisions, err := store.Take(ctx, charges)
+			return window.Allowed(decisions), err
 		}
 	}}
 }

@@ -21,9 +21,9 @@ func redisRate(client *goredis.Client, l limit) limiter {
 	r := redis_rate.NewLimiter(client)
 	rate := redis_rate.Limit{Rate: l.max, Burst: l.max, Period: l.window}
 	return limiter{"redis_rate", func() take {
-		return func(ctx context.Context, key string) error {
-			_, err := r.Allow(ctx, key, rate)
-			return err
+		return func(ctx context.Context, key string) (bool, error) {
+			result, err := r.Allow(ctx, key, rate)
+			return err == nil && result.Allowed > 0, err
 		}
 	}}
 }
@@ -41,9 +41,9 @@ func rueidisLimiter(addr string, l limit) (limiter, func(), error) {
 		Window:        l.window,
 	})
 	return limiter{"rueidislimiter", func() take {
-		return func(ctx context.Context, key string) error {
-			_, err := r.Allow(ctx, key)
-			return err
+		return func(ctx context.Context, key string) (bool, error) {
+			result, err := r.Allow(ctx, key)
+			return result.Allowed, err
 		}
 	}}, client.Close, err
 }
@@ -55,9 +55,9 @@ func throttledOn(store throttled.GCRAStoreCtx, l limit) (limiter, error) {
 		MaxBurst: l.max - 1,
 	})
 	return limiter{"throttled", func() take {
-		return func(ctx context.Context, key string) error {
-			_, _, err := r.RateLimitCtx(ctx, key, 1)
-			return err
+		return func(ctx context.Context, key string) (bool, error) {
+			limited, _, err := r.RateLimitCtx(ctx, key, 1)
+			return !limited, err
 		}
 	}}, err
 }
@@ -66,9 +66,9 @@ func throttledOn(store throttled.GCRAStoreCtx, l limit) (limiter, error) {
 func ululeOn(store ulule.Store, l limit) limiter {
 	r := ulule.New(store, ulule.Rate{Limit: int64(l.max), Period: l.window})
 	return limiter{"ulule", func() take {
-		return func(ctx context.Context, key string) error {
-			_, err := r.Get(ctx, key)
-			return err
+		return func(ctx context.Context, key string) (bool, error) {
+			result, err := r.Get(ctx, key)
+			return !result.Reached, err
 		}
 	}}
 }

@@ -16,7 +16,7 @@ import (
 // draw plots the first metric of a table, with the spread of the rounds.
 func (t table) draw(path string, result *report.Table) error {
 	p := plot.New()
-	p.Title.Text = t.title
+	p.Title.Text, p.Title.Padding = t.title, vg.Points(6)
 	var err error
 	if t.lines {
 		err = drawLine(p, result)
@@ -57,6 +57,7 @@ func drawBars(p *plot.Plot, result *report.Table) error {
 	p.Add(bars, whiskers)
 	p.NominalY(names...)
 	p.X.Min, p.X.Label.Text = 0, result.Metrics[0]
+	p.Y.Label.Text = " " // makes room for long names
 	return nil
 }
 

@@ -35,9 +35,8 @@ func ringWhen(r *ring) time.Duration
 func newRings(l limit) limiter {
 	r := &rings{newRingMap(), l}
 	return limiter{"caddy-ratelimit", func() take {
-		return func(_ context.Context, key string) error {
-			ringWhen(ringOf(r.all, key, r.max, r.window))
-			return nil
+		return func(_ context.Context, key string) (bool, error) {
+			return ringWhen(ringOf(r.all, key, r.max, r.window)) == 0, nil
 		}
 	}}
 }

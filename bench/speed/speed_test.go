@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestMonitored(t *testing.T) {
@@ -23,25 +24,25 @@ func TestMonitored(t *testing.T) {
 	}
 }
 
-// counted is a limiter that counts what is asked, by key.
+// counted is a limiter that counts what is asked, by key, and allows each key once.
 func counted(fail error) (limiter, map[string]int) {
 	var mu sync.Mutex
 	asked := make(map[string]int)
 	return limiter{"", func() take {
-		return func(_ context.Context, key string) error {
+		return func(_ context.Context, key string) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[key]++
-			return fail
+			return asked[key] == 1, fail
 		}
 	}}, asked
 }
 
 func TestTimes(t *testing.T) {
 	l, asked := counted(nil)
-	decisions, _, err := times(1000, 10, names(50), l)
-	if err != nil || decisions != 1000 {
-		t.Errorf("%d decisions, error %v; want 1000", decisions, err)
+	done, err := times(1000, 10, names(50), l)
+	if err != nil || done.decisions != 1000 || done.denied != 1000-int64(len(asked)) {
+		t.Errorf("got %+v, error %v; want 1000 decisions on %d keys, the first on each allowed", done, err, len(asked))
 	}
 	sum := 0
 	for _, n := range asked {
@@ -55,7 +56,7 @@ func TestTimes(t *testing.T) {
 func TestOnce(t *testing.T) {
 	for _, n := range []int{1, callers, 3*callers + 1} {
 		l, asked := counted(nil)
-		if err := new(bench).once(l, names(n)); err != nil {
+		if err := once(callers, names(n), l); err != nil {
 			t.Error(err)
 		}
 		for key, calls := range asked {
@@ -69,10 +70,18 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// Who denies is not measured as if it allowed.
+func TestDuringWithDenials(t *testing.T) {
+	l, _ := counted(nil)
+	if _, err := during(10*time.Millisecond, 1, names(1), l); err == nil {
+		t.Error("denials are no error")
+	}
+}
+
 func TestDriveFails(t *testing.T) {
 	want := errors.New("away")
 	l, _ := counted(want)
-	if _, _, err := times(10, 2, names(5), l); !errors.Is(err, want) {
+	if _, err := times(10, 2, names(5), l); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
 	}
 }
