@@ -22,35 +22,46 @@ var inMemory = table{
 		{Of: "gcra", To: "caddy-ratelimit"},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		l, names := limit{300, time.Second}, names(keys)
-		var all []limiter
-		for _, w := range ways {
-			all = append(all, w.of(b.newMemory(), l))
-		}
-		peers, err := memoryPeers(l)
-		if err != nil {
-			return nil, err
-		}
-		var variants []variant
-		for _, l := range append(all, peers...) {
-			variants = append(variants, variant{l.name, func() ([]float64, error) {
-				if err := once(2, names, l); err != nil {
-					return nil, err
-				}
-				if _, err := during(b.warmUp(), 2, names, l); err != nil {
-					return nil, err
-				}
-				cpu := ownCPU()
-				done, err := during(b.length, 2, names, l)
-				cpu = ownCPU() - cpu
-				return []float64{done.perSecond(), 1e3 * cpu / float64(done.decisions)}, err
-			}})
-		}
-		return variants, nil
+		names := names(keys)
+		return b.inProcess(limit{300, time.Second}, func(open func() (limiter, error)) ([]float64, error) {
+			l, err := open()
+			if err != nil {
+				return nil, err
+			}
+			if err := once(2, names, l); err != nil {
+				return nil, err
+			}
+			if _, err := during(b.warmUp(), 2, names, l); err != nil {
+				return nil, err
+			}
+			cpu := ownCPU()
+			done, err := during(b.length, 2, names, l)
+			cpu = ownCPU() - cpu
+			return []float64{done.perSecond(), 1e3 * cpu / float64(done.decisions)}, err
+		})
 	},
 }
 
-// newMemory returns a store that is large enough, until the table is done.
+// inProcess compares stores in this process. Each is opened for its turn and gone
+// after it: the garbage collector would have to look through it in the turns of the others.
+func (b *bench) inProcess(l limit, measure func(open func() (limiter, error)) ([]float64, error)) ([]variant, error) {
+	var variants []variant
+	add := func(name string, open func() (limiter, error)) {
+		variants = append(variants, variant{name, func() ([]float64, error) {
+			defer b.clean()
+			return measure(open)
+		}})
+	}
+	for _, w := range ways {
+		add(w.name, func() (limiter, error) { return w.of(b.newMemory(), l), nil })
+	}
+	for _, p := range memoryPeers {
+		add(p.name, func() (limiter, error) { return p.open(l) })
+	}
+	return variants, nil
+}
+
+// newMemory returns a store that is large enough, until its turn is done.
 func (b *bench) newMemory() window.Store {
 	store := memory.New(memory.Options{MaxKeys: 10_000_000})
 	b.atEnd(func() { _ = store.Close() })
@@ -69,51 +80,25 @@ var memoryBytes = table{
 		{Of: "zset", To: "caddy-ratelimit"},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		l := limit{100, time.Hour}
-		var variants []variant
-		add := func(name string, open func() (limiter, error)) {
-			variants = append(variants, variant{name, func() ([]float64, error) {
-				return b.heapPerKey(open)
-			}})
-		}
-		for _, w := range ways {
-			add(w.name, func() (limiter, error) { return w.of(b.newMemory(), l), nil })
-		}
-		peers, err := memoryPeers(l)
-		if err != nil {
-			return nil, err
-		}
-		for i, p := range peers {
-			add(p.name, func() (limiter, error) {
-				fresh, err := memoryPeers(l)
-				if err != nil {
-					return limiter{}, err
-				}
-				return fresh[i], nil
-			})
-		}
-		return variants, nil
+		n := b.scale(1_000_000)
+		return b.inProcess(limit{100, time.Hour}, func(open func() (limiter, error)) ([]float64, error) {
+			before := heap()
+			l, err := open()
+			if err != nil {
+				return nil, err
+			}
+			// The names belong to whoever keeps them.
+			i := 0
+			if _, err := drive(1, l, func(int) func() (string, bool) {
+				return func() (string, bool) { i++; return strconv.Itoa(1_000_000 + i), i <= n }
+			}); err != nil {
+				return nil, err
+			}
+			after := heap()
+			runtime.KeepAlive(l)
+			return []float64{(after - before) / float64(n)}, nil
+		})
 	},
-}
-
-func (b *bench) heapPerKey(open func() (limiter, error)) ([]float64, error) {
-	n := b.scale(1_000_000)
-	before := heap()
-	l, err := open()
-	if err != nil {
-		return nil, err
-	}
-	// The names belong to whoever keeps them.
-	i := 0
-	if _, err := drive(1, l, func(int) func() (string, bool) {
-		return func() (string, bool) { i++; return strconv.Itoa(1_000_000 + i), i <= n }
-	}); err != nil {
-		return nil, err
-	}
-	after := heap()
-	runtime.KeepAlive(l)
-	b.clean() // one store at a time
-	return []float64{(after - before) / float64(n)}, nil
 }
 
 func heap() float64 {

@@ -102,15 +102,18 @@ func (b *bench) redisPeers(s *server, l limit, callers int, sharedKeys bool) ([]
 	return append(peers, throttledPeer), nil
 }
 
-// memoryPeers returns the other limiters that keep their counts in this process.
-func memoryPeers(l limit) ([]limiter, error) {
-	store, err := memstore.NewCtx(0)
-	if err != nil {
-		return nil, fmt.Errorf("throttled: %w", err)
-	}
-	throttledPeer, err := throttledOn(store, l)
-	if err != nil {
-		return nil, fmt.Errorf("throttled: %w", err)
-	}
-	return []limiter{newRings(l), throttledPeer, ululeOn(ululememory.NewStore(), l)}, nil
+// memoryPeers are the other limiters that keep their counts in this process.
+var memoryPeers = []struct {
+	name string
+	open func(l limit) (limiter, error)
+}{
+	{"caddy-ratelimit", func(l limit) (limiter, error) { return newRings(l), nil }},
+	{"throttled", func(l limit) (limiter, error) {
+		store, err := memstore.NewCtx(0)
+		if err != nil {
+			return limiter{}, err
+		}
+		return throttledOn(store, l)
+	}},
+	{"ulule", func(l limit) (limiter, error) { return ululeOn(ululememory.NewStore(), l), nil }},
 }
