@@ -73,14 +73,18 @@ func (b *bench) measure(t table) (*report.Table, error) {
 }
 
 func (b *bench) note(t table) string {
+	about := t.about
+	if b.quick {
+		about += " Quick: a twentieth of the keys and calls, where they are many."
+	}
 	if t.once {
-		return t.about
+		return about
 	}
 	length := ""
 	if !t.counted {
 		length = fmt.Sprintf(" of %s", b.length)
 	}
-	return fmt.Sprintf("%s %d rounds%s; the median, and the extremes in brackets.", t.about, b.rounds, length)
+	return fmt.Sprintf("%s %d rounds%s; the median, and the extremes in brackets.", about, b.rounds, length)
 }
 
 func (b *bench) warmUp() time.Duration { return b.length / 4 }
