@@ -20,7 +20,7 @@ import (
 
 // tables are all that can be measured, in the order of the document.
 var tables = []table{
-	overHTTP, deniedOverHTTP, hotOverHTTP,
+	overHTTP, hotOverHTTP, deniedOverHTTP,
 	onRedis, onHotKey, shards, latency, manyKeys, articles, redisBytes,
 	inMemory, memoryBytes, allocations,
 }

@@ -28,7 +28,13 @@ var (
 	byLog    = way{"log", func(c *window.Charge) { c.Algorithm = window.Log{} }}
 	bySlices = way{"slices", func(c *window.Charge) { c.Algorithm = window.Slices{} }}
 	byGCRA   = way{"gcra", func(c *window.Charge) { c.Algorithm = window.GCRA{} }}
+
+	byLeasedZset = way{"zset, lease 1000", func(c *window.Charge) { byZset.under(c); c.Lease = lease }}
+	byLeasedLog  = way{"log, lease 1000", func(c *window.Charge) { byLog.under(c); c.Lease = lease }}
 )
+
+// lease has the time of a lease that a Caddyfile gives if it names none.
+var lease = window.Lease{Units: 1000, TTL: time.Second}
 
 // ways are those that every table compares.
 var ways = []way{byZset, byLog, bySlices, byGCRA}

@@ -20,9 +20,13 @@ type server struct {
 
 func newServer(addr string) *server { return &server{addr, newClient(addr, 1)} }
 
-// patience is how long a decision may take on a machine that is busy. None is given
-// up earlier: what measures would then measure something else.
-const patience = time.Minute
+// How long a decision may take on a machine that is busy, those of others and ours. One
+// that takes longer ends the run. Ours have less, for a lease has to end that long before
+// the window.
+const (
+	patience = time.Minute
+	timeout  = time.Second
+)
 
 // newClient returns a client with nothing in it that costs time and that nobody
 // asked for.
