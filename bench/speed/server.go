@@ -25,7 +25,7 @@ func newServer(addr string) *server { return &server{addr, newClient(addr, 1)} }
 // the window.
 const (
 	patience = time.Minute
-	timeout  = time.Second
+	timeout  = 3 * time.Second
 )
 
 // newClient returns a client with nothing in it that costs time and that nobody
