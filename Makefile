@@ -39,6 +39,16 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 	test $$found = 1 || { echo "no fuzz targets in $(FUZZPKGS)" >&2; exit 1; }; \
 	exit $$status
 
+.PHONY: bench
+bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (20 minutes)
+	scripts/install-redis.sh
+	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
+
+.PHONY: test-bench
+test-bench: ## Vet and test what make bench consists of; it is a module of its own
+	go -C bench vet ./...
+	go -C bench test ./...
+
 .PHONY: run
 run: ## Run Caddy with this plugin and Caddyfile.example
 	go run ./cmd/caddy run --config Caddyfile.example

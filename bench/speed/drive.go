@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// take decides on a key, and reports whether it let the call pass.
+type take func(ctx context.Context, key string) (bool, error)
+
+// limiter is something that decides on keys.
+type limiter struct {
+	name string
+	// caller returns a take for one goroutine, which it may keep memory for.
+	caller func() take
+}
+
+// names returns n keys: numbers of seven digits.
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = keyName(i)
+	}
+	return all
+}
+
+func keyName(i int) string { return fmt.Sprintf("%07d", i) }
+
+// tally is what callers did.
+type tally struct {
+	decisions, denied int64
+	seconds           float64
+}
+
+// perSecond returns decisions per second.
+func (t tally) perSecond() float64 { return float64(t.decisions) / t.seconds }
+
+// during has callers take keys at random for a while. A denial is an error: it is
+// another thing to do, and a faster one.
+func during(length time.Duration, callers int, keys []string, l limiter) (tally, error) {
+	var stop atomic.Bool
+	timer := time.AfterFunc(length, func() { stop.Store(true) })
+	defer timer.Stop()
+	t, err := drive(callers, l, func(caller int) func() (string, bool) {
+		random := seeded(caller)
+		return func() (string, bool) { return keys[random.IntN(len(keys))], !stop.Load() }
+	})
+	if err == nil && t.denied > 0 {
+		err = fmt.Errorf("%d of %d calls were denied; the limit is too low for this machine", t.denied, t.decisions)
+	}
+	return t, err
+}
+
+// times has callers take keys at random, so many times in all.
+func times(calls, callers int, keys []string, l limiter) (tally, error) {
+	return drive(callers, l, func(caller int) func() (string, bool) {
+		random, left := seeded(caller), calls/callers
+		return func() (string, bool) { left--; return keys[random.IntN(len(keys))], left >= 0 }
+	})
+}
+
+// once has callers take each key once.
+func once(callers int, keys []string, l limiter) error {
+	_, err := drive(callers, l, func(caller int) func() (string, bool) {
+		at := caller - callers
+		return func() (string, bool) {
+			at += callers
+			if at >= len(keys) {
+				return "", false
+			}
+			return keys[at], true
+		}
+	})
+	return err
+}
+
+// drive has callers take the keys that next gives them, until it gives no more.
+func drive(callers int, l limiter, next func(caller int) func() (string, bool)) (tally, error) {
+	ctx := context.Background()
+	all := make([]tally, callers)
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	began := time.Now()
+	for i := range callers {
+		wg.Go(func() {
+			take, next := l.caller(), next(i)
+			var own tally // apart from those of the others, so that no two share a cache line
+			for key, more := next(); more; key, more = next() {
+				allowed, err := take(ctx, key)
+				if err != nil {
+					errs[i] = err
+					return
+				}
+				own.decisions++
+				if !allowed {
+					own.denied++
+				}
+			}
+			all[i] = own
+		})
+	}
+	wg.Wait()
+	sum := tally{seconds: time.Since(began).Seconds()}
+	for i, own := range all {
+		if errs[i] != nil { // the others will say the same
+			return sum, errs[i]
+		}
+		sum.decisions += own.decisions
+		sum.denied += own.denied
+	}
+	return sum, nil
+}
+
+func seeded(caller int) *rand.Rand {
+	return rand.New(rand.NewPCG(uint64(caller), uint64(time.Now().UnixNano()))) //nolint:gosec // keys need not be secret
+}
+
+// ownCPU returns the processor time that this process has used, in µs.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // does not fail for oneself
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e3
+}

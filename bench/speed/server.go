@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// server is a Redis server and a connection to look into it.
+type server struct {
+	addr   string
+	client *goredis.Client
+}
+
+func newServer(addr string) *server { return &server{addr, newClient(addr, 1)} }
+
+// How long a decision may take on a machine that is busy, those of others and ours. One
+// that takes longer ends the run. Ours have less, for a lease has to end that long before
+// the window.
+const (
+	patience = time.Minute
+	timeout  = 3 * time.Second
+)
+
+// newClient returns a client with nothing in it that costs time and that nobody
+// asked for.
+func newClient(addr string, connections int) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{
+		Addr:                     addr,
+		PoolSize:                 connections,
+		ReadTimeout:              patience,
+		WriteTimeout:             patience,
+		PoolTimeout:              patience,
+		MaxRetries:               -1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+func (s *server) close() { _ = s.client.Close() }
+
+// empty forgets all keys.
+func (s *server) empty() error { return s.client.FlushAll(context.Background()).Err() }
+
+// ownAllSlots makes a Cluster of the server alone.
+func (s *server) ownAllSlots() error {
+	ctx := context.Background()
+	if err := s.client.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		return err
+	}
+	for range 1000 {
+		state, err := s.client.ClusterInfo(ctx).Result()
+		if err != nil || strings.Contains(state, "cluster_state:ok") {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("the Cluster does not become ready")
+}
+
+const copies = `
+for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+  redis.call('COPY', KEYS[1], ARGV[3] .. string.format('%07d', i) .. ARGV[4])
+end`
+
+// copyKey copies the only key, which is that of names[0], for the others: much
+// faster than to decide on each.
+func (s *server) copyKey(names []string) error {
+	ctx := context.Background()
+	key, err := s.client.RandomKey(ctx).Result()
+	if err != nil {
+		return err
+	}
+	before, after, found := strings.Cut(key, names[0])
+	if !found {
+		return fmt.Errorf("key %q does not hold %q", key, names[0])
+	}
+	const most = 10_000
+	for from := 1; from < len(names); from += most {
+		to := min(from+most, len(names)) - 1
+		if err := s.client.Eval(ctx, copies, []string{key}, from, to, before, after).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+			return err
+		}
+	}
+	n, err := s.client.DBSize(ctx).Result()
+	if err == nil && n != int64(len(names)) {
+		err = fmt.Errorf("%d keys, want %d", n, len(names))
+	}
+	return err
+}
+
+// info returns the sum of numbers that INFO has.
+func (s *server) info(names ...string) (float64, error) {
+	all, err := s.client.InfoMap(context.Background()).Result()
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+next:
+	for _, name := range names {
+		for _, section := range all {
+			if text, ok := section[name]; ok {
+				v, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return 0, fmt.Errorf("INFO: %s: %w", name, err)
+				}
+				sum += v
+				continue next
+			}
+		}
+		return 0, fmt.Errorf("INFO has no %s", name)
+	}
+	return sum, nil
+}
+
+// cpu returns the processor time that the server has used, in µs.
+func (s *server) cpu() (float64, error) {
+	seconds, err := s.info("used_cpu_user", "used_cpu_sys")
+	return seconds * 1e6, err
+}
+
+// commands returns how many commands the server has run, those of scripts
+// included.
+func (s *server) commands() (float64, error) { return s.info("total_commands_processed") }
+
+// bytes returns the memory that the server uses for anything but connections.
+func (s *server) bytes() (float64, error) {
+	used, err := s.info("used_memory")
+	if err != nil {
+		return 0, err
+	}
+	clients, err := s.info("mem_clients_normal")
+	return used - clients, err
+}
