@@ -73,6 +73,9 @@ func TestNative(t *testing.T) {
 				if charges[0].Algorithm != c.want {
 					t.Errorf("algorithm %+v, want %+v", charges[0].Algorithm, c.want)
 				}
+				if packed := strings.Contains(c.zone, `"pack":9`); packed != (charges[0].Pack == 9) {
+					t.Errorf("pack %d of %s", charges[0].Pack, c.zone)
+				}
 				if err := window.CheckCharges(charges); err != nil {
 					t.Error(err)
 				}

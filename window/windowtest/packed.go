@@ -8,12 +8,15 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// packing packs what can be packed: all counters of a zone together.
+// Packed returns a store that packs what can be packed: all counters of a zone
+// together.
+func Packed(s window.Store) window.Store { return packing{s} }
+
 type packing struct{ window.Store }
 
-// packed returns stores that pack.
+// packed opens stores that pack.
 func packed(open Open) Open {
-	return func(t *testing.T, clock *Clock) window.Store { return packing{open(t, clock)} }
+	return func(t *testing.T, clock *Clock) window.Store { return Packed(open(t, clock)) }
 }
 
 // alsoPacked runs a test a second time, on stores that pack.
