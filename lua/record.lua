@@ -6,12 +6,12 @@
 --         <12 bytes>  the numbers of one, behind a byte n: it is over 2^(n/4) ms
 --                     after it was written. Seven bits a byte, the lowest first; the
 --                     eighth says that the number goes on
---         expires     when the last of them is over, which is the hash's expiry
+--         expires     when the hash expires: not before the last of them is over
 --
 -- A hash is small if its fields are few and short: a list without pointers, of a few
 -- dozen bytes per counter. Those that are over go when others come.
 local record = {}
-local unpack, call = table.unpack or unpack, redis.call
+local unpack, call, floor = table.unpack or unpack, redis.call, math.floor
 
 -- Fields that are looked at, at random, for each that comes: in the long run, one
 -- of so many is over.
@@ -29,7 +29,7 @@ local function encode(life, numbers)
   for _, n in ipairs(numbers) do
     while n >= 128 do
       bytes[#bytes + 1] = 128 + n % 128
-      n = math.floor(n / 128)
+      n = floor(n / 128)
     end
     bytes[#bytes + 1] = n
   end
@@ -56,9 +56,16 @@ local function lasts(life) return 2 ^ (life / 4) end
 
 -- The life that lasts for a time, or up to a fifth longer.
 local function life(ms)
-  local n = math.max(0, math.floor(4 * math.log(ms) / math.log(2)))
+  local n = math.max(0, floor(4 * math.log(ms) / math.log(2)))
   while lasts(n) < ms do n = n + 1 end
   return n
+end
+
+-- How much longer a hash may live than a counter that lasts for a time, so that not
+-- every one has to put its expiry off.
+local function slack(ms)
+  if ms < 500 then return 0 end
+  return floor(ms / 4)
 end
 
 -- Returns the numbers; nil if there are none.
@@ -93,13 +100,14 @@ end
 -- they expire, they do when those would have.
 function record.set(c, numbers, expires)
   if c.member then
-    local new = not c.life
-    if expires then c.life = life(expires - numbers[1]) end
+    local new, lasting = not c.life, expires and expires - numbers[1]
+    if expires then c.life = life(lasting) end
     local value = encode(c.life, numbers)
     if expires and expires > expiry[c.key] then
-      call('HSET', c.key, c.member, value, 'expires', text(expires))
-      call('PEXPIREAT', c.key, text(expires))
-      expiry[c.key] = expires
+      expiry[c.key] = expires + slack(lasting)
+      local at = text(expiry[c.key])
+      call('HSET', c.key, c.member, value, 'expires', at)
+      call('PEXPIREAT', c.key, at)
     else
       call('HSET', c.key, c.member, value)
     end
