@@ -91,6 +91,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				fields   <name> <value> ...
 //				keep     <duration>
 //			}
+//			pack        <expected keys>     # with gcra
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
@@ -236,6 +237,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "algorithm":
 		z.Algorithm = new(Algorithm)
 		return z.Algorithm.unmarshal(d)
+	case "pack":
+		if !d.AllArgs((*string)(&z.Pack)) {
+			return d.ArgErr()
+		}
+		err = z.checkPack()
 	case "cost":
 		if !d.AllArgs((*string)(&z.Cost)) {
 			return d.ArgErr()

@@ -42,6 +42,7 @@ func TestNative(t *testing.T) {
 		11: {gcra + `,"limits":[{"max":0,"window":"1s"}]`, []string{""}, "", script},
 		12: {gcra + `,"limits":[{"max":"{http.vars.none}","window":"1m"}],"fallback":{"max":10,"window":"1m"}`, []string{""}, "", script},
 		13: {`"algorithm":{"name":"zset"},` + limit, []string{""}, "", window.Zset{}},
+		14: {`"pack":9,` + gcra + `,` + limit, []string{""}, "", script},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			store, config := newFake(t, nil)
@@ -71,6 +72,9 @@ func TestNative(t *testing.T) {
 			for _, charges := range store.taken {
 				if charges[0].Algorithm != c.want {
 					t.Errorf("algorithm %+v, want %+v", charges[0].Algorithm, c.want)
+				}
+				if packed := strings.Contains(c.zone, `"pack":9`); packed != (charges[0].Pack == 9) {
+					t.Errorf("pack %d of %s", charges[0].Pack, c.zone)
 				}
 				if err := window.CheckCharges(charges); err != nil {
 					t.Error(err)

@@ -4,13 +4,14 @@
 -- ARGV[1] now in ms, or "" for the clock of this server
 -- ARGV[2] take | peek | settle | reset
 -- ARGV[3] what the names of units begin with (unique)
--- ARGV[4] a list in MessagePack, but for reset:
+-- ARGV[4] a list in MessagePack:
 --         per charge: number of its definition, below 0 unless it is the last of
---         its request; the definition if the number is new; cost; where the
---         algorithm notes fields, number of words, (name, value)...;
+--         its request; the definition if the number is new; cost; if packed, the
+--         field of the hash at its key; where the algorithm notes fields, number of
+--         words, (name, value)...;
 --         settle only, of one charge: at (ms), delta.
---         A definition: algorithm, number of options, option..., number of
---         policies, (limit, window in ms)...
+--         A definition: algorithm, packed (0 or 1; see record.lua), number of
+--         options, option..., number of policies, (limit, window in ms)...
 -- Reply   integers: now; then, for take and peek, per request five per policy:
 --         allowed (0 or 1), remaining, retry after (ms, -1: never), reset after
 --         (ms), effective window (ms). Of several requests, one that fails has a
@@ -20,11 +21,11 @@
 -- The algorithms stand above this file, in the table `modules`: functions that
 -- return them, so that a call makes only those which it needs. Each has look,
 -- spend, explain and settle, with the meaning of window.State, and says whether it
--- names units, and notes fields. A charge is used again for later requests; look
--- begins anew.
+-- names units, and notes fields. Some keep a record, which stands there too. A charge
+-- is used again for later requests; look begins anew.
 
 local op, read = ARGV[2], 0
-local plan = op ~= 'reset' and cmsgpack.unpack(ARGV[4])
+local plan = cmsgpack.unpack(ARGV[4])
 
 local function item()
   read = read + 1
@@ -42,7 +43,7 @@ local algorithms = {}
 
 -- Expiry has some slack: it must never be earlier than the history says.
 local function read_definition()
-  local name, option, limit, window, longest = item(), {}, {}, {}, 0
+  local name, packed, option, limit, window, longest = item(), item() == 1, {}, {}, {}, 0
   algorithms[name] = algorithms[name] or modules[name]()
   for i = 1, item() do option[i] = item() end
   local policies = item()
@@ -51,7 +52,7 @@ local function read_definition()
     if window[j] > longest then longest = window[j] end
   end
   return {
-    algorithm = algorithms[name], option = option,
+    algorithm = algorithms[name], packed = packed, option = option,
     policies = policies, limit = limit, window = window, longest = longest,
     expires = string.format('%.0f', now + longest + math.min(longest, 100)),
     charges = {},
@@ -86,8 +87,9 @@ local function read_charge(i)
     }
     d.charges[i] = c
   end
-  keys, read = keys + 1, read + 1
-  c.key, c.cost = KEYS[keys], plan[read]
+  keys = keys + 1
+  c.key, c.cost = KEYS[keys], item()
+  if d.packed then c.member = item() end
   if d.algorithm.names then c.id = id(keys) end
   if d.algorithm.fields then
     c.fields = {}
@@ -137,7 +139,12 @@ local function refused(err)
 end
 
 if op == 'reset' then
-  redis.call('DEL', KEYS[1])
+  read_charge(1)
+  if charges[1].member then
+    redis.call('HDEL', KEYS[1], charges[1].member)
+  else
+    redis.call('DEL', KEYS[1])
+  end
   return reply
 end
 

@@ -1,12 +1,12 @@
 -- gcra: a bucket per policy, which leaks. Twin of window/gcra.go.
 --
--- Key     a string: "<time in ms> <window in ms> <level> <window> <level>...",
---         a window and a level per policy. The levels are those at the time.
+-- Key     a record: the time in ms, then a window in ms and a level per policy. The
+--         levels are those at the time.
 -- Options burst (0: the limit)
 --
 -- A level is measured in units × ms of its window, so that all steps are whole
 -- numbers: a unit adds the window, and a millisecond takes the limit away.
-local gcra = {}
+local gcra, record = {}, modules.record()
 
 local function at_once(c, j)
   if c.option[1] == 0 or c.limit[j] == 0 then return c.limit[j] end
@@ -38,10 +38,8 @@ end
 
 local function load(c)
   c.at, c.buckets = 0, {}
-  local raw = redis.call('GET', c.key)
-  if not raw then return end
-  local numbers = {}
-  for n in string.gmatch(raw, '%S+') do numbers[#numbers + 1] = tonumber(n) end
+  local numbers = record.get(c)
+  if not numbers then return end
   if #numbers < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
   c.at = numbers[1]
   for i = 2, #numbers, 2 do
@@ -49,21 +47,20 @@ local function load(c)
   end
 end
 
--- Whole numbers above 10^14 lose digits in Lua's own formatting.
-local function format(c)
-  local parts = {string.format('%.0f', c.at)}
+local function numbers(c)
+  local list = {c.at}
   for _, b in ipairs(c.buckets) do
-    parts[#parts + 1] = string.format('%.0f %.0f', b.window, b.level)
+    list[#list + 1] = b.window
+    list[#list + 1] = b.level
   end
-  return table.concat(parts, ' ')
+  return list
 end
 
 -- Writes buckets that were brought to now. They go when the last one is empty.
 local function save(c, now)
   local longest = 0
   for j, b in ipairs(c.buckets) do longest = math.max(longest, drain(c, j, b.level)) end
-  local expires = now + math.max(1, longest + math.min(longest, 100))
-  redis.call('SET', c.key, format(c), 'PXAT', string.format('%.0f', expires))
+  record.set(c, numbers(c), now + math.max(1, longest + math.min(longest, 100)))
 end
 
 -- Brings the buckets to now, and to the policies of c.
@@ -118,7 +115,7 @@ end
 function gcra.explain(c, now, repair)
   if repair and c.at > now then
     c.at = now
-    redis.call('SET', c.key, format(c), 'KEEPTTL')
+    record.set(c, numbers(c))
   end
   for j = 1, c.policies do
     local burst, window = at_once(c, j), c.window[j]

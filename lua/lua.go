@@ -1,6 +1,6 @@
 // Package lua holds the scripts that decide inside Redis: one file per
-// algorithm, and the driver that calls them. The header of each file names its
-// keys, arguments and reply.
+// algorithm, a record that some of them keep, and the driver that calls them. The
+// header of each file names its keys, arguments and reply.
 package lua
 
 import (
@@ -14,14 +14,14 @@ var files embed.FS
 // Algorithms are the names of the algorithms that have a script.
 var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 
-// Script is the one script that the Redis store runs: every algorithm, then the
-// driver.
+// Script is the one script that the Redis store runs: the record, every algorithm,
+// then the driver.
 var Script = build()
 
 func build() string {
 	var s strings.Builder
 	s.WriteString("local modules = {}\n")
-	for _, name := range Algorithms {
+	for _, name := range append([]string{"record"}, Algorithms...) {
 		s.WriteString("modules." + name + " = function()\n" + read(name) + "end\n")
 	}
 	s.WriteString(read("driver"))

@@ -18,13 +18,13 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver.lua"}
+	want := []string{"driver.lua", "record.lua"}
 	for _, name := range Algorithms {
 		want = append(want, name+".lua")
 	}
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms and the driver: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms, the record and the driver: %v", names, want)
 	}
 }
 
@@ -32,6 +32,7 @@ func TestHeaders(t *testing.T) {
 	for name, parts := range map[string][]string{"driver": {"KEYS", "ARGV", "Reply"}} {
 		header(t, name, "The driver", parts...)
 	}
+	header(t, "record", "record:", "Key ")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
@@ -73,7 +74,7 @@ func TestPortable(t *testing.T) {
 			t.Errorf("the script has %s: %q", what, found)
 		}
 	}
-	for _, name := range Algorithms {
+	for _, name := range append([]string{"record"}, Algorithms...) {
 		if found := regexp.MustCompile(`KEYS|ARGV|'TIME'`).FindString(read(name)); found != "" {
 			t.Errorf("%s.lua uses %s, which is the driver's", name, found)
 		}
@@ -95,7 +96,7 @@ func TestLoads(t *testing.T) {
 		if name == "gcra" {
 			reset /= 10 // a tenth was spent
 		}
-		plan := []any{1, name, len(options[name])}
+		plan := []any{1, name, 0, len(options[name])}
 		for _, o := range options[name] {
 			plan = append(plan, o)
 		}

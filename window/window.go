@@ -25,6 +25,10 @@ const MaxProduct = int64(1) << 53
 // MaxFields is how many fields a charge may have.
 const MaxFields = 100
 
+// MaxPackedPolicies is how many policies a packed counter may have, for its state to
+// fit into the 64 bytes of a field in a small hash.
+const MaxPackedPolicies = 3
+
 var (
 	// ErrUnavailable is in the chain of every error that says that a store could
 	// not decide: it is an outage, and no verdict on the request.
@@ -77,6 +81,11 @@ type Charge struct {
 	// What Stream notes of the request: name, value, name, value and so on; any
 	// bytes. The other algorithms have no use for it.
 	Fields []string
+	// How many counters the zone is expected to have, for a store in Redis to keep
+	// many of them in one key; 0 for a key each. Only with GCRA, and no more than
+	// MaxPackedPolicies policies. It is a part of the counter's name there: with
+	// another number it starts afresh. Other stores have no use for it.
+	Pack int64
 	// How much a store may take ahead. The memory store has no use for it.
 	Lease Lease
 }
@@ -240,6 +249,9 @@ func CheckCharges(charges []Charge) error {
 		if err := c.Lease.Check(c.Algorithm); err != nil {
 			return fmt.Errorf("zone %q: %w: lease: %w", c.Zone, ErrInvalid, err)
 		}
+		if err := CheckPack(c.Algorithm, len(c.Policies), c.Pack); err != nil {
+			return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
+		}
 		if isNative(c) && CountPolicies(charges) > 1 {
 			return fmt.Errorf("zone %q: %w: gcra: native does not go with a second limit or zone", c.Zone, ErrInvalid)
 		}
@@ -284,6 +296,25 @@ func CheckPolicy(a Algorithm, p Policy) error {
 	return nil
 }
 
+// CheckPack reports why counters of so many policies cannot be packed, in words for
+// an operator; 0 expected keys means that they are not.
+func CheckPack(a Algorithm, policies int, expected int64) error {
+	g, ok := a.(GCRA)
+	switch {
+	case expected == 0:
+		return nil
+	case expected < 0:
+		return fmt.Errorf("pack %d is negative; write how many keys are expected", expected)
+	case !ok:
+		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra, or take out pack", expected, a.Name())
+	case g.Native != NativeOff:
+		return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
+	case policies > MaxPackedPolicies:
+		return fmt.Errorf("pack %d: %d limits are too many, %d is the most; take out some, or pack", expected, policies, MaxPackedPolicies)
+	}
+	return nil
+}
+
 // AtOnce returns how many units may pass at once.
 func AtOnce(a Algorithm, p Policy) int64 {
 	if a, ok := a.(interface{ AtOnce(Policy) int64 }); ok {
@@ -309,6 +340,9 @@ func CheckSettle(c Charge, delta int64) error {
 func CheckReset(c Charge) error {
 	if c.Algorithm == nil {
 		return fmt.Errorf("zone %q: %w: no algorithm", c.Zone, ErrInvalid)
+	}
+	if err := CheckPack(c.Algorithm, 0, c.Pack); err != nil {
+		return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 	}
 	return nil
 }

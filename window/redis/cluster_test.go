@@ -21,6 +21,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("AllOrNothing", func(t *testing.T) { testClusterAllOrNothing(t, open(t)) })
 	t.Run("Stream", func(t *testing.T) { testClusterStream(t, open(t), nodes) })
+	t.Run("Packed", func(t *testing.T) { testClusterPacked(t, open(t), nodes) })
 	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
 	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
@@ -129,6 +130,27 @@ func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 			if user := fmt.Sprint(i, "-", n); users[user] != (n%2 == 1) {
 				t.Errorf("%s is readable: %v, want only who was admitted", user, users[user])
 			}
+		}
+	}
+}
+
+// testClusterPacked has the hashes of a zone on every node, and takes back what was
+// charged there.
+func testClusterPacked(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
+	full := charge("full", "packed", 1, time.Hour)
+	take(t, s, full)
+	for i := range 200 {
+		one := packed("packed", fmt.Sprint(i), 1_000, 5, time.Hour)
+		if ds := take(t, s, one, full); window.Allowed(ds) {
+			t.Fatalf("Take = %+v, want a denial", ds)
+		}
+		if d := take(t, s, one)[0]; d.Remaining != 4 {
+			t.Errorf("Take after a denial = %+v, want 4 remaining", d)
+		}
+	}
+	for _, node := range nodes {
+		if n := len(keys(t, node.Client(t), "*:pack-gcra:packed:16:*")); n == 0 || n == 16 {
+			t.Errorf("%d hashes on a node, want some of 16", n)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result
 	server := ""
 	if s.cluster {
 		for i := range charges {
-			address := s.address(ctx, string(window.AppendKey([]byte(s.prefix), &charges[i])))
+			address := s.address(ctx, string(appendKey([]byte(s.prefix), &charges[i])))
 			if i > 0 && address != server {
 				return s.decide(ctx, "take", [][]window.Charge{charges})[0]
 			}

@@ -18,4 +18,9 @@ func TestConcurrent(t *testing.T) {
 			windowtest.Concurrent(t, algo, newStore(t, o), redis.AskAlways(newStore(t, o)))
 		})
 	}
+	t.Run("packed", func(t *testing.T) {
+		t.Parallel()
+		o := redis.Options{Prefix: "concurrent packed"}
+		windowtest.Concurrent(t, window.GCRA{}, windowtest.Packed(newStore(t, o)), windowtest.Packed(redis.AskAlways(newStore(t, o))))
+	})
 }

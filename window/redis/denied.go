@@ -250,7 +250,7 @@ func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
 		options = a.Options()
 	}
 	dst = binary.AppendVarint(window.AppendKey(dst, c), int64(native)) // a byte that no name has
-	dst = binary.AppendVarint(dst, cost)
+	dst = binary.AppendVarint(binary.AppendVarint(dst, c.Pack), cost)
 	dst = binary.AppendVarint(dst, int64(len(options)))
 	for _, o := range options {
 		dst = binary.AppendVarint(dst, o)

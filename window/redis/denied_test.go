@@ -140,6 +140,8 @@ func TestDeniedIsOneRequest(t *testing.T) {
 		"gcra, burst":        algo(window.GCRA{Burst: 5}),
 		"gcra, other burst":  algo(window.GCRA{Burst: 4}),
 		"gcra alone":         algo(window.GCRA{})[:1],
+		"gcra, packed":       another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1 }),
+		"gcra, in more":      another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 65 }),
 		"gcra alone, native": algo(window.GCRA{Native: window.NativeAuto})[:1],
 	}
 	for first := range requests {

@@ -19,6 +19,7 @@ type plan struct {
 // come from placeholders.
 type definition struct {
 	algorithm window.Algorithm
+	packed    bool
 	policies  []window.Policy
 }
 
@@ -50,6 +51,14 @@ func (p *plan) int(n int64) {
 	}
 }
 
+func (p *plan) bool(b bool) {
+	if b {
+		p.int(1)
+	} else {
+		p.int(0)
+	}
+}
+
 func (p *plan) string(s string) {
 	p.items++
 	if len(s) < 1<<5 {
@@ -65,6 +74,10 @@ func (p *plan) request(charges []window.Charge) {
 		c := &charges[i]
 		p.definition(c, i == len(charges)-1)
 		p.int(c.Cost)
+		if c.Pack > 0 {
+			field := packedField(c)
+			p.string(string(field[:]))
+		}
 		if _, ok := c.Algorithm.(window.Stream); ok {
 			p.int(int64(len(c.Fields)))
 			for _, word := range c.Fields {
@@ -86,14 +99,15 @@ func (p *plan) definition(c *window.Charge, last bool) {
 	}
 	for i := len(p.definitions) - 1; i >= max(0, len(p.definitions)-remembered); i-- {
 		d := &p.definitions[i]
-		if d.algorithm == c.Algorithm && slices.Equal(d.policies, c.Policies) {
+		if d.algorithm == c.Algorithm && d.packed == (c.Pack > 0) && slices.Equal(d.policies, c.Policies) {
 			number(i + 1)
 			return
 		}
 	}
-	p.definitions = append(p.definitions, definition{c.Algorithm, c.Policies})
+	p.definitions = append(p.definitions, definition{c.Algorithm, c.Pack > 0, c.Policies})
 	number(len(p.definitions))
 	p.string(c.Algorithm.Name())
+	p.bool(c.Pack > 0)
 	options := c.Algorithm.Options()
 	p.int(int64(len(options)))
 	for _, o := range options {

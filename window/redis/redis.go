@@ -37,7 +37,7 @@ const (
 // another database than 0; +cluster|slots, +command and +asking in a Cluster; and
 // +cl.throttle for native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +get +set " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
 // Options say which server to use and how.

@@ -70,7 +70,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 	c.plan.reset()
 	for i, charges := range requests {
 		for j := range charges {
-			c.buf = window.AppendKey(append(c.buf, s.prefix...), &charges[j])
+			c.buf = appendKey(append(c.buf, s.prefix...), &charges[j])
 			c.ends = append(c.ends, len(c.buf))
 		}
 		c.plan.request(charges)

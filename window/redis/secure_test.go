@@ -100,9 +100,13 @@ func everything(t *testing.T, s *redis.Store) error {
 	if err := s.Ping(t.Context()); err != nil {
 		return err
 	}
+	charges := []window.Charge{packed("zone", "key", 1, 2, time.Minute)}
 	for _, algo := range algorithms {
 		c := charge("zone", "key", 2, time.Minute)
 		c.Algorithm = algo
+		charges = append(charges, c)
+	}
+	for _, c := range charges {
 		var at int64
 		for range 3 {
 			ds, err := s.Take(t.Context(), []window.Charge{c})

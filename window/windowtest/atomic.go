@@ -306,6 +306,10 @@ func testInvalid(t *testing.T, open Open) {
 		return with(func(c *window.Charge) { c.Algorithm, c.Policies = a, policies })
 	}
 	native := window.GCRA{Native: window.NativeAuto}
+	packed := func(c window.Charge, expected int64) window.Charge {
+		c.Pack = expected
+		return c
+	}
 	cases = append(cases, [][]window.Charge{
 		{gcra(window.GCRA{Burst: -1}, per(1, 1_000))},
 		{gcra(window.GCRA{Native: 3}, per(1, 1_000))},
@@ -317,6 +321,10 @@ func testInvalid(t *testing.T, open Open) {
 		{gcra(window.GCRA{Burst: 75_000, Native: window.NativeOn}, per(1, 24*3_600_000))},
 		{gcra(native, per(1, 1_000), per(2, 2_000))},
 		{gcra(native, per(1, 1_000)), good},
+		{with(func(c *window.Charge) { c.Pack = 1 })},
+		{packed(gcra(window.GCRA{}, per(1, 1_000)), -1)},
+		{packed(gcra(native, per(1, 1_000)), 1)},
+		{packed(gcra(window.GCRA{}, per(1, 1_000), per(2, 2_000), per(3, 3_000), per(4, 4_000)), 1)},
 	}...)
 	for i, charges := range cases {
 		if _, err := f.store.Take(f.Context(), charges); !errors.Is(err, window.ErrInvalid) || errors.Is(err, window.ErrUnavailable) {
@@ -350,6 +358,7 @@ func testInvalid(t *testing.T, open Open) {
 		gcra(window.GCRA{}, per(window.MaxProduct, 1)),
 		gcra(window.GCRA{Burst: window.MaxProduct / 1_000}, per(1_000, 1_000)),
 		gcra(window.GCRA{Burst: 1}, per(window.MaxProduct/1_000, 1_000)),
+		packed(gcra(window.GCRA{}, per(1, 1_000)), 1<<63-1),
 	}
 	for i, c := range huge {
 		if err := f.store.Reset(f.Context(), c); err != nil {

@@ -120,11 +120,15 @@ type zone struct {
 	name     string
 	policies []window.Policy
 	algo     window.Algorithm
+	pack     int64
 }
 
 func (w *walk) run(n int) {
 	for z := range w.zones {
-		w.zones[z] = zone{fmt.Sprintf("walk%d-%d", n, z), randomPolicies(w.Rand), w.algo(w.Rand)}
+		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: randomPolicies(w.Rand), algo: w.algo(w.Rand)}
+		if _, ok := w.zones[z].algo.(window.GCRA); ok && w.IntN(2) == 0 {
+			w.zones[z].pack = 1 << 20 // few share a hash: what is over may count again under another limit
+		}
 	}
 	for step := range walkSteps {
 		w.moveClock()
@@ -183,7 +187,7 @@ func (w *walk) request() []window.Charge {
 		z := w.zones[(first+k)%2]
 		charges = append(charges, window.Charge{
 			Zone: z.name, Key: string(rune('a' + w.IntN(2))), Cost: randomCost(w.Rand),
-			Policies: slices.Clone(z.policies), Algorithm: z.algo,
+			Policies: slices.Clone(z.policies), Algorithm: z.algo, Pack: z.pack,
 		})
 	}
 	return charges

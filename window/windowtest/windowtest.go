@@ -77,11 +77,11 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"StrictWorstCase", testStrictWorstCase},
 		{"AdaptiveSwitches", testAdaptiveSwitches},
 		{"WeightedWorstCase", testWeightedWorstCase},
-		{"GCRATables", testGCRATables},
-		{"GCRAIsGCRA", testGCRASchedule},
-		{"GCRAWorstCase", testGCRAWorstCase},
-		{"GCRASettle", testGCRASettle},
-		{"GCRAClockStepsBack", testGCRAClockBack},
+		{"GCRATables", alsoPacked(testGCRATables)},
+		{"GCRAIsGCRA", alsoPacked(testGCRASchedule)},
+		{"GCRAWorstCase", alsoPacked(testGCRAWorstCase)},
+		{"GCRASettle", alsoPacked(testGCRASettle)},
+		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
 		{"WeightedUnits", testWeightedUnits},
 		{"ManySlices", testManySlices},
 	} {
@@ -119,6 +119,7 @@ func each(t *testing.T, open Open, run func(f *fixture)) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) { run(newFixture(t, open, v.algo)) })
 	}
+	t.Run("packed gcra", func(t *testing.T) { run(newFixture(t, packed(open), window.GCRA{})) })
 }
 
 // eachOfWindows is each without the algorithms in which units have no time at
