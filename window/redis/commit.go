@@ -14,14 +14,20 @@ const (
 	// flights is how many batches are under way at once: while the server works on
 	// one, the next is written or the one before is read.
 	flights = 2
-	crowd   = 24
+	// crowd is how many have to wait for the second flight to take off. Fewer do
+	// better to wait for the first: each flight costs all sides some time.
+	crowd = 24
+	// late is how long the first flight may take before the second one does not wait
+	// for a crowd: its connection may be stuck.
+	late = 5 * time.Millisecond
 	// queueLength is how many requests wait for a flight at most.
 	queueLength = 8192
 )
 
 // commit makes requests that come at the same time travel together. Nothing waits
-// for company: a request that comes while fewer than flights are under way goes at
-// once, and those that come meanwhile go when a flight is back.
+// for company: a request that comes while no flight is under way goes at once, and
+// those that come meanwhile go when it is back, or as soon as they are a crowd, or it
+// is late.
 //
 // A flight is a goroutine. It ends when nobody waits any more, and within the
 // timeout of the store.
@@ -32,6 +38,7 @@ type commit struct {
 	mu      sync.Mutex // guards all below; held for a few instructions
 	waiting []*ticket
 	flying  int
+	since   time.Time // when the last one took off
 	idle    []*flight
 }
 
@@ -106,7 +113,7 @@ func (c *commit) take(ctx context.Context, charges []window.Charge) window.Resul
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}
 	c.waiting = append(c.waiting, t)
-	if c.flying == 0 || c.flying < flights && len(c.waiting) >= crowd {
+	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || time.Since(c.since) > late) {
 		c.flying++
 		go c.flight()
 	}
@@ -179,6 +186,7 @@ func (c *commit) board(f *flight) bool {
 	f.tickets, f.requests = f.tickets[:0], f.requests[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.since = time.Now()
 	weight, n := int64(0), 0
 	for ; n < len(c.waiting); n++ {
 		t := c.waiting[n]

@@ -25,6 +25,7 @@ func occupy(t *testing.T, own *redistest.Server, s *redis.Store) (end func()) {
 	for i := range redis.Flights {
 		busy.Go(func() { _, _ = s.Take(t.Context(), []window.Charge{charge("busy", strconv.Itoa(i), 1, time.Hour)}) })
 		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
+		time.Sleep(2 * redis.Late) // the next one does not wait for a crowd
 	}
 	return func() {
 		own.Cont()
@@ -231,4 +232,25 @@ func TestDeadlines(t *testing.T) {
 		}
 	})
 	own.Cont()
+}
+
+// TestCrowd has a second flight take off when enough wait for the first.
+func TestCrowd(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	own.Stop()
+	var group sync.WaitGroup
+	send := func() {
+		group.Go(func() { _, _ = s.Take(t.Context(), []window.Charge{charge("zone", "key", 1, time.Hour)}) })
+	}
+	send()
+	eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == 1 && redis.Waiting(s) == 0 })
+	for range redis.Crowd {
+		send()
+	}
+	eventually(t, patience, "two flights", func() bool { return redis.Flying(s) == 2 && redis.Waiting(s) == 0 })
+	own.Cont()
+	group.Wait()
+	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
 }

@@ -22,6 +22,8 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 // Limits of what travels together, for tests.
 const (
 	Flights     = flights
+	Crowd       = crowd
+	Late        = late
 	QueueLength = queueLength
 	BatchWeight = batchWeight
 )

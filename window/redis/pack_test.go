@@ -268,7 +268,7 @@ func TestPackedTTL(t *testing.T) {
 			continue
 		}
 		least := at + step.long.Milliseconds()
-		slack := (step.long + 100*time.Millisecond).Milliseconds()/4 + 101
+		slack := (step.long+100*time.Millisecond).Milliseconds()/4 + 101
 		if now+left.Milliseconds()+1 < least || from+left.Milliseconds() > least+slack+now-from {
 			t.Errorf("%s: TTL %s at %d, want it to last until %d, and %dms more at most", step.name, left, now, least, slack)
 		}
