@@ -158,8 +158,17 @@ func TestPackedApart(t *testing.T) {
 			}
 		}
 	}
-	if n := len(keys(t, c, "apart:pack-gcra:*")); n != 7*3 {
-		t.Errorf("%d hashes, want 3 for each zone", n)
+	var batch [][]window.Charge // of definitions that differ in nothing else
+	for i := range 10 {
+		batch = append(batch, []window.Charge{packed("batch", "key", int64(i%2), 10, time.Hour)})
+	}
+	for i, r := range s.TakeBatch(t.Context(), batch) {
+		if want := int64(9 - i/2); r.Err != nil || r.Decisions[0].Remaining != want {
+			t.Errorf("request %d of a batch: %+v, want %d remaining", i, r, want)
+		}
+	}
+	if n := len(keys(t, c, "apart:pack-gcra:*")); n != 7*3+1 {
+		t.Errorf("%d hashes, want 3 for each zone, and that of the batch", n)
 	}
 }
 
