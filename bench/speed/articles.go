@@ -32,6 +32,8 @@ var articles = table{
 		{Of: "zset", To: articleName, Aim: report.AtLeast(2)},
 		{Of: "log", To: articleName, Aim: report.AtLeast(2)},
 		{Of: "gcra", To: articleName, Aim: report.AtLeast(2)},
+		{Of: "gcra, pack", To: articleName, Aim: report.AtLeast(2)},
+		{Of: "gcra, pack", To: articleName, Metric: 1, Aim: report.AtMost(1.0 / 3)},
 		{Of: "zset", To: articleName, Metric: 1},
 		{Of: "gcra", To: articleName, Metric: 1},
 	},
@@ -45,7 +47,7 @@ var articles = table{
 		l := limit{2, 10 * time.Minute}
 		all := []limiter{b.article(s, l, callers)}
 		store := b.newStore(s)
-		for _, w := range []way{byZset, byLog, byGCRA} {
+		for _, w := range []way{byZset, byLog, byGCRA, packed(len(names))} {
 			all = append(all, w.of(store, l))
 		}
 		var variants []variant

@@ -56,6 +56,7 @@ var redisBytes = table{
 	about:   "1,000,000 keys with names of seven digits; limit 100 in 24 h. What used_memory has grown by, connections apart.",
 	once:    true,
 	ratios: []report.Ratio{
+		{Of: "gcra, pack", Aim: report.AtMost(40)},
 		{Of: "zset", To: articleName},
 		{Of: "gcra", To: articleName},
 	},
@@ -83,7 +84,7 @@ var redisBytes = table{
 			}})
 		}
 		store := b.newStore(s)
-		for _, w := range ways {
+		for _, w := range and(packed(len(names))) {
 			add(w.name, func() error { return fill(store, w.charge(l), names) })
 		}
 		peers, err := b.redisPeers(s, l, callers, false)

@@ -33,6 +33,14 @@ var (
 	byLeasedLog  = way{"log, lease 1000", func(c *window.Charge) { byLog.under(c); c.Lease = lease }}
 )
 
+// packed keeps gcra for many keys in one key of Redis.
+func packed(expected int) way {
+	return way{"gcra, pack", func(c *window.Charge) { byGCRA.under(c); c.Pack = int64(expected) }}
+}
+
+// and returns ways with some more.
+func and(more ...way) []way { return append(ways[:len(ways):len(ways)], more...) }
+
 // lease has the time of a lease that a Caddyfile gives if it names none.
 var lease = window.Lease{Units: 1000, TTL: time.Second}
 

@@ -27,9 +27,10 @@ var onRedis = table{
 		{Of: "log", To: "rueidislimiter", Aim: report.AtLeast(1.7)},
 		{Of: "gcra", To: "redis_rate"},
 		{Of: "gcra", To: "rueidislimiter"},
+		{Of: "gcra, pack", To: "redis_rate"},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		return b.libraries(limit{100, time.Minute}, callers, keys, ways)
+		return b.libraries(limit{100, time.Minute}, callers, keys, and(packed(keys)))
 	},
 }
 
@@ -47,7 +48,7 @@ var onHotKey = table{
 		{Of: "log", To: "rueidislimiter"},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		return b.libraries(limit{1_000_000_000, 4 * time.Second}, callers, 1, append(ways[:len(ways):len(ways)], byLeasedZset, byLeasedLog))
+		return b.libraries(limit{1_000_000_000, 4 * time.Second}, callers, 1, and(byLeasedZset, byLeasedLog))
 	},
 }
 
