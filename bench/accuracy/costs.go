@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -43,6 +45,29 @@ func measure(algorithm window.Algorithm, server *redistest.Server) (costs, error
 	}
 	c.memoryNanos = speed(algorithm)
 	return c, nil
+}
+
+// launch starts a server that is a Cluster by itself: there, every request of a batch
+// is a run of the script of its own, at a time of its own.
+func launch(dir string) (*redistest.Server, error) {
+	server, err := redistest.Launch(dir, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
+	defer func() { _ = client.Close() }()
+	if err := client.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		server.Kill()
+		return nil, err
+	}
+	for start := time.Now(); !strings.Contains(client.ClusterInfo(ctx).Val(), "cluster_state:ok"); time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			server.Kill()
+			return nil, errors.New("the Cluster is not ready after a minute")
+		}
+	}
+	return server, nil
 }
 
 // clock is the time of a store; each look at it is a step ahead.
@@ -86,7 +111,7 @@ func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, 
 func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64, float64, error) {
 	ctx := context.Background()
 	now := clock{at: float64(time.Now().UnixMilli())}
-	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Minute, Now: now.now})
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Cluster: true, Timeout: time.Minute, Now: now.now})
 	defer func() { _ = store.Close() }()
 	client := goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true})
 	defer func() { _ = client.Close() }()

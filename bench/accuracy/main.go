@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -64,7 +63,7 @@ func run(plots string, seed uint64) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	server, err := redistest.Launch(dir)
+	server, err := launch(dir)
 	if err != nil {
 		return err
 	}
