@@ -22,7 +22,7 @@
 -- written anew.
 local log = {}
 
-local full = 12       -- records of a chunk, as if all were as long as the next one
+local full = 16       -- records of a chunk, as if all were as long as the next one
 local most = 2 ^ 53   -- units: above, they cannot be counted one by one
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor

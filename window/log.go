@@ -25,7 +25,7 @@ func (Log) Options() []int64 { return nil }
 func (Log) NewState() State { return new(logState) }
 
 // logFull is how many records a chunk gets, as if all were as long as the next.
-const logFull = 12
+const logFull = 16
 
 // logState holds the chunks, oldest first.
 type logState struct{ chunks []logChunk }

@@ -78,8 +78,8 @@ func TestLogChunks(t *testing.T) {
 					}
 				}
 			}
-			if gap == 1 && units == 1 && len(log.chunks) != 5 {
-				t.Errorf("%d chunks of 60 units, want 5", len(log.chunks))
+			if gap == 1 && units == 1 && len(log.chunks) != 4 {
+				t.Errorf("%d chunks of 60 units, want 4", len(log.chunks))
 			}
 		}
 	}
