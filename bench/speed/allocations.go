@@ -33,7 +33,7 @@ var allocations = table{
 			return nil, err
 		}
 		const zone = `"zones":[{"name":"api","key":"{http.request.header.X-Key}","limits":[{"max":1000000,"window":"1m"}]}]`
-		redis, err := json.Marshal("redis://" + s.addr)
+		redis, err := json.Marshal("redis://" + s.Addr)
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ var articles = table{
 }
 
 func (b *bench) article(s *server, l limit, callers int) limiter {
-	client := newClient(s.addr, callers)
+	client := newClient(s.Addr, callers)
 	b.atEnd(func() { _ = client.Close() })
 	var members atomic.Int64
 	return limiter{articleName, func() take {

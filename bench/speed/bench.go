@@ -118,7 +118,7 @@ func (b *bench) newServer(args ...string) (*server, error) {
 		return nil, err
 	}
 	b.atEnd(process.Kill)
-	s := newServer(process.Addr)
+	s := newServer(process)
 	b.atEnd(s.close)
 	return s, nil
 }

@@ -118,7 +118,7 @@ func (b *bench) sites(keys, status int, sites []site) ([]variant, error) {
 	}
 	var variants []variant
 	for _, site := range sites {
-		c, err := b.newCaddy(strings.ReplaceAll(site.directives, "REDIS", s.addr))
+		c, err := b.newCaddy(strings.ReplaceAll(site.directives, "REDIS", s.Addr))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", site.name, err)
 		}

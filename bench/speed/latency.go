@@ -97,7 +97,7 @@ func (b *bench) bare(s *server, l limiter) (limiter, error) {
 	if at < 0 {
 		return limiter{}, fmt.Errorf("no key in %q", call)
 	}
-	client := newClient(s.addr, 1)
+	client := newClient(s.Addr, 1)
 	b.atEnd(func() { _ = client.Close() })
 	return limiter{bareCall, func() take {
 		args := make([]any, len(call))
@@ -116,7 +116,7 @@ func (b *bench) bare(s *server, l limiter) (limiter, error) {
 // watch returns the words of the last command of a name that reached the server
 // while f ran.
 func watch(s *server, name string, f func() error) ([]string, error) {
-	conn, err := net.Dial("tcp", s.addr)
+	conn, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		return nil, err
 	}

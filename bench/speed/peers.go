@@ -76,9 +76,9 @@ func ululeOn(store ulule.Store, l limit) limiter {
 // redisPeers returns the other limiters on a server. Throttled is left out if
 // callers share keys: it gives up on a key after ten lost races.
 func (b *bench) redisPeers(s *server, l limit, callers int, sharedKeys bool) ([]limiter, error) {
-	client := newClient(s.addr, callers)
+	client := newClient(s.Addr, callers)
 	b.atEnd(func() { _ = client.Close() })
-	rueidisPeer, closeRueidis, err := rueidisLimiter(s.addr, l)
+	rueidisPeer, closeRueidis, err := rueidisLimiter(s.Addr, l)
 	if err != nil {
 		return nil, fmt.Errorf("rueidislimiter: %w", err)
 	}

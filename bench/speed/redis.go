@@ -64,10 +64,10 @@ var shards = table{
 		if err != nil {
 			return nil, err
 		}
-		if err := s.ownAllSlots(); err != nil {
+		if err := s.OwnAllSlots(context.Background()); err != nil {
 			return nil, err
 		}
-		store := redis.New(redis.Options{Addresses: []string{s.addr}, Cluster: true, Timeout: timeout})
+		store := redis.New(redis.Options{Addresses: []string{s.Addr}, Cluster: true, Timeout: timeout})
 		b.atEnd(func() { _ = store.Close() })
 		l, names := limit{100, time.Minute}, names(keys)
 		var variants []variant
@@ -89,7 +89,7 @@ var shards = table{
 
 // newStore returns a store on the server, until the table is done.
 func (b *bench) newStore(s *server) window.Store {
-	store := redis.New(redis.Options{Addresses: []string{s.addr}, Timeout: timeout})
+	store := redis.New(redis.Options{Addresses: []string{s.Addr}, Timeout: timeout})
 	b.atEnd(func() { _ = store.Close() })
 	return store
 }

@@ -10,15 +10,19 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 // server is a Redis server and a connection to look into it.
 type server struct {
-	addr   string
+	*redistest.Server
 	client *goredis.Client
 }
 
-func newServer(addr string) *server { return &server{addr, newClient(addr, 1)} }
+func newServer(process *redistest.Server) *server {
+	return &server{process, newClient(process.Addr, 1)}
+}
 
 // How long a decision may take on a machine that is busy, those of others and ours. One
 // that takes longer ends the run. Ours have less, for a lease has to end that long before
@@ -47,22 +51,6 @@ func (s *server) close() { _ = s.client.Close() }
 
 // empty forgets all keys.
 func (s *server) empty() error { return s.client.FlushAll(context.Background()).Err() }
-
-// ownAllSlots makes a Cluster of the server alone.
-func (s *server) ownAllSlots() error {
-	ctx := context.Background()
-	if err := s.client.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
-		return err
-	}
-	for range 1000 {
-		state, err := s.client.ClusterInfo(ctx).Result()
-		if err != nil || strings.Contains(state, "cluster_state:ok") {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return errors.New("the Cluster does not become ready")
-}
 
 const copies = `
 for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do

@@ -2,11 +2,14 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 // StartCluster runs a Cluster of n masters for the time of the test.
@@ -39,6 +42,25 @@ func StartCluster(tb testing.TB, n int) []*Server {
 		}
 	}
 	return nodes
+}
+
+// OwnAllSlots makes a Cluster of a server that was started for one, and waits until
+// it is ready.
+func (s *Server) OwnAllSlots(ctx context.Context) error {
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, DisableIdentity: true})
+	defer func() { _ = c.Close() }()
+	if err := c.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		info, err := c.ClusterInfo(ctx).Result()
+		if err != nil || strings.Contains(info, "cluster_state:ok") {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the cluster is not ready:\n%s", info)
+		}
+	}
 }
 
 func do(tb testing.TB, s *Server, args ...any) string {

@@ -30,7 +30,7 @@ func TestReplyLost(t *testing.T) {
 			own := redistest.Start(t, args...)
 			p.target.Store(&own.Addr)
 			if cluster {
-				if err := own.Client(t).ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+				if err := own.OwnAllSlots(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
