@@ -83,15 +83,11 @@ func (s *Store) lifetime(c *window.Charge) time.Duration {
 	return min(c.Lease.TTL, shortest/2, shortest-s.timeout)
 }
 
-// take decides on a charge with the units of a lease. Without decisions or an
+// take decides on a charge of e with the units of a lease. Without decisions or an
 // error, the server has to be asked.
-func (l *leases) take(ctx context.Context, c *window.Charge) ([]window.Decision, error) {
+func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]window.Decision, error) {
 	life := l.store.lifetime(c)
 	if life < time.Millisecond || c.Cost == 0 {
-		return nil, nil
-	}
-	e := l.lessee(c)
-	if e == nil {
 		return nil, nil
 	}
 	start := time.Now()
@@ -203,8 +199,8 @@ func room(decisions []window.Decision) int64 {
 }
 
 // answered notes what the server said to a request without lease.
-func (l *leases) answered(c *window.Charge, decisions []window.Decision) {
-	if e := l.lessee(c); e != nil && len(decisions) > 0 {
+func (e *lessee) answered(decisions []window.Decision) {
+	if len(decisions) > 0 {
 		e.mu.Lock()
 		e.room = room(decisions)
 		e.mu.Unlock()
@@ -250,7 +246,8 @@ func (l *leases) book(own *lease, used int64) {
 // giveBack gives units back to the lease that they are from. It reports whether
 // there is one.
 func (l *leases) giveBack(c *window.Charge, at, units int64) bool {
-	e := l.lessee(c)
+	key := appendCharge(nil, c, 0)
+	e := l.shard(key).find(key)
 	if e == nil {
 		return false
 	}
@@ -313,20 +310,34 @@ func (l *leases) each(visit func(*lessee)) {
 func (l *leases) lessee(c *window.Charge) *lessee {
 	var buf [512]byte
 	key := appendCharge(buf[:0], c, 0)
-	shard := &l.shards[maphash.Bytes(l.seed, key)%uint64(len(l.shards))]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if e := shard.lessees[string(key)]; e != nil {
+	return l.shard(key).findOrAdd(key)
+}
+
+func (l *leases) shard(key []byte) *leaseShard {
+	return &l.shards[maphash.Bytes(l.seed, key)%uint64(len(l.shards))]
+}
+
+func (s *leaseShard) find(key []byte) *lessee {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lessees[string(key)]
+}
+
+// findOrAdd returns nil if there are too many to add one.
+func (s *leaseShard) findOrAdd(key []byte) *lessee {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.lessees[string(key)]; e != nil {
 		return e
 	}
-	if shard.closed || len(shard.lessees) >= lesseesPerShard && !shard.evict() {
+	if s.closed || len(s.lessees) >= lesseesPerShard && !s.evict() {
 		return nil
 	}
-	if shard.lessees == nil {
-		shard.lessees = make(map[string]*lessee)
+	if s.lessees == nil {
+		s.lessees = make(map[string]*lessee)
 	}
 	e := new(lessee)
-	shard.lessees[string(key)] = e
+	s.lessees[string(key)] = e
 	return e
 }
 

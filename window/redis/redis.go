@@ -180,9 +180,12 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
-	leased := len(charges) == 1 && charges[0].Lease.Units > 0
-	if leased {
-		if ds, err := s.leases.take(ctx, &charges[0]); ds != nil || err != nil {
+	var leased *lessee
+	if len(charges) == 1 && charges[0].Lease.Units > 0 {
+		leased = s.leases.lessee(&charges[0])
+	}
+	if leased != nil {
+		if ds, err := s.leases.take(ctx, leased, &charges[0]); ds != nil || err != nil {
 			return ds, err
 		}
 	}
@@ -192,8 +195,8 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	}
 	r := s.take(ctx, charges)
 	s.denials.remember(asked, charges, r.Decisions)
-	if leased {
-		s.leases.answered(&charges[0], r.Decisions)
+	if leased != nil {
+		leased.answered(r.Decisions)
 	}
 	return r.Decisions, r.Err
 }
