@@ -30,9 +30,6 @@ func (l *Lease) engine(algorithm window.Algorithm) (window.Lease, error) {
 		return window.Lease{}, errors.New("lease: units are missing: write lease <units> [<ttl>]")
 	}
 	units, err := l.Units.int()
-	if err == nil && units < 2 {
-		err = fmt.Errorf("%d is below 2", units)
-	}
 	if err != nil {
 		return window.Lease{}, fmt.Errorf("lease: units: %w", err)
 	}

@@ -272,7 +272,7 @@ func (l Lease) Check(a Algorithm) error {
 	case l == Lease{}:
 		return nil
 	case l.Units < 2:
-		return fmt.Errorf("%d units are too few; write 2 or more", l.Units)
+		return fmt.Errorf("units: %d is below 2", l.Units)
 	case l.TTL < time.Millisecond, l.TTL%time.Millisecond != 0:
 		return fmt.Errorf("ttl %s is not a whole number of milliseconds above 0", l.TTL)
 	}
