@@ -186,7 +186,6 @@ func (c *commit) board(f *flight) bool {
 	f.tickets, f.requests = f.tickets[:0], f.requests[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since = time.Now()
 	weight, n := int64(0), 0
 	for ; n < len(c.waiting); n++ {
 		t := c.waiting[n]
@@ -205,6 +204,8 @@ func (c *commit) board(f *flight) bool {
 	if len(f.tickets) == 0 {
 		c.flying--
 		c.idle = append(c.idle, f)
+		return false
 	}
-	return len(f.tickets) > 0
+	c.since = time.Now()
+	return true
 }
