@@ -32,8 +32,9 @@ const (
 // A flight is a goroutine. It ends when nobody waits any more, and within the
 // timeout of the store.
 type commit struct {
-	store  *Store
-	flight func() // fly, as a value: go c.fly() would make one each time
+	store   *Store
+	flight  func()    // fly, as a value: go c.fly() would make one each time
+	tickets sync.Pool // of those whose callers got their result
 
 	mu      sync.Mutex // guards all below; held for a few instructions
 	waiting []*ticket
@@ -57,20 +58,6 @@ const (
 	flies
 	left
 )
-
-// tickets are those whose callers got their result.
-var tickets = sync.Pool{New: func() any {
-	t := &ticket{timer: time.NewTimer(time.Hour), done: make(chan struct{}, 1)}
-	t.timer.Stop()
-	return t
-}}
-
-func newTicket(charges []window.Charge) *ticket {
-	t := tickets.Get().(*ticket)
-	t.charges = charges
-	t.state.Store(waits)
-	return t
-}
 
 // take decides on one request, together with others. In a Cluster every node has a
 // commit of its own, for one that hangs not to stop the others; a request that
@@ -101,12 +88,19 @@ func (s *Store) commit(server string) *commit {
 func newCommit(s *Store) *commit {
 	c := &commit{store: s}
 	c.flight = c.fly
+	c.tickets.New = func() any {
+		t := &ticket{timer: time.NewTimer(time.Hour), done: make(chan struct{}, 1)}
+		t.timer.Stop()
+		return t
+	}
 	return c
 }
 
 // take decides on one request.
 func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
-	t := newTicket(charges)
+	t := c.tickets.Get().(*ticket)
+	t.charges = charges
+	t.state.Store(waits)
 	c.mu.Lock()
 	if len(c.waiting) == queueLength {
 		c.mu.Unlock()
@@ -131,7 +125,7 @@ func (c *commit) wait(ctx context.Context, t *ticket) window.Result {
 		t.timer.Stop()
 		result := t.result
 		t.charges, t.result = nil, window.Result{}
-		tickets.Put(t)
+		c.tickets.Put(t)
 		return result
 	case <-ctx.Done():
 		err = ctx.Err()
