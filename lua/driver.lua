@@ -41,7 +41,6 @@ end
 
 local algorithms = {}
 
--- Expiry has some slack: it must never be earlier than the history says.
 local function read_definition()
   local name, packed, option, limit, window, longest = item(), item() == 1, {}, {}, {}, 0
   algorithms[name] = algorithms[name] or modules[name]()
@@ -54,6 +53,7 @@ local function read_definition()
   return {
     algorithm = algorithms[name], packed = packed, option = option,
     policies = policies, limit = limit, window = window, longest = longest,
+    -- with some slack: never earlier than the history says
     expires = string.format('%.0f', now + longest + math.min(longest, 100)),
     charges = {},
   }

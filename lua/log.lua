@@ -28,27 +28,18 @@ local most = 2 ^ 53   -- units: above, they cannot be counted one by one
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 local pack, unpack, header = struct.pack, struct.unpack, '>I6I7BI4'
 
-local lives, times = {}, {} -- the same few come again and again in a batch
-
--- How long the key lives, in ms: with slack, because expiry must never be earlier
--- than the records say, and not every record has to put it off.
+-- How long the key lives from now, in ms: with slack, because expiry must never be
+-- earlier than the records say, and not every record has to put it off.
 local function life(c)
-  local ms = lives[c.longest]
-  if not ms then
-    ms = c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
-    lives[c.longest] = ms
+  if not c.lasts then
+    c.lasts = c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
   end
-  return ms
+  return c.lasts
 end
 
 local function expire(c, now)
-  local at = now + life(c)
-  local text = times[at]
-  if not text then
-    text = string.format('%.0f', at)
-    times[at] = text
-  end
-  call('PEXPIREAT', c.key, text)
+  c.expires_late = c.expires_late or string.format('%.0f', now + life(c))
+  call('PEXPIREAT', c.key, c.expires_late)
 end
 
 local function varint(n)

@@ -25,8 +25,10 @@ type watched struct {
 	asked *atomic.Int64
 }
 
-func watch(t *testing.T, o redis.Options) *watched {
-	addr, asked := countingProxy(t, server.Addr, "evalsha")
+func watch(t *testing.T, o redis.Options) *watched { return watchCounting(t, o, calls("evalsha")) }
+
+func watchCounting(t *testing.T, o redis.Options, counts func(args []string) int64) *watched {
+	addr, asked := countingProxy(t, server.Addr, counts)
 	clock := windowtest.NewClock()
 	o.Addresses, o.Now = []string{addr}, clock.Now
 	w := &watched{t, newStore(t, o), clock, asked}
@@ -242,24 +244,22 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 
 // TestDeniedBatch mixes requests that are remembered with others.
 func TestDeniedBatch(t *testing.T) {
-	w := watch(t, redis.Options{})
+	w := watchCounting(t, redis.Options{}, chargesAsked)
 	r := rand.New(rand.NewPCG(1, 2))
 	remembered := make(map[int64]bool)
 	want := w.asked.Load()
 	for range 50 {
 		var requests [][]window.Charge
-		ask := int64(0) // one question is about all that are not remembered
 		for range r.IntN(20) {
 			limit := r.Int64N(40)
 			one := charge("zone", fmt.Sprint(limit), limit, time.Hour)
-			if one.Cost = 41; r.IntN(4) == 0 { // 20 of them fit into one question
+			if one.Cost = 41; r.IntN(4) == 0 {
 				one.Cost = 0
 			}
 			if requests = append(requests, []window.Charge{one}); one.Cost == 0 || !remembered[limit] {
-				ask = 1
+				want++
 			}
 		}
-		want += ask
 		results := w.TakeBatch(t.Context(), requests)
 		if len(results) != len(requests) {
 			t.Fatalf("%d results, want %d", len(results), len(requests))
@@ -274,9 +274,8 @@ func TestDeniedBatch(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, patience, "as many questions as that", func() bool { return w.asked.Load() >= want })
-	if n := w.asked.Load(); n > want {
-		t.Errorf("%d questions, want %d", n, want)
+	if n := w.asked.Load(); n != want {
+		t.Errorf("the server was asked about %d charges, want %d", n, want)
 	}
 }
 

@@ -110,10 +110,8 @@ const LesseesPerShard = lesseesPerShard
 // Lessee makes leases know a counter.
 func Lessee(s *Store, c window.Charge) { s.leases.lessee(&c) }
 
-// Lessees returns how many counters leases know, if it is to count them.
-func Lessees(s *Store, count bool) (n int) {
-	if count {
-		s.leases.each(func(*lessee) { n++ })
-	}
+// Lessees returns how many counters leases know.
+func Lessees(s *Store) (n int) {
+	s.leases.each(func(*lessee) { n++ })
 	return n
 }

@@ -69,8 +69,8 @@ func fakeServer(t *testing.T, answer func(args []string) string) string {
 	})
 }
 
-// countingProxy passes everything on to a server, and counts a command.
-func countingProxy(t *testing.T, to, command string) (addr string, count *atomic.Int64) {
+// countingProxy passes everything on to a server, and adds up what commands count.
+func countingProxy(t *testing.T, to string, counts func(args []string) int64) (addr string, count *atomic.Int64) {
 	count = new(atomic.Int64)
 	return listen(t, func(c net.Conn) {
 		backend, err := net.Dial("tcp", to)
@@ -90,14 +90,31 @@ func countingProxy(t *testing.T, to, command string) (addr string, count *atomic
 			if err != nil {
 				return
 			}
-			if strings.EqualFold(args[0], command) {
-				count.Add(1)
-			}
+			count.Add(counts(args))
 			if _, err := sent.WriteTo(backend); err != nil {
 				return
 			}
 		}
 	}), count
+}
+
+// calls counts a command.
+func calls(command string) func(args []string) int64 {
+	return func(args []string) int64 {
+		if strings.EqualFold(args[0], command) {
+			return 1
+		}
+		return 0
+	}
+}
+
+// chargesAsked counts the keys of scripts: as many as charges are asked about.
+func chargesAsked(args []string) int64 {
+	if !strings.EqualFold(args[0], "evalsha") {
+		return 0
+	}
+	n, _ := strconv.ParseInt(args[2], 10, 64)
+	return n
 }
 
 func readCommand(r *bufio.Reader) ([]string, error) {

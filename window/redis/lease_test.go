@@ -258,7 +258,9 @@ func TestLeasesAreBounded(t *testing.T) {
 	most := 0
 	for i := range 100_000 {
 		redis.Lessee(s, charge("zone", fmt.Sprint(i), 1, time.Hour))
-		most = max(most, redis.Lessees(s, i%20_000 == 0 || i == 99_999))
+		if i%20_000 == 19_999 {
+			most = max(most, redis.Lessees(s))
+		}
 	}
 	if most != redis.LesseesPerShard*64 {
 		t.Errorf("%d counters are known at most, want %d", most, redis.LesseesPerShard*64)

@@ -264,7 +264,7 @@ func TestNativePing(t *testing.T) {
 // TestNativeOnRedis has a server without the command: it is asked once, and the
 // script goes on as if nothing had been.
 func TestNativeOnRedis(t *testing.T) {
-	addr, asked := countingProxy(t, server.Addr, "cl.throttle")
+	addr, asked := countingProxy(t, server.Addr, calls("cl.throttle"))
 	clock := windowtest.NewClock()
 	s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now, Prefix: "noncell"}))
 	m := memory.New(memory.Options{SweepInterval: -1, Now: clock.Now})
