@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -29,11 +30,11 @@ const (
 // compare with.
 type outageSites struct {
 	local, allow, deny, free string
-	process                  *caddyProcess
+	process                  *caddyrun.Process
 }
 
 func startOutageSites(t *testing.T, redis string) outageSites {
-	s := outageSites{local: freeAddress(t), allow: freeAddress(t), deny: freeAddress(t), free: freeAddress(t)}
+	s := outageSites{local: caddyrun.FreeAddress(t), allow: caddyrun.FreeAddress(t), deny: caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}
 	var sites strings.Builder
 	for policy, address := range map[string]string{"local": s.local, "allow": s.allow, "deny": s.deny} {
 		fmt.Fprintf(&sites, `http://%s {
@@ -46,7 +47,7 @@ func startOutageSites(t *testing.T, redis string) outageSites {
 }
 `, address, policy, outageLimit)
 	}
-	s.process = startCaddy(t, fmt.Sprintf(`{
+	s.process = caddyrun.Start(t, fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https off
@@ -87,16 +88,16 @@ func slowProxy(t *testing.T, upstream string) (address string, slow func(on bool
 
 // visit asks each site in turn until the time is over, and returns the answers
 // by address.
-func (s outageSites) visit(t *testing.T, client *http.Client, key string, d time.Duration) map[string][]answer {
+func (s outageSites) visit(t *testing.T, client *http.Client, key string, d time.Duration) map[string][]caddyrun.Answer {
 	t.Helper()
 	var mu sync.Mutex
-	all := make(map[string][]answer)
+	all := make(map[string][]caddyrun.Answer)
 	var wg sync.WaitGroup
 	end := time.Now().Add(d)
 	for _, address := range []string{s.local, s.allow, s.deny, s.free} {
 		wg.Go(func() {
 			for time.Now().Before(end) {
-				a, err := get(client, address, key)
+				a, err := caddyrun.Get(client, address, key)
 				if err != nil {
 					t.Error(err)
 					return
@@ -112,26 +113,26 @@ func (s outageSites) visit(t *testing.T, client *http.Client, key string, d time
 	return all
 }
 
-func statuses(answers []answer) map[int]int {
+func statuses(answers []caddyrun.Answer) map[int]int {
 	n := make(map[int]int)
 	for _, a := range answers {
-		n[a.status]++
+		n[a.Status]++
 	}
 	return n
 }
 
-func slowest(answers []answer) time.Duration {
+func slowest(answers []caddyrun.Answer) time.Duration {
 	var most time.Duration
 	for _, a := range answers {
-		most = max(most, a.gotten.Sub(a.sent))
+		most = max(most, a.Gotten.Sub(a.Sent))
 	}
 	return most
 }
 
-func average(answers []answer) time.Duration {
+func average(answers []caddyrun.Answer) time.Duration {
 	var sum time.Duration
 	for _, a := range answers {
-		sum += a.gotten.Sub(a.sent)
+		sum += a.Gotten.Sub(a.Sent)
 	}
 	return sum / time.Duration(max(1, len(answers)))
 }
@@ -161,15 +162,15 @@ func TestOutages(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			s := startOutageSites(t, fault.redis)
-			client := newClient(t)
+			client := caddyrun.NewClient(t)
 			for _, address := range []string{s.local, s.allow, s.deny} {
 				for i := range outageLimit + 1 {
 					want := http.StatusOK
 					if i == outageLimit {
 						want = http.StatusTooManyRequests
 					}
-					if a := mustGet(t, client, address, fault.name); a.status != want {
-						t.Fatalf("before the fault, request %d: status %d, want %d\n%s", i+1, a.status, want, s.process.log)
+					if a := caddyrun.MustGet(t, client, address, fault.name); a.Status != want {
+						t.Fatalf("before the fault, request %d: status %d, want %d\n%s", i+1, a.Status, want, s.process.Log)
 					}
 				}
 			}
@@ -182,8 +183,8 @@ func TestOutages(t *testing.T) {
 
 			fault.end(t)
 			back := time.Now()
-			eventually(t, 2*time.Second, "the store decides again", func() bool {
-				return mustGet(t, client, s.deny, "probe").status == http.StatusOK
+			caddyrun.Eventually(t, 2*time.Second, "the store decides again", func() bool {
+				return caddyrun.MustGet(t, client, s.deny, "probe").Status == http.StatusOK
 			})
 			t.Logf("back after %s", time.Since(back).Round(time.Millisecond))
 			want := http.StatusTooManyRequests
@@ -191,8 +192,8 @@ func TestOutages(t *testing.T) {
 				want = http.StatusOK
 			}
 			for _, address := range []string{s.local, s.allow, s.deny} {
-				if a := mustGet(t, client, address, fault.name); a.status != want {
-					t.Errorf("after the fault: status %d, want %d", a.status, want)
+				if a := caddyrun.MustGet(t, client, address, fault.name); a.Status != want {
+					t.Errorf("after the fault: status %d, want %d", a.Status, want)
 				}
 			}
 			s.checkLog(t)
@@ -201,11 +202,11 @@ func TestOutages(t *testing.T) {
 }
 
 // checkStatuses wants what on_error says, after the denials from before the fault.
-func (s outageSites) checkStatuses(t *testing.T, during map[string][]answer, began time.Time) {
+func (s outageSites) checkStatuses(t *testing.T, during map[string][]caddyrun.Answer, began time.Time) {
 	t.Helper()
 	for _, address := range []string{s.allow, s.deny} {
-		during[address] = slices.DeleteFunc(during[address], func(a answer) bool {
-			return a.status == http.StatusTooManyRequests && a.sent.Before(began.Add(remembered))
+		during[address] = slices.DeleteFunc(during[address], func(a caddyrun.Answer) bool {
+			return a.Status == http.StatusTooManyRequests && a.Sent.Before(began.Add(remembered))
 		})
 	}
 	local := statuses(during[s.local])
@@ -222,13 +223,13 @@ func (s outageSites) checkStatuses(t *testing.T, during map[string][]answer, beg
 
 // checkTimes compares with the site without limits, which shares the machine and
 // whatever else it does.
-func (s outageSites) checkTimes(t *testing.T, during map[string][]answer, began time.Time) {
+func (s outageSites) checkTimes(t *testing.T, during map[string][]caddyrun.Answer, began time.Time) {
 	t.Helper()
 	settled := began.Add(remembered + 5*outageTimeout) // the breaker has opened
-	later := func(answers []answer) []answer {
-		var out []answer
+	later := func(answers []caddyrun.Answer) []caddyrun.Answer {
+		var out []caddyrun.Answer
 		for _, a := range answers {
-			if a.sent.After(settled) {
+			if a.Sent.After(settled) {
 				out = append(out, a)
 			}
 		}
@@ -250,7 +251,7 @@ func (s outageSites) checkTimes(t *testing.T, during map[string][]answer, began 
 // checkLog wants a line when the store goes and one when it comes back.
 func (s outageSites) checkLog(t *testing.T) {
 	t.Helper()
-	log := s.process.log.String()
+	log := s.process.Log.String()
 	for _, line := range []string{"store is unavailable", "store is back"} {
 		if n := strings.Count(log, line); n != 1 {
 			t.Errorf("the log says %d times %q, want once:\n%s", n, line, log)
@@ -267,7 +268,7 @@ func (s outageSites) checkLog(t *testing.T) {
 func TestFlushes(t *testing.T) {
 	server := redistest.Start(t)
 	s := startOutageSites(t, server.Addr)
-	client, admin, ctx := newClient(t), server.Client(t), context.Background()
+	client, admin, ctx := caddyrun.NewClient(t), server.Client(t), context.Background()
 	for _, flush := range []struct {
 		name    string
 		do      func() error
@@ -298,8 +299,8 @@ func TestFlushes(t *testing.T) {
 			}
 		})
 	}
-	if strings.Contains(s.process.log.String(), "store is unavailable") {
-		t.Errorf("a flush counts as an outage:\n%s", s.process.log)
+	if strings.Contains(s.process.Log.String(), "store is unavailable") {
+		t.Errorf("a flush counts as an outage:\n%s", s.process.Log)
 	}
 }
 
@@ -307,22 +308,22 @@ func TestFlushes(t *testing.T) {
 func TestHungRedisChargesOnce(t *testing.T) {
 	server := redistest.Start(t)
 	s := startOutageSites(t, server.Addr)
-	client := newClient(t)
-	mustGet(t, client, s.deny, "warm")
+	client := caddyrun.NewClient(t)
+	caddyrun.MustGet(t, client, s.deny, "warm")
 	server.Stop()
 	const requests = 30
 	var wg sync.WaitGroup
 	for i := range requests {
 		wg.Go(func() {
-			if a, err := get(client, s.deny, fmt.Sprintf("once-%d", i)); err != nil || a.status != http.StatusServiceUnavailable {
-				t.Errorf("status %d, error %v, want 503", a.status, err)
+			if a, err := caddyrun.Get(client, s.deny, fmt.Sprintf("once-%d", i)); err != nil || a.Status != http.StatusServiceUnavailable {
+				t.Errorf("status %d, error %v, want 503", a.Status, err)
 			}
 		})
 	}
 	wg.Wait()
 	server.Cont()
-	eventually(t, 2*time.Second, "the store decides again", func() bool {
-		return mustGet(t, client, s.deny, "probe").status == http.StatusOK
+	caddyrun.Eventually(t, 2*time.Second, "the store decides again", func() bool {
+		return caddyrun.MustGet(t, client, s.deny, "probe").Status == http.StatusOK
 	})
 	redis, late := server.Client(t), 0
 	for i := range requests {
@@ -342,8 +343,8 @@ func TestHungRedisChargesOnce(t *testing.T) {
 func TestHangingUpIsNoOutage(t *testing.T) {
 	server := redistest.Start(t)
 	s := startOutageSites(t, server.Addr)
-	client := newClient(t)
-	mustGet(t, client, s.deny, "warm")
+	client := caddyrun.NewClient(t)
+	caddyrun.MustGet(t, client, s.deny, "warm")
 	server.Stop()
 	var wg sync.WaitGroup
 	for range 20 {
@@ -359,10 +360,10 @@ func TestHangingUpIsNoOutage(t *testing.T) {
 	}
 	wg.Wait()
 	server.Cont()
-	eventually(t, 2*time.Second, "the store decides", func() bool {
-		return mustGet(t, client, s.deny, "probe").status == http.StatusOK
+	caddyrun.Eventually(t, 2*time.Second, "the store decides", func() bool {
+		return caddyrun.MustGet(t, client, s.deny, "probe").Status == http.StatusOK
 	})
-	if strings.Contains(s.process.log.String(), "store is unavailable") {
-		t.Errorf("the log tells of an outage:\n%s", s.process.log)
+	if strings.Contains(s.process.Log.String(), "store is unavailable") {
+		t.Errorf("the log tells of an outage:\n%s", s.process.Log)
 	}
 }

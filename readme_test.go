@@ -26,6 +26,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -139,7 +140,7 @@ func TestReadmeErrorPage(t *testing.T) {
 			page = block
 		}
 	}
-	address := freeAddress(t)
+	address := caddyrun.FreeAddress(t)
 	page = strings.Replace(page, ":8080 {", "http://"+address+" {", 1)
 	page = strings.Replace(page, "reverse_proxy localhost:9000", "respond ok", 1)
 	page = strings.Replace(page, "per_client", "readme_error_page", 1)
@@ -149,14 +150,14 @@ func TestReadmeErrorPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = caddy.Stop() })
-	client := newClient(t)
-	var last answer
+	client := caddyrun.NewClient(t)
+	var last caddyrun.Answer
 	for range 11 {
-		last = mustGet(t, client, address, "")
+		last = caddyrun.MustGet(t, client, address, "")
 	}
-	want := fmt.Sprintf(`{"code":429,"message":"Too many requests","retry_after":%s}`, last.header.Get("Retry-After"))
-	if last.status != http.StatusTooManyRequests || last.body != want {
-		t.Errorf("the eleventh answer is %d with the body %s, want 429 with %s", last.status, last.body, want)
+	want := fmt.Sprintf(`{"code":429,"message":"Too many requests","retry_after":%s}`, last.Header.Get("Retry-After"))
+	if last.Status != http.StatusTooManyRequests || last.Body != want {
+		t.Errorf("the eleventh answer is %d with the body %s, want 429 with %s", last.Status, last.Body, want)
 	}
 	example := `{"code":429,"message":"Too many requests","retry_after":10}`
 	if !strings.Contains(readFile(t, "README.md"), example) {
@@ -176,7 +177,7 @@ func main() {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "run", path)
-	cmd.Env = environment
+	cmd.Env = caddyrun.Environment
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
