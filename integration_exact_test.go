@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 )
 
 const (
@@ -142,13 +143,7 @@ func TestFleetIsExact(t *testing.T) {
 	for _, at := range admitted {
 		times = append(times, at)
 	}
-	slices.Sort(times)
-	over := 0
-	for i := exactLimit; i < len(times); i++ {
-		if times[i]-times[i-exactLimit] < exactWindow.Milliseconds() {
-			over++
-		}
-	}
+	over := traffic.Over(times, exactLimit, exactWindow)
 	t.Logf("%d admitted, %d answers passed, %d windows over %d", len(times), len(passed), over, exactLimit)
 	if over > 0 {
 		t.Errorf("%d windows over %d, want none", over, exactLimit)
