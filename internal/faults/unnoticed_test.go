@@ -134,3 +134,41 @@ func TestHangingUp(t *testing.T) {
 		t.Errorf("the log has %q, want nothing", lines)
 	}
 }
+
+// TestLostConnections cuts the connections on which a crowd waits: those requests
+// are lost, and the store is not away.
+func TestLostConnections(t *testing.T) {
+	r := startRemote(t)
+	s := startSites(t, r.network.Listen, patient)
+	caddyrun.Eventually(t, patient, "a first decision", func() bool { return s.get("deny", "warm").Status == http.StatusOK })
+	r.server.Stop()
+	time.AfterFunc(timeout, func() {
+		for range 2 { // once for those under way, and for those that waited for them
+			r.network.Stop()
+			if err := r.network.Start(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(timeout)
+		}
+		r.server.Cont()
+	})
+	const n = 50
+	crowd := s.crowd("deny", "lost-", n)["deny"]
+	if got := statuses(crowd); got[http.StatusServiceUnavailable] < 3 || got[http.StatusServiceUnavailable]+got[http.StatusOK] != n {
+		t.Errorf("statuses %v, want 503 for some, and 200", got)
+	}
+	for i := range n {
+		if n := r.charged(t, "deny", "lost-"+strconv.Itoa(i)); n > 1 {
+			t.Errorf("a request was charged %d times", n)
+		}
+	}
+	if a := s.get("deny", "next"); a.Status != http.StatusOK {
+		t.Errorf("the next request: status %d, want 200", a.Status)
+	}
+	if lines := s.logged(); len(lines) > 0 {
+		t.Errorf("the log has %q, want nothing", lines)
+	}
+	if n := s.errors("away"); n != statuses(crowd)[http.StatusServiceUnavailable] {
+		t.Errorf("store_errors_total: %d, want %d", n, statuses(crowd)[http.StatusServiceUnavailable])
+	}
+}
