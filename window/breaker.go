@@ -25,8 +25,8 @@ const (
 // Calls that are under way together, and fail, count as one: a single lost
 // connection may be the end of them all.
 //
-// A caller that gives up, a charge that makes no sense and a store that takes no
-// more at the moment are no failures. A denial does not end a row of them: a store
+// A caller that gives up, a charge that makes no sense, a store that takes no more
+// at the moment and a counter that is none are no failures. A denial does not end a row of them: a store
 // may know it without asking its server.
 type Breaker struct {
 	store    Store
@@ -85,8 +85,10 @@ func (b *Breaker) Close() error {
 }
 
 func (b *Breaker) failed(epoch int64, err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrBusy) {
-		return
+	for _, none := range []error{context.Canceled, ErrInvalid, ErrBusy, ErrForeign} {
+		if errors.Is(err, none) {
+			return
+		}
 	}
 	if !b.epoch.CompareAndSwap(epoch, epoch+1) || b.failures.Add(1) < breakAfter {
 		return

@@ -185,6 +185,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 		fmt.Errorf("%w: %w", window.ErrUnavailable, context.Canceled),
 		fmt.Errorf("zone %q: %w", "z", window.ErrInvalid),
 		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrBusy),
+		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrForeign),
 	} {
 		inBubble(t, func(b *breaker) {
 			b.fail(2)

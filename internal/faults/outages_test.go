@@ -74,6 +74,10 @@ var outages = []outage{
 		begin: command("ACL", "SETUSER", user, "-evalsha"), end: command("ACL", "SETUSER", user, "+evalsha"),
 	},
 	{
+		name: "12 one permission missing", cause: `the user lacks a permission; all it needs are .*\+hset`, connections: 60,
+		begin: command("ACL", "SETUSER", user, "-hset"), end: command("ACL", "SETUSER", user, "+hset"),
+	},
+	{
 		name: "12 wrong password", cause: "WRONGPASS", connections: 60,
 		begin: func(t *testing.T, r *remote) {
 			r.do(t, "ACL", "SETUSER", user, "resetpass", ">other")

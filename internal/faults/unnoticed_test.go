@@ -172,3 +172,45 @@ func TestLostConnections(t *testing.T) {
 		t.Errorf("store_errors_total: %d, want %d", n, statuses(crowd)[http.StatusServiceUnavailable])
 	}
 }
+
+// TestForeignData has something else stand in the place of one counter: its requests
+// get what on_error says, for as long as it is there, and nobody else notices.
+func TestForeignData(t *testing.T) {
+	r := startRemote(t)
+	s := startSites(t, r.server.Addr, patient)
+	for _, policy := range policies {
+		r.do(t, "SET", "sw:slices:"+policy+":"+visitor+"foreign", "something else")
+	}
+	want := map[string]int{"local": http.StatusOK, "allow": http.StatusOK, "deny": http.StatusServiceUnavailable}
+	asked := 0
+	for range limit {
+		for _, policy := range policies {
+			if a := s.get(policy, "foreign"); a.Status != want[policy] {
+				t.Fatalf("%s: status %d, want %d", policy, a.Status, want[policy])
+			}
+			asked++
+		}
+	}
+	if a := s.get("local", "foreign"); a.Status != http.StatusTooManyRequests {
+		t.Errorf("local: status %d after %d requests, want 429", a.Status, limit)
+	}
+	asked++
+	for _, policy := range policies {
+		if a := s.get(policy, "own"); a.Status != http.StatusOK || r.charged(t, policy, "own") != 1 {
+			t.Errorf("%s: another key: status %d, %d charged, want 200 and 1", policy, a.Status, r.charged(t, policy, "own"))
+		}
+	}
+	if n := s.errors("foreign"); n != asked || s.open() {
+		t.Errorf("store_errors_total foreign: %d, breaker_open %v, want %d and false", n, s.open(), asked)
+	}
+	if lines := s.logged(); len(lines) != 1 || !strings.Contains(lines[0], "WRONGTYPE") || !strings.Contains(lines[0], `"zones":["`) {
+		t.Errorf("the log has %q, want one line that names a zone", lines)
+	}
+	s.keepsSecrets()
+	for _, policy := range policies {
+		r.do(t, "DEL", "sw:slices:"+policy+":"+visitor+"foreign")
+		if a := s.get(policy, "foreign"); a.Status != http.StatusOK || r.charged(t, policy, "foreign") != 1 {
+			t.Errorf("%s: once it is removed: status %d, want 200", policy, a.Status)
+		}
+	}
+}

@@ -75,9 +75,11 @@ type Store struct {
 	timeout time.Duration
 	now     func() int64
 	name    string
-	ids     ids
-	denials *denials
-	leases  *leases
+	// What its user has to be allowed, in the words of ACL SETUSER.
+	permissions string
+	ids         ids
+	denials     *denials
+	leases      *leases
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -87,6 +89,9 @@ type Store struct {
 	noThrottle atomic.Bool
 	// A *commit per server, by address; "" is the only one's.
 	commits sync.Map
+	// What Ping has to try: a window.Charge for each kind of counter with which a
+	// request failed since the last ping that did not.
+	doubts sync.Map
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -106,15 +111,16 @@ func New(o Options) *Store {
 		clock = func() time.Duration { return time.Duration(o.Now()) * time.Millisecond }
 	}
 	s := &Store{
-		client:  goredis.NewUniversalClient(o.universal()),
-		cluster: o.isCluster(),
-		prefix:  o.Prefix + ":",
-		timeout: o.Timeout,
-		now:     o.Now,
-		name:    o.name(),
-		ids:     newIDs(),
-		denials: newDenials(clock),
-		clock:   clock,
+		client:      goredis.NewUniversalClient(o.universal()),
+		cluster:     o.isCluster(),
+		prefix:      o.Prefix + ":",
+		timeout:     o.Timeout,
+		now:         o.Now,
+		name:        o.name(),
+		permissions: o.permissions(),
+		ids:         newIDs(),
+		denials:     newDenials(clock),
+		clock:       clock,
 	}
 	s.leases = newLeases(s)
 	return s
@@ -164,6 +170,18 @@ func (o Options) name() string {
 	return fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
 }
 
+// permissions returns those that these options ask for.
+func (o Options) permissions() string {
+	all := Permissions
+	if o.DB != 0 {
+		all += " +select"
+	}
+	if o.isCluster() {
+		all += " +cluster|slots +command +asking"
+	}
+	return all
+}
+
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
@@ -194,6 +212,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		return decisions, nil
 	}
 	r := s.take(ctx, charges)
+	if r.Err != nil {
+		s.doubt(charges)
+	}
 	s.denials.remember(asked, charges, r.Decisions)
 	if leased != nil {
 		leased.answered(r.Decisions)
@@ -261,21 +282,6 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	return s.all(ctx, calls)
 }
 
-// Ping implements window.Pinger. It spends on a counter of its own, because a
-// server that answers PING may still refuse to write.
-func (s *Store) Ping(ctx context.Context) error {
-	err := s.decide(ctx, "take", [][]window.Charge{{{
-		Key:       "ping",
-		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
-		Cost:      1,
-		Algorithm: window.Zset{},
-	}}})[0].Err
-	if err == nil && s.noThrottle.Load() {
-		err = s.pingNative(ctx)
-	}
-	return err
-}
-
 // all makes calls that have nothing to say, and returns the first error.
 func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -316,7 +322,14 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
 	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
-		hint = "the user lacks a permission; all it needs are " + Permissions + ": "
+		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
+	}
+	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
+		what := window.ErrRefused
+		if strings.HasPrefix(err.Error(), "WRONGTYPE ") {
+			what = window.ErrForeign
+		}
+		err = fmt.Errorf("%w: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 }
