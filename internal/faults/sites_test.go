@@ -3,6 +3,7 @@ package faults_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -158,7 +159,7 @@ func (s *sites) visit(key string, d time.Duration) answers {
 			answered(caddyrun.Get(s.client, s.address[site], visitor+key))
 			time.Sleep(5 * time.Millisecond) // a machine at its limits measures itself
 		}
-	}, append(policies, free)...)
+	}, slices.Sorted(maps.Keys(s.address))...)
 }
 
 // crowd sends n requests at once, each with a key of its own that begins with
