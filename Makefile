@@ -26,6 +26,11 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
 
+.PHONY: test-faults
+test-faults: ## Run what docs/reliability.md lists: Redis, the network and clocks fail under traffic (2 minutes)
+	scripts/install-redis.sh
+	scripts/test.sh ./internal/faults
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
 	@status=0; found=0; \

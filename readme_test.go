@@ -309,16 +309,29 @@ func TestReadmeLinks(t *testing.T) {
 	}
 }
 
-// Tests that docs/algorithms.md names are where it says.
+// Tests that documents name are where they say.
 func TestDocumentedTests(t *testing.T) {
-	named := regexp.MustCompile("\\[`(\\w+)`\\]\\(\\.\\./([\\w/]+\\.go)\\)").FindAllStringSubmatch(readFile(t, "docs/algorithms.md"), -1)
-	if len(named) < 10 {
-		t.Errorf("docs/algorithms.md names only %d tests", len(named))
-	}
-	for _, m := range named {
-		if !strings.Contains(readFile(t, m[2]), "\nfunc "+m[1]+"(t *testing.T") {
-			t.Errorf("docs/algorithms.md names %s, which is not in %s", m[1], m[2])
+	link := regexp.MustCompile("\\[`(\\w+)(?:/([^`]+))?`\\]\\(\\.\\./([\\w/]+\\.go)\\)")
+	for document, least := range map[string]int{"docs/algorithms.md": 10, "docs/reliability.md": 40} {
+		named := link.FindAllStringSubmatch(readFile(t, document), -1)
+		if len(named) < least {
+			t.Errorf("%s names only %d tests", document, len(named))
 		}
+		for _, m := range named {
+			code := readFile(t, m[3])
+			if !strings.Contains(code, "\nfunc "+m[1]+"(t *testing.T") || !strings.Contains(code, strconv.Quote(m[2])) && m[2] != "" {
+				t.Errorf("%s names %s, which is not in %s", document, m[0], m[3])
+			}
+		}
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(readFile(t, "docs/reliability.md"), -1)
+	for i, row := range rows {
+		if row[1] != strconv.Itoa(i+1) {
+			t.Errorf("docs/reliability.md: row %d is numbered %s", i+1, row[1])
+		}
+	}
+	if len(rows) != 26 {
+		t.Errorf("docs/reliability.md has %d faults, want 26", len(rows))
 	}
 }
 

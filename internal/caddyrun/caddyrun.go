@@ -80,8 +80,8 @@ type Process struct {
 }
 
 // Start runs a Caddyfile, with `{admin}` standing for the admin's address, until
-// the end of the test, and waits for the address to answer.
-func Start(tb testing.TB, caddyfile, address string) *Process {
+// the end of the test, and waits for the addresses to answer.
+func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
 	tb.Helper()
 	p := &Process{Admin: FreeAddress(tb), Log: new(Log)}
 	path := filepath.Join(tb.TempDir(), "Caddyfile")
@@ -94,14 +94,16 @@ func Start(tb testing.TB, caddyfile, address string) *Process {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { p.End(tb) })
-	Eventually(tb, 20*time.Second, "caddy answers at "+address, func() bool {
-		resp, err := http.Get("http://" + address + "/healthz")
-		if err != nil {
-			return false
-		}
-		_ = resp.Body.Close()
-		return true
-	})
+	for _, address := range addresses {
+		Eventually(tb, 20*time.Second, "caddy answers at "+address, func() bool {
+			resp, err := http.Get("http://" + address + "/healthz")
+			if err != nil {
+				return false
+			}
+			_ = resp.Body.Close()
+			return true
+		})
+	}
 	return p
 }
 

@@ -3,8 +3,10 @@ package faults_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +44,7 @@ http://%s {
 func startOne(t *testing.T, store, limit string) *sites {
 	t.Helper()
 	s := &sites{T: t, address: map[string]string{"deny": caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}}
-	s.caddy = caddyrun.Start(t, s.oneSite(store, limit), s.address[free])
+	s.caddy = caddyrun.Start(t, s.oneSite(store, limit), slices.Collect(maps.Values(s.address))...)
 	s.client = caddyrun.NewClient(t)
 	return s
 }

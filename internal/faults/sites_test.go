@@ -90,7 +90,7 @@ func startSites(t *testing.T, redis string, timeout time.Duration, options ...st
 %shttp://%s {
 	respond ok
 }
-`, redis, user, password, timeout, strings.Join(options, "\n"), text.String(), s.address[free]), s.address[free])
+`, redis, user, password, timeout, strings.Join(options, "\n"), text.String(), s.address[free]), slices.Collect(maps.Values(s.address))...)
 	s.client = caddyrun.NewClient(t) // closed first: Caddy waits for connections that were never used
 	return s
 }
@@ -197,6 +197,27 @@ func quantile(answers []caddyrun.Answer, q float64) time.Duration {
 }
 
 func slowest(answers []caddyrun.Answer) time.Duration { return quantile(answers, 1) }
+
+// stalls returns how long nothing happened on the machine at worst.
+func (a answers) stalls() time.Duration { return slowest(a[free]) + slowest(a[naps]) }
+
+// orLate continues the cause of an outage: a machine that stalls may be the first to
+// let the time of a request run out.
+func (a answers) orLate() string {
+	if a.stalls() < timeout/4 {
+		return ""
+	}
+	return "|no answer within"
+}
+
+// checkSlowest wants no request of a site to take longer than the timeout, but for
+// what the machine does. It does so twice: before a request and after it.
+func (s *sites) checkSlowest(site string, all answers) {
+	s.Helper()
+	if most, stalls := slowest(all[site]), all.stalls(); most > timeout+slack+2*stalls {
+		s.Errorf("%s: the slowest request took %s, want %s at most, and twice what it takes without limits, %s", site, most, timeout+slack, stalls)
+	}
+}
 
 // metrics returns all metrics, as text.
 func (s *sites) metrics() string {
