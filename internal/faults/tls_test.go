@@ -3,11 +3,9 @@ package faults_test
 import (
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,19 +18,17 @@ import (
 // shows a certificate that has expired. The log says what is wrong, nobody waits for
 // longer than the timeout, and a new certificate is enough.
 func TestTLSFaults(t *testing.T) {
-	authority := redistest.NewAuthority(t, t.TempDir())
-	authority.Issue(t, time.Now().Add(-time.Hour))
-	port := strconv.Itoa(redistest.FreePort(t))
-	server := redistest.Start(t, authority.Args(port)...)
-	encrypted := net.JoinHostPort("127.0.0.1", port)
-	tls := fmt.Sprintf("tls {\nca %s\n}", authority.CA)
+	cert := redistest.NewCertificate(t)
+	cert.Expire(t)
+	server := redistest.StartTLS(t, cert)
+	tls := fmt.Sprintf("tls {\nca %s\n}", cert.CA())
 
 	s := &sites{T: t, address: map[string]string{free: caddyrun.FreeAddress(t)}}
 	var text strings.Builder
 	faults := map[string]struct{ address, tls, cause string }{
-		"plain":   {encrypted, "", "does it want TLS"},
+		"plain":   {server.TLSAddr, "", "does it want TLS"},
 		"mixed":   {server.Addr, tls, "no answer within 100ms|does not look like a TLS handshake|does it want TLS"},
-		"expired": {encrypted, tls, "certificate has expired"},
+		"expired": {server.TLSAddr, tls, "certificate has expired"},
 	}
 	for name, fault := range faults {
 		s.address[name] = caddyrun.FreeAddress(t)
@@ -71,10 +67,8 @@ func TestTLSFaults(t *testing.T) {
 		}
 	}
 
-	authority.Issue(t, time.Now().Add(time.Hour))
-	if err := server.Client(t).Do(t.Context(), "CONFIG", "SET", "tls-cert-file", authority.Cert, "tls-key-file", authority.Key).Err(); err != nil {
-		t.Fatal(err)
-	}
+	cert.Renew(t)
+	cert.Reload(t, server)
 	caddyrun.Eventually(t, back, "a new certificate is enough", func() bool { return s.get("expired", "probe").Status == http.StatusOK })
 	if lines := s.loggedOf("expired"); len(lines) != 2 {
 		t.Errorf("the log has %q, want that the store was away, and that it is back", lines)
