@@ -55,7 +55,7 @@ local function read_definition()
     packed = packed, option = option, policies = policies,
     limit = limit, window = window, longest = longest,
     -- with some slack: never earlier than the history says
-    expires = string.format('%.0f', now + longest + math.min(longest, 100)),
+    expires = string.format('%d', now + longest + math.min(longest, 100)),
     charges = {},
   }
 end
