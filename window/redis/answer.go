@@ -54,13 +54,22 @@ func (c *call) read(results []window.Result) error {
 			continue
 		}
 		first := len(ds)
-		for j := range charges {
-			for _, p := range charges[j].Policies {
-				if len(rest) < 5 {
-					return c.unexpected()
+		for k := range c.namings {
+			own := ds[first:]
+			for j := range charges {
+				for _, p := range charges[j].Policies {
+					if len(rest) < 5 {
+						return c.unexpected()
+					}
+					d := decision(window.AtOnce(charges[j].Algorithm, p), at, rest)
+					rest = rest[5:]
+					if k == 0 {
+						ds = append(ds, d)
+					} else {
+						tighten(&own[0], &d)
+						own = own[1:]
+					}
 				}
-				ds = append(ds, decision(window.AtOnce(charges[j].Algorithm, p), at, rest))
-				rest = rest[5:]
 			}
 		}
 		results[i] = window.Result{Decisions: ds[first:len(ds):len(ds)]}
@@ -73,6 +82,20 @@ func (c *call) read(results []window.Result) error {
 
 func (c *call) unexpected() error {
 	return fmt.Errorf("unexpected reply of the script: %d integers do not answer %d requests", len(c.reply), len(c.requests))
+}
+
+// tighten makes d what holds if both d and other have to.
+func tighten(d, other *window.Decision) {
+	switch {
+	case other.Remaining < d.Remaining:
+		d.EffectiveWindow = other.EffectiveWindow
+	case other.Remaining == d.Remaining:
+		d.EffectiveWindow = max(d.EffectiveWindow, other.EffectiveWindow)
+	}
+	d.Allowed = d.Allowed && other.Allowed
+	d.Remaining = min(d.Remaining, other.Remaining)
+	d.RetryAfter = max(d.RetryAfter, other.RetryAfter)
+	d.ResetAfter = max(d.ResetAfter, other.ResetAfter)
 }
 
 // decision reads the five numbers on one policy.

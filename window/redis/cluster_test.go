@@ -22,6 +22,7 @@ func TestCluster(t *testing.T) {
 	t.Run("AllOrNothing", func(t *testing.T) { testClusterAllOrNothing(t, open(t)) })
 	t.Run("Stream", func(t *testing.T) { testClusterStream(t, open(t), nodes) })
 	t.Run("Packed", func(t *testing.T) { testClusterPacked(t, open(t), nodes) })
+	t.Run("Rotation", func(t *testing.T) { testClusterRotation(t, nodes[0].Addr) })
 	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
 	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })

@@ -58,6 +58,15 @@ type Options struct {
 	TLS *tls.Config
 	// What the name of every key begins with. Default: DefaultPrefix.
 	Prefix string
+	// With a secret, the keys of charges are not in Redis, but their HMAC-SHA256
+	// under it. Empty: they stand in the names of Redis' keys as they are.
+	KeySecret string
+	// The secret before that one, while there are stores that do not have the new
+	// one yet, and for the longest window after: charges are made under both names.
+	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
+	// are then no leases, and what Settle gives back stays spent under the former
+	// name. Not without KeySecret, and not the same.
+	FormerKeySecret string
 	// The longest that one call waits, connecting included; the context may
 	// shorten it. Default: DefaultTimeout.
 	Timeout time.Duration
@@ -71,7 +80,8 @@ type Options struct {
 type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
-	prefix  string
+	// How counters are named: in two ways while a secret changes.
+	namings []naming
 	timeout time.Duration
 	now     func() int64
 	name    string
@@ -108,7 +118,7 @@ func New(o Options) *Store {
 	s := &Store{
 		client:  goredis.NewUniversalClient(o.universal()),
 		cluster: o.isCluster(),
-		prefix:  o.Prefix + ":",
+		namings: newNamings(o),
 		timeout: o.Timeout,
 		now:     o.Now,
 		name:    o.name(),
@@ -152,7 +162,8 @@ func (o Options) universal() *goredis.UniversalOptions {
 	}
 }
 
-// name tells stores apart: same name, same counters. It holds no secret.
+// name tells stores apart: same name, same counters. It holds no secret, nor what one
+// could be guessed by: stores that differ only in KeySecret have the same name.
 func (o Options) name() string {
 	kind := "redis"
 	switch {
@@ -161,11 +172,23 @@ func (o Options) name() string {
 	case o.isCluster():
 		kind = "redis cluster"
 	}
-	return fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
+	name := fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
+	if o.KeySecret != "" {
+		name += " hashed"
+	}
+	return name
 }
 
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
+
+// CheckAlgorithm implements window.AlgorithmChecker.
+func (s *Store) CheckAlgorithm(a window.Algorithm) error {
+	if g, ok := a.(window.GCRA); ok && g.Native == window.NativeOn && len(s.namings) > 1 {
+		return errors.New("algorithm gcra: native on: CL.THROTTLE cannot count under the names of two secrets; use native auto until the former one is taken out")
+	}
+	return nil
+}
 
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
@@ -244,7 +267,7 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if delta < 0 {
 		defer s.denials.forget(&charge)
 	}
-	return s.all(ctx, []*call{s.newSettleCall(charge, at, delta)})
+	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
 }
 
 // Reset implements window.Store.
@@ -254,9 +277,13 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	}
 	s.leases.forget(&charge)
 	defer s.denials.forget(&charge)
-	calls := []*call{s.newScriptCall("reset", [][]window.Charge{{charge}})}
-	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
-		calls = append(calls, s.newNativeReset(charge))
+	var calls []*call
+	for i := range s.namings {
+		one := s.namings[i : i+1]
+		calls = append(calls, s.newScriptCall(one, "reset", [][]window.Charge{{charge}}))
+		if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
+			calls = append(calls, s.newNativeReset(one, charge))
+		}
 	}
 	return s.all(ctx, calls)
 }
