@@ -61,7 +61,10 @@ func (c *call) read(results []window.Result) error {
 					if len(rest) < 5 {
 						return c.unexpected()
 					}
-					d := decision(window.AtOnce(charges[j].Algorithm, p), at, rest)
+					d, ok := decision(window.AtOnce(charges[j].Algorithm, p), at, rest)
+					if !ok {
+						return fmt.Errorf("unexpected reply of the script: %d is no decision", rest[:5])
+					}
 					rest = rest[5:]
 					if k == 0 {
 						ds = append(ds, d)
@@ -98,19 +101,27 @@ func tighten(d, other *window.Decision) {
 	d.ResetAfter = max(d.ResetAfter, other.ResetAfter)
 }
 
-// decision reads the five numbers on one policy.
-func decision(limit, at int64, n []int64) window.Decision {
-	d := window.Decision{
+// decision reads the five numbers on one policy. It reports whether they make sense.
+func decision(limit, at int64, n []int64) (d window.Decision, ok bool) {
+	if n[0] != 0 && n[0] != 1 || n[1] < 0 || n[1] > limit || n[2] < -1 || n[3] < 0 || n[4] < 0 {
+		return d, false
+	}
+	d = window.Decision{
 		Allowed:         n[0] == 1,
 		Limit:           limit,
 		Remaining:       n[1],
-		RetryAfter:      time.Duration(n[2]) * time.Millisecond,
-		ResetAfter:      time.Duration(n[3]) * time.Millisecond,
-		EffectiveWindow: time.Duration(n[4]) * time.Millisecond,
+		RetryAfter:      times(n[2], time.Millisecond),
+		ResetAfter:      times(n[3], time.Millisecond),
+		EffectiveWindow: times(n[4], time.Millisecond),
 		At:              at,
 	}
 	if n[2] < 0 {
 		d.RetryAfter = window.Never
 	}
-	return d
+	return d, true
+}
+
+// times returns n units of time, but no more than a time.Duration can hold.
+func times(n int64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, int64(window.Never/unit))) * unit
 }

@@ -124,3 +124,22 @@ func NewNaming(o Options) *Naming { return &Naming{newNamings(o)[0]} }
 
 // AppendKey appends the name of the key that holds a charge's counter.
 func (n *Naming) AppendKey(dst []byte, c *window.Charge) []byte { return n.appendKey(dst, c) }
+
+// Answer reads the reply to a call under a number of names.
+func Answer(requests [][]window.Charge, reply []int64, names int, native bool) []window.Result {
+	c := call{op: "take", requests: requests, reply: reply, namings: make([]naming, names), native: native}
+	results := make([]window.Result, len(requests))
+	c.answer(results)
+	return results
+}
+
+// CheckReplies reports whether replies that come in parts are let through.
+func CheckReplies(parts ...[]byte) bool {
+	var r replies
+	for _, part := range parts {
+		if r.check(part) != nil {
+			return false
+		}
+	}
+	return true
+}

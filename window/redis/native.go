@@ -141,7 +141,7 @@ func (c *call) nativeDecision() ([]window.Decision, error) {
 	d := window.Decision{
 		Limit:      burst,
 		Remaining:  min(max(0, c.reply[2]), burst),
-		ResetAfter: time.Duration(max(0, c.reply[4])) * time.Second,
+		ResetAfter: times(max(0, c.reply[4]), time.Second),
 	}
 	// room is when n units fit, as far as whole seconds tell.
 	room := func(n int64) time.Duration {
@@ -155,7 +155,7 @@ func (c *call) nativeDecision() ([]window.Decision, error) {
 	case c.op == "peek" && charge.Cost > d.Remaining:
 		d.RetryAfter = room(charge.Cost)
 	case c.op == "take" && charge.Cost > 0 && c.reply[0] != 0:
-		d.RetryAfter = max(1, time.Duration(c.reply[3])) * time.Second
+		d.RetryAfter = times(max(1, c.reply[3]), time.Second)
 	default:
 		d.Allowed = true
 	}

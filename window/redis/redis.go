@@ -133,6 +133,7 @@ func New(o Options) *Store {
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
 
 func (o Options) universal() *goredis.UniversalOptions {
+	dialTimeout := max(o.Timeout, time.Second)
 	return &goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
@@ -151,7 +152,8 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// The context of a call is what limits it. A connection that takes longer
 		// is made all the same, for the calls that follow.
 		ContextTimeoutEnabled: true,
-		DialTimeout:           max(o.Timeout, time.Second),
+		Dialer:                dialer(dialTimeout, o.TLS),
+		DialTimeout:           dialTimeout,
 		ReadTimeout:           max(2*o.Timeout, time.Second),
 		WriteTimeout:          max(2*o.Timeout, time.Second),
 		PoolTimeout:           max(2*o.Timeout, time.Second),
