@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,13 +47,11 @@ func FuzzReplies(f *testing.F) {
 	}
 	f.Add(uint8(2), hello+"\x00-NOSCRIPT\r\n\x00+OK\r\n\x00"+lies[0])
 	f.Add(uint8(64), "%1\r\n+proto\r\n:3\r\n\x00>1\r\n+x\r\n"+lies[1])
-	replies := make(chan [][]byte, 1)
-	silent := make(chan bool, 1)
-	address := listen(f, func(c net.Conn) { lie(c, replies, silent) })
+	var now atomic.Pointer[liar]
+	address := listen(f, func(c net.Conn) { now.Load().serve(c) })
 	const timeout = 10 * time.Millisecond
 	f.Fuzz(func(t *testing.T, mode uint8, text string) {
-		replace(replies, bytes.Split([]byte(text), []byte{0}))
-		replace(silent, mode&128 != 0)
+		now.Store(&liar{bytes.Split([]byte(text), []byte{0}), mode&128 != 0})
 		o := redis.Options{Addresses: []string{address}, Timeout: timeout}
 		if mode&64 != 0 {
 			o.KeySecret, o.FormerKeySecret = secret, former
@@ -127,12 +126,15 @@ func checkResult(t *testing.T, charges []window.Charge, r window.Result) {
 	}
 }
 
-// lie answers each command with the next reply, and goes on with the last one.
-func lie(c net.Conn, replies chan [][]byte, silent chan bool) {
-	own := <-replies
-	replies <- own
-	quiet := <-silent
-	silent <- quiet
+// liar is a server with its replies.
+type liar struct {
+	replies [][]byte
+	silent  bool // after the last one
+}
+
+// serve answers each command on a connection with the next reply.
+func (l *liar) serve(c net.Conn) {
+	own := l.replies
 	for r := bufio.NewReader(c); ; {
 		if _, err := readCommand(r); err != nil {
 			return
@@ -143,19 +145,11 @@ func lie(c net.Conn, replies chan [][]byte, silent chan bool) {
 		switch {
 		case len(own) > 1:
 			own = own[1:]
-		case quiet:
+		case l.silent:
 			_, _ = io.Copy(io.Discard, c)
 			return
 		}
 	}
-}
-
-func replace[T any](c chan T, value T) {
-	select {
-	case <-c:
-	default:
-	}
-	c <- value
 }
 
 // FuzzAnswer reads the numbers of a reply to requests of one and more policies.
