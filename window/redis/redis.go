@@ -34,11 +34,18 @@ const (
 
 // Permissions are the commands that the user of a store has to be allowed, in
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
-// another database than 0; +cluster|slots, +command and +asking in a Cluster; and
-// +cl.throttle for native gcra.
+// another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
+// native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
+
+// ClusterPermissions are those that a Cluster asks for in addition. Without +command
+// the client asks in vain before each decision.
+const ClusterPermissions = "+cluster|slots +command +asking"
+
+// SentinelPermissions are those of the user at the Sentinels.
+const SentinelPermissions = "&* -@all +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe"
 
 // Options say which server to use and how.
 type Options struct {
@@ -81,13 +88,14 @@ type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
 	// How counters are named: in two ways while a secret changes.
-	namings []naming
-	timeout time.Duration
-	now     func() int64
-	name    string
-	ids     ids
-	denials *denials
-	leases  *leases
+	namings     []naming
+	permissions string // all that the user needs
+	timeout     time.Duration
+	now         func() int64
+	name        string
+	ids         ids
+	denials     *denials
+	leases      *leases
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -116,15 +124,16 @@ func New(o Options) *Store {
 		clock = func() time.Duration { return time.Duration(o.Now()) * time.Millisecond }
 	}
 	s := &Store{
-		client:  goredis.NewUniversalClient(o.universal()),
-		cluster: o.isCluster(),
-		namings: newNamings(o),
-		timeout: o.Timeout,
-		now:     o.Now,
-		name:    o.name(),
-		ids:     newIDs(),
-		denials: newDenials(clock),
-		clock:   clock,
+		client:      goredis.NewUniversalClient(o.universal()),
+		cluster:     o.isCluster(),
+		namings:     newNamings(o),
+		permissions: o.permissions(),
+		timeout:     o.Timeout,
+		now:         o.Now,
+		name:        o.name(),
+		ids:         newIDs(),
+		denials:     newDenials(clock),
+		clock:       clock,
 	}
 	s.leases = newLeases(s)
 	return s
@@ -162,6 +171,18 @@ func (o Options) universal() *goredis.UniversalOptions {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+}
+
+// permissions are all that the user needs, in the words of ACL SETUSER.
+func (o Options) permissions() string {
+	all := "~" + o.Prefix + ":* " + Permissions
+	if o.isCluster() {
+		all += " " + ClusterPermissions
+	}
+	if o.DB != 0 {
+		all += " +select"
+	}
+	return all
 }
 
 // name tells stores apart: same name, same counters. It holds no secret, nor what one
@@ -344,8 +365,10 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
+	case strings.Contains(text, "all sentinels") && strings.Contains(text, "NOPERM "):
+		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
 	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
-		hint = "the user lacks a permission; all it needs are " + Permissions + ": "
+		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
 	}
 	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 }
