@@ -214,3 +214,55 @@ func rawGet(t *testing.T, address, target string) (status int, header http.Heade
 	_ = resp.Body.Close()
 	return resp.StatusCode, resp.Header
 }
+
+// TestTrustedProxies comes by a proxy that appends to X-Forwarded-For. What a client
+// wrote there before does not give it another key.
+func TestTrustedProxies(t *testing.T) {
+	address := freeAddress(t)
+	startCaddy(t, fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https off
+	servers {
+		trusted_proxies static 127.0.0.1/32 10.0.0.0/8
+		trusted_proxies_strict
+	}
+}
+http://%s {
+	handle / {
+		sliding_window clients {client_ip} 2 1h
+		respond ok
+	}
+	handle /healthz {
+		respond ok
+	}
+}
+`, address), address)
+	client := newClient(t)
+	for i, step := range []struct {
+		forwarded string
+		want      int
+	}{
+		{"198.51.100.1", http.StatusOK},
+		{"192.0.2.99, 198.51.100.1", http.StatusOK},
+		{"192.0.2.98, 198.51.100.1", http.StatusTooManyRequests},
+		{"unknown, 198.51.100.1, 10.0.0.1", http.StatusTooManyRequests},
+		{"198.51.100.1, 198.51.100.2", http.StatusOK}, // nor can it spend what is another's
+		{"198.51.100.2", http.StatusOK},
+		{"198.51.100.2", http.StatusTooManyRequests},
+	} {
+		req, err := http.NewRequest(http.MethodGet, "http://"+address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Forwarded-For", step.forwarded)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != step.want {
+			t.Errorf("request %d, X-Forwarded-For %s: status %d, want %d", i+1, step.forwarded, resp.StatusCode, step.want)
+		}
+	}
+}
