@@ -221,6 +221,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		if !d.AllArgs(&z.Key) {
 			return d.ArgErr()
 		}
+		err = checkKey(z.Key)
 	case "limit":
 		var l Limit
 		if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {

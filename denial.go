@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -17,14 +16,43 @@ const (
 	problemCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// problem is the body of an answer by itself (RFC 9457).
+// problem is the body of an answer by itself (RFC 9457). Its texts hold nothing that
+// JSON would escape.
 type problem struct {
-	Detail     string   `json:"detail"`
-	RetryAfter int64    `json:"retry_after,omitempty"`
-	Status     int      `json:"status"`
-	Title      string   `json:"title"`
-	Type       string   `json:"type"`
-	Violated   []string `json:"violated-policies,omitempty"`
+	detail     string
+	retryAfter int64 // left out if 0
+	status     int
+	title      string
+	kind       string   // the type
+	violated   []string // left out if there are none
+}
+
+// append writes the problem as JSON, its members in the order of their names.
+func (p *problem) append(b []byte) []byte {
+	b = append(b, `{"detail":"`...)
+	b = append(b, p.detail...)
+	if p.retryAfter != 0 {
+		b = append(b, `","retry_after":`...)
+		b = strconv.AppendInt(b, p.retryAfter, 10)
+		b = append(b, `,"status":`...)
+	} else {
+		b = append(b, `","status":`...)
+	}
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = append(b, `,"title":"`...)
+	b = append(b, p.title...)
+	b = append(b, `","type":"`...)
+	b = append(b, p.kind...)
+	separator := `","violated-policies":["`
+	for _, name := range p.violated {
+		b = append(b, separator...)
+		b = append(b, name...)
+		separator = `","`
+	}
+	if len(p.violated) > 0 {
+		return append(b, `"]}`...)
+	}
+	return append(b, `"}`...)
 }
 
 var errExceeded = errors.New("rate limit exceeded")
@@ -32,12 +60,14 @@ var errExceeded = errors.New("rate limit exceeded")
 // deny answers a request that a limit denies: through the error routes, if one
 // answers, else by itself.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) error {
-	header := w.Header()
 	req.retryAfter = h.retryAfter(req.wait())
+	retryAfter := strconv.FormatInt(req.retryAfter, 10)
+	header, lines := w.Header(), new([2][1]string)
+	lines[0][0], lines[1][0] = "no-store", retryAfter
+	header["Cache-Control"] = lines[0][:]
 	if req.retryAfter > 0 {
-		header["Retry-After"] = []string{strconv.FormatInt(req.retryAfter, 10)}
+		header["Retry-After"] = lines[1][:]
 	}
-	header["Cache-Control"] = []string{"no-store"}
 	h.logDenial(req)
 
 	if err := h.errorForRoutes(r); err != nil {
@@ -48,12 +78,13 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	case req.keyless != nil:
 		detail = "The request lacks what it is counted by."
 	case req.retryAfter > 0:
-		detail = "Try again in " + strconv.FormatInt(req.retryAfter, 10) + " s."
+		detail = "Try again in " + retryAfter + " s."
 	}
-	problem{
-		Detail: detail, RetryAfter: req.retryAfter, Status: h.Status,
-		Title: "Rate limit exceeded", Type: problemQuota, Violated: req.violated(),
-	}.write(w, r, "Rate limit exceeded. "+detail)
+	p := problem{
+		detail: detail, retryAfter: req.retryAfter, status: h.Status,
+		title: "Rate limit exceeded", kind: problemQuota, violated: req.violated(),
+	}
+	p.write(w, r)
 	return nil
 }
 
@@ -62,28 +93,27 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request) error {
 	w.Header()["Retry-After"] = []string{"1"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
-	const detail = "The rate limit cannot be checked at the moment."
-	problem{
-		Detail: detail, Status: http.StatusServiceUnavailable,
-		Title: "Temporarily unavailable", Type: problemCapacity,
-	}.write(w, r, detail)
+	p := problem{
+		detail: "The rate limit cannot be checked at the moment.", status: http.StatusServiceUnavailable,
+		title: "Temporarily unavailable", kind: problemCapacity,
+	}
+	p.write(w, r)
 	return nil
 }
 
 // write answers with the problem, or in plain text if the client likes that
 // better.
-func (p problem) write(w http.ResponseWriter, r *http.Request, text string) {
-	header := w.Header()
+func (p *problem) write(w http.ResponseWriter, r *http.Request) {
+	contentType, body := contentTypeProblem, make([]byte, 0, 320)
 	if prefersText(r.Header.Get("Accept")) {
-		header["Content-Type"] = []string{"text/plain; charset=utf-8"}
-		w.WriteHeader(p.Status)
-		_, _ = w.Write([]byte(text + "\n")) // the client may be gone
-		return
+		contentType = "text/plain; charset=utf-8"
+		body = append(body, p.title+". "+p.detail+"\n"...)
+	} else {
+		body = p.append(body)
 	}
-	body, _ := json.Marshal(&p) // strings and numbers only: it cannot fail
-	header["Content-Type"] = []string{contentTypeProblem}
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body)
+	w.Header()["Content-Type"] = []string{contentType}
+	w.WriteHeader(p.status)
+	_, _ = w.Write(body) // the client may be gone
 }
 
 const contentTypeProblem = "application/problem+json"

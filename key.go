@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -42,6 +43,23 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 		k.single = name
 	}
 	return k, nil
+}
+
+// checkKey reports what is wrong with a key as configured.
+func checkKey(text string) error {
+	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
+		switch {
+		case strings.HasPrefix(name, "file."):
+			return nil, fmt.Errorf("{%s} would read the disk for every request, and be the same for all; use text, or {env.*}", name)
+		case name == "http.request.body", name == "http.request.body_base64":
+			return nil, fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
+		}
+		return "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("key %q: %w", text, err)
+	}
+	return nil
 }
 
 // expand returns the key of a request; empty says that none of its placeholders

@@ -99,6 +99,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err := z.provision(ctx, use, len(h.Zones) == 1); err != nil {
 			return err
 		}
+		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
+			if err := c.CheckAlgorithm(z.native); err != nil {
+				return fmt.Errorf("zone %s: %w", z.Name, err)
+			}
+		}
 	}
 	if h.OnError == "" {
 		h.OnError = app.OnError

@@ -71,6 +71,7 @@ func checkCaddyfile(t *testing.T, caddyfile, certificates string) []byte {
 
 func TestReadmeCaddyfiles(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", "secret")
+	t.Setenv("REDIS_HASH_KEYS", "a secret of 16 bytes or more")
 	certificates := writeCertificates(t)
 	for i, block := range append(readmeBlocks(t, "caddyfile"), readFile(t, "Caddyfile.example")) {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
@@ -195,6 +196,11 @@ func TestReadmeACL(t *testing.T) {
 	}
 	if command[3] != redis.Permissions {
 		t.Errorf("README.md allows %s, errors ask for %s", command[3], redis.Permissions)
+	}
+	for _, words := range []string{redis.ClusterPermissions, redis.SentinelPermissions} {
+		if !strings.Contains(readFile(t, "README.md"), "`"+words+"`") {
+			t.Errorf("README.md does not say %s", words)
+		}
 	}
 	server, ctx := redistest.Start(t), context.Background()
 	var args []any

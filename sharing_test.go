@@ -111,11 +111,11 @@ func TestProvisionAsksNobody(t *testing.T) {
 func TestRefusedWhenRead(t *testing.T) {
 	t.Setenv("SLIDING_WINDOW_TEST", "no port")
 	for _, r := range []struct{ store, want string }{
-		{`"password":"{env.SLIDING_WINDOW_UNSET}"`, `store redis: password: evaluated placeholder {env.SLIDING_WINDOW_UNSET} is empty`},
+		{`"password":"{env.SLIDING_WINDOW_UNSET}"`, `store redis: password: {env.SLIDING_WINDOW_UNSET} has no value`},
 		{`"username":"{no.such}"`, `store redis: username: unrecognized placeholder {no.such}`},
 		{`"address":["localhost:6379","{no.such}"]`, `store redis: address 2: unrecognized placeholder {no.such}`},
 		{`"address":["{env.SLIDING_WINDOW_TEST}"]`, `store redis: address "no port": must be host:port`},
-		{`"url":"redis://{no.such}@localhost"`, `store redis: url: unrecognized placeholder {no.such}`},
+		{`"url":"redis://{no.such}@localhost"`, `store redis: url: the braces in it are no placeholder`},
 		{`"url":"{env.SLIDING_WINDOW_TEST}"`, `store redis: url: `},
 		{`"prefix":"{tag}"`, `store redis: prefix: unrecognized placeholder {tag}`},
 		{`"prefix":"\\{tag\\}"`, `store redis: prefix "{tag}": must not hold braces`},

@@ -48,7 +48,9 @@ type Zone struct {
 	Pack Value `json:"pack,omitempty"`
 
 	// Units that a request spends; 0 looks without spending. Placeholders are
-	// allowed; one that gives no whole number of 0 or more counts as 1. Default: 1.
+	// allowed; one that gives no whole number of 0 or more counts as 1. With zset, which
+	// keeps each unit, it is at most 10000: a placeholder that gives more denies.
+	// Default: 1.
 	Cost Value `json:"cost,omitempty"`
 
 	// Leading bits by which keys that are IPv4 addresses are grouped. Default: 32.
@@ -122,8 +124,8 @@ func checkZoneName(name string) error {
 }
 
 func (z *Zone) checkFields() error {
-	if _, err := newKeyTemplate(z.Key, addressPrefixes{}); err != nil {
-		return fmt.Errorf("key %q: %w", z.Key, err)
+	if err := checkKey(z.Key); err != nil {
+		return err
 	}
 	if len(z.Limits) == 0 {
 		return errors.New("limit is missing: write limit <max> <window>")
@@ -193,6 +195,9 @@ func (z *Zone) checkAlgorithm() error {
 	if err := window.CheckPack(algorithm, len(z.Limits), expected); err != nil {
 		return err
 	}
+	if err := z.checkUnits(algorithm); err != nil {
+		return err
+	}
 	limits := slices.Clone(z.Limits)
 	if z.Fallback != nil {
 		limits = append(limits, *z.Fallback)
@@ -253,20 +258,6 @@ func (z *Zone) checkLease() error {
 		_, err = z.Lease.engine(algorithm)
 	}
 	return err
-}
-
-func (z *Zone) checkCost() error {
-	if z.Cost == "" || z.Cost.dynamic() {
-		return nil
-	}
-	n, err := z.Cost.int()
-	if err == nil && n < 0 {
-		err = fmt.Errorf("%d is negative; use 0 to look without spending", n)
-	}
-	if err != nil {
-		return fmt.Errorf("cost %w", err)
-	}
-	return nil
 }
 
 // checkPack reports what is wrong with pack by itself.
@@ -388,9 +379,7 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 		c.Policies = z.expandLimits(repl)
 	}
 	if z.spends.dynamic {
-		if n, err := z.spends.expand(repl).int(); err == nil && n >= 0 {
-			c.Cost = n
-		}
+		c.Cost = z.expandCost(repl)
 	}
 	return c
 }

@@ -51,10 +51,11 @@ local function read_definition()
     if window[j] > longest then longest = window[j] end
   end
   return {
-    algorithm = algorithms[name], packed = packed, option = option,
-    policies = policies, limit = limit, window = window, longest = longest,
+    algorithm = algorithms[name], names = algorithms[name].names, fields = algorithms[name].fields,
+    packed = packed, option = option, policies = policies,
+    limit = limit, window = window, longest = longest,
     -- with some slack: never earlier than the history says
-    expires = string.format('%.0f', now + longest + math.min(longest, 100)),
+    expires = string.format('%d', now + longest + math.min(longest, 100)),
     charges = {},
   }
 end
@@ -70,7 +71,8 @@ end
 
 -- Reads charge i of a request. Returns whether it is the last.
 local function read_charge(i)
-  local k = item()
+  read = read + 1
+  local k = plan[read]
   local number = k < 0 and -k or k
   local d = definitions[number]
   if not d then
@@ -87,11 +89,11 @@ local function read_charge(i)
     }
     d.charges[i] = c
   end
-  keys = keys + 1
-  c.key, c.cost = KEYS[keys], item()
+  keys, read = keys + 1, read + 1
+  c.key, c.cost = KEYS[keys], plan[read]
   if d.packed then c.member = item() end
-  if d.algorithm.names then c.id = id(keys) end
-  if d.algorithm.fields then
+  if d.names then c.id = id(keys) end
+  if d.fields then
     c.fields = {}
     for j = 1, item() do c.fields[j] = item() end
   end
@@ -157,7 +159,8 @@ if op == 'reset' then
   return reply
 end
 
-while keys < #KEYS do
+local total = #KEYS
+while keys < total do
   local n, before, last = 0, replied
   repeat
     n = n + 1
@@ -166,7 +169,7 @@ while keys < #KEYS do
   if op == 'settle' then
     local at, delta = item(), item()
     charges[1].algorithm.settle(charges[1], now, at, delta)
-  elseif n == #KEYS then
+  elseif n == total then
     decide(n) -- the error of a single request is that of the call
   else
     local done, err = pcall(decide, n)

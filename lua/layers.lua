@@ -26,8 +26,8 @@ end
 local function number(l, t) return math.floor(t / l.length) end
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
-local function field(l, n) return string.format('%s%.0f', l.prefix, n) end
-local function value(l, t) return string.format('%.0f:%.0f', t.count, t.at - number(l, t.at) * l.length) end
+local function field(l, n) return string.format('%s%d', l.prefix, n) end
+local function value(l, t) return string.format('%d:%d', t.count, t.at - number(l, t.at) * l.length) end
 
 local function tally(l, n, value)
   local colon = string.find(value, ':', 1, true)
@@ -78,7 +78,7 @@ local function save(c)
   if fine then
     h.stale.open = nil
     h.written[#h.written + 1] = 'open'
-    h.written[#h.written + 1] = string.format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
+    h.written[#h.written + 1] = string.format('%d:%d:%d:%d:%d:%d:%d',
       h.coarse.length, h.fine.length, h.since, coarse.at, coarse.count, fine.at, fine.count)
   end
   for name in pairs(h.stale) do gone[#gone + 1] = name end

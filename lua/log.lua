@@ -38,7 +38,7 @@ local function life(c)
 end
 
 local function expire(c, now)
-  c.expires_late = c.expires_late or string.format('%.0f', now + life(c))
+  c.expires_late = c.expires_late or string.format('%d', now + life(c))
   call('PEXPIREAT', c.key, c.expires_late)
 end
 

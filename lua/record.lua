@@ -1,8 +1,9 @@
 -- record: what is kept of a counter, where that is a few whole numbers. The first
 -- is the time in ms at which they were written.
 --
--- Key     a string: the numbers in decimal, with spaces between them; or, of packed
---         counters, a hash that many of them share:
+-- Key     a string: the first number in 6 bytes, the others in 7, which come in
+--         pairs; most significant bytes first. Or, of packed counters, a hash that
+--         many of them share:
 --         <12 bytes>  the numbers of one, behind a byte n: it is over 2^(n/4) ms
 --                     after it was written. Seven bits a byte, the lowest first; the
 --                     eighth says that the number goes on
@@ -15,41 +16,53 @@ local unpack, call, floor = table.unpack or unpack, redis.call, math.floor
 
 -- Fields that are looked at, at random, for each that comes: in the long run, one
 -- of so many is over.
-local looked_at = 5
+local looked_at = '5'
 
 -- When hashes expire, as far as this call knows: several counters of a request may
 -- be in one.
 local expiry = {}
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
-local function text(n) return string.format('%.0f', n) end
+local function text(n) return string.format('%d', n) end
+
+-- The formats of strings by how many pairs of numbers they hold.
+local formats = setmetatable({}, {__index = function(all, pairs)
+  all[pairs] = '>I6' .. string.rep('I7I7', pairs)
+  return all[pairs]
+end})
 
 local function encode(life, numbers)
-  local bytes = {life}
-  for _, n in ipairs(numbers) do
+  local bytes, k = {life}, 1
+  for i = 1, #numbers do
+    local n = numbers[i]
     while n >= 128 do
-      bytes[#bytes + 1] = 128 + n % 128
-      n = floor(n / 128)
+      local low = n % 128
+      k = k + 1
+      bytes[k] = 128 + low
+      n = (n - low) / 128
     end
-    bytes[#bytes + 1] = n
+    k = k + 1
+    bytes[k] = n
   end
   return string.char(unpack(bytes))
 end
 
 -- Returns the byte that tells when they are over, and the first numbers.
 local function decode(value, most)
-  local numbers, n, factor = {}, 0, 1
-  for i = 2, #value do
-    local byte = string.byte(value, i)
-    n = n + byte % 128 * factor
-    factor = factor * 128
+  local bytes, numbers, found, n, factor = {string.byte(value, 1, -1)}, {}, 0, 0, 1
+  for i = 2, #bytes do
+    local byte = bytes[i]
     if byte < 128 then
-      numbers[#numbers + 1] = n
-      if #numbers == most then break end
+      found = found + 1
+      numbers[found] = n + byte * factor
+      if found == most then break end
       n, factor = 0, 1
+    else
+      n = n + (byte - 128) * factor
+      factor = factor * 128
     end
   end
-  return string.byte(value), numbers
+  return bytes[1], numbers
 end
 
 local function lasts(life) return 2 ^ (life / 4) end
@@ -79,8 +92,10 @@ function record.get(c)
   end
   local value = call('GET', c.key)
   if not value then return nil end
-  numbers = {}
-  for n in string.gmatch(value, '%S+') do numbers[#numbers + 1] = tonumber(n) end
+  local pairs = (#value - 6) / 14
+  if pairs < 1 or pairs > 1000 or pairs ~= floor(pairs) then return {} end -- foreign
+  numbers = {struct.unpack(formats[pairs], value)}
+  numbers[2 * pairs + 2] = nil -- the position after them
   return numbers
 end
 
@@ -114,11 +129,11 @@ function record.set(c, numbers, expires)
     if new then prune(c, numbers[1]) end
     return
   end
-  for i, n in ipairs(numbers) do numbers[i] = text(n) end
+  local value = struct.pack(formats[(#numbers - 1) / 2], unpack(numbers))
   if expires then
-    call('SET', c.key, table.concat(numbers, ' '), 'PXAT', text(expires))
+    call('SET', c.key, value, 'PXAT', text(expires))
   else
-    call('SET', c.key, table.concat(numbers, ' '), 'KEEPTTL')
+    call('SET', c.key, value, 'KEEPTTL')
   end
 end
 

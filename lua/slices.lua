@@ -6,8 +6,10 @@
 --         max of an adaptive slice in ms (0: not adaptive)
 --
 -- Slices are kept in order of time and do not overlap: each one's last is before
--- the next one's start.
+-- the next one's start. To write a number takes as long as to read ten, so that a
+-- slice keeps its field and value as they are stored; what changes it drops them.
 local slices = {}
+local call, find, sub, format = redis.call, string.find, string.sub, string.format
 
 local function size(c, window)
   if c.option[5] > 0 then return math.min(c.option[5], window) end
@@ -16,45 +18,49 @@ local function size(c, window)
 end
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
-local function field(start) return string.format('%.0f', start) end
-local function value(s) return string.format('%.0f:%.0f', s.count, s.last - s.start) end
+local function field(start) return format('%d', start) end
+local function value(s) return format('%d:%d', s.count, s.last - s.start) end
 
 local function earlier(a, b) return a.start < b.start end
 
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
 -- there is seldom anything to sort.
 local function load(c)
-  local raw, all, sorted = redis.call('HGETALL', c.key), {}, true
-  c.stored = {}
+  local raw, all, n, before, sorted = call('HGETALL', c.key), {}, 0, 0, true
   for i = 1, #raw, 2 do
-    local colon = string.find(raw[i + 1], ':', 1, true)
-    local start = tonumber(raw[i])
-    local s = {
-      start = start,
-      count = tonumber(string.sub(raw[i + 1], 1, colon - 1)),
-      last = start + tonumber(string.sub(raw[i + 1], colon + 1)),
+    local f, v = raw[i], raw[i + 1]
+    local start, colon = tonumber(f), find(v, ':', 1, true)
+    n = n + 1
+    all[n] = {
+      start = start, count = tonumber(sub(v, 1, colon - 1)), last = start + sub(v, colon + 1),
+      field = f, value = v,
     }
-    c.stored[raw[i]] = raw[i + 1]
-    sorted = sorted and (#all == 0 or earlier(all[#all], s))
-    all[#all + 1] = s
+    sorted = sorted and before <= start
+    before = start
   end
   if not sorted then table.sort(all, earlier) end
+  c.loaded = all
   return all
 end
 
--- Writes what differs from the stored fields. Writes that need memory come
--- first: without it nothing at all is changed.
+-- Writes what differs from what was loaded. Writes that need memory come first:
+-- without it nothing at all is changed.
 local function save(c, all)
-  local gone = c.stored
-  c.stored = {}
-  for _, s in ipairs(all) do
-    local f, v = field(s.start), value(s)
-    if gone[f] ~= v then redis.call('HSET', c.key, f, v) end
-    gone[f] = nil
-    c.stored[f] = v
+  for i = 1, #all do
+    local s = all[i]
+    if not s.value then
+      local f = field(s.start)
+      call('HSET', c.key, f, value(s))
+      if f ~= s.field then s.gone = s.field end
+    end
+    s.kept = true
   end
-  for f in pairs(gone) do redis.call('HDEL', c.key, f) end
-  redis.call('PEXPIREAT', c.key, c.expires)
+  for i = 1, #c.loaded do
+    local s = c.loaded[i]
+    if not s.kept then s.gone = s.field end
+    if s.gone then call('HDEL', c.key, s.gone) end
+  end
+  call('PEXPIREAT', c.key, c.expires)
 end
 
 -- The slices as they look from now: units that lie in the future count as spent
@@ -63,11 +69,14 @@ local function clamp(all, now)
   if #all == 0 or all[#all].last <= now then return all, false end
   local clamped = {}
   for _, s in ipairs(all) do
-    s.start, s.last = math.min(s.start, now), math.min(s.last, now)
+    if s.last > now then
+      s.start, s.last, s.value = math.min(s.start, now), now, nil
+    end
     local previous = clamped[#clamped]
     if previous and previous.last >= s.start then
       previous.last = s.last
       previous.count = previous.count + s.count
+      previous.value = nil
     else
       clamped[#clamped + 1] = s
     end
@@ -93,8 +102,16 @@ local function weight(c, i, now, window)
 end
 
 local function total(c, now, window)
-  local total = 0
-  for i = 1, #c.slices do total = total + weight(c, i, now, window) end
+  local total, all = 0, c.slices
+  if c.option[1] == 0 then -- no slice counts in part
+    local edge = now - window
+    for i = #all, 1, -1 do
+      if all[i].last <= edge then break end
+      total = total + all[i].count
+    end
+    return total
+  end
+  for i = 1, #all do total = total + weight(c, i, now, window) end
   return total
 end
 
@@ -146,24 +163,24 @@ local function add(c, now, n)
   if newest and (newest.start >= start or newest.last == now) then
     newest.count = newest.count + n
     newest.last = now
+    newest.value = nil
   else
     if newest then start = math.max(start, newest.last + 1) end
     all[#all + 1] = {start = start, last = now, count = n}
   end
-  local kept = {}
-  for _, s in ipairs(all) do
-    local length -- that of the finest policy that still sees the slice
+  local kept, k, previous = {}, 0
+  for i = 1, #all do
+    local s, length = all[i] -- length: that of the finest policy that still sees the slice
     for j = 1, c.policies do
-      if s.last > now - c.window[j] then
-        length = math.min(length or math.huge, lengths[j])
-      end
+      if s.last > now - c.window[j] and not (length and length < lengths[j]) then length = lengths[j] end
     end
-    local previous = kept[#kept]
     if length and previous and s.last - previous.start < length then
       previous.count = previous.count + s.count
       previous.last = s.last
+      previous.value = nil
     elseif length then
-      kept[#kept + 1] = s
+      k = k + 1
+      kept[k], previous = s, s
     end
   end
   c.slices = kept
@@ -220,15 +237,16 @@ function slices.settle(c, now, at, delta)
     add(c, now, delta)
     return
   end
-  for i, s in ipairs(c.slices) do
+  local rest, found = {}, false
+  for _, s in ipairs(c.slices) do
     if s.start <= at and at <= s.last then
+      found = true
       s.count = s.count - math.min(s.count, -delta)
-      if s.count == 0 then table.remove(c.slices, i) end
-      save(c, c.slices)
-      return
+      s.value = nil
     end
+    if s.count > 0 then rest[#rest + 1] = s end
   end
-  if c.stepped then save(c, c.slices) end
+  if found or c.stepped then save(c, rest) end
 end
 
 return slices

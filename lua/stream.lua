@@ -40,7 +40,7 @@ local function keep(c) return math.max(c.longest, c.option[1]) end
 
 -- Slack on the TTL, in ms: expiry must never be earlier than the ids say.
 local function expire(c)
-  redis.call('PEXPIREAT', c.key, string.format('%.0f', c.now + keep(c) + math.min(keep(c), 100)))
+  redis.call('PEXPIREAT', c.key, string.format('%d', c.now + keep(c) + math.min(keep(c), 100)))
 end
 
 -- Writes an entry after the newest.

@@ -15,7 +15,7 @@ local texts, behind = {}, {}
 local function text(ms)
   local t = texts[ms]
   if not t then
-    t = string.format('%.0f', ms)
+    t = string.format('%d', ms)
     texts[ms] = t
   end
   return t

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +65,14 @@ type Redis struct {
 
 	// What the name of every key begins with. Default: sw.
 	Prefix string `json:"prefix,omitempty"`
+
+	// Keep the keys of zones out of Redis: the names of its keys hold their
+	// HMAC-SHA256 under this secret instead, of 16 bytes or more. A second secret is
+	// the former one: while both are there, each charge is made under both names, so
+	// that instances count together that know only one of them. Give it until the
+	// longest window after every instance knew the new one. Default: keys stand in
+	// names as they are.
+	HashKeys []string `json:"hash_keys,omitempty"`
 
 	// The longest that a request waits for a decision, connecting included.
 	// Default: 100ms.
@@ -156,6 +165,9 @@ func (r *Redis) checkEach() error {
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
 			return errPrefix(r.Prefix)
 		}
+		if err := checkHashKeys(r.HashKeys); err != nil {
+			return err
+		}
 		return r.TLS.check()
 	}()
 	if err != nil {
@@ -174,7 +186,7 @@ func (r *Redis) checkExpanded() error {
 	if strings.ContainsAny(r.Prefix, "{}") {
 		return errPrefix(r.Prefix)
 	}
-	return nil
+	return checkExpandedHashKeys(r.HashKeys)
 }
 
 func errPrefix(prefix string) error {
@@ -197,14 +209,18 @@ func hasPlaceholder(s string) bool { return strings.Contains(s, "{") && strings.
 func (r *Redis) expand() (Redis, error) {
 	e := *r
 	e.pooled = nil
-	e.Address = append([]string(nil), r.Address...)
+	e.Address = slices.Clone(r.Address)
+	e.HashKeys = slices.Clone(r.HashKeys)
 	if r.TLS != nil {
 		tls := *r.TLS
 		e.TLS = &tls
 	}
 	fields := map[string]*string{
-		"url": &e.URL, "master": &e.Master, "username": &e.Username, "password": &e.Password,
-		"sentinel_username": &e.SentinelUsername, "sentinel_password": &e.SentinelPassword, "prefix": &e.Prefix,
+		"master": &e.Master, "username": &e.Username, "sentinel_username": &e.SentinelUsername, "prefix": &e.Prefix,
+	}
+	secrets := map[string]*string{"url": &e.URL, "password": &e.Password, "sentinel_password": &e.SentinelPassword}
+	for i := range e.HashKeys {
+		secrets[fmt.Sprintf("hash_keys %d", i+1)] = &e.HashKeys[i]
 	}
 	for i := range e.Address {
 		fields[fmt.Sprintf("address %d", i+1)] = &e.Address[i]
@@ -215,6 +231,13 @@ func (r *Redis) expand() (Redis, error) {
 	repl := caddy.NewReplacer()
 	for name, field := range fields {
 		value, err := repl.ReplaceOrErr(*field, true, true)
+		if err != nil {
+			return e, fmt.Errorf("%s: %w", name, err)
+		}
+		*field = value
+	}
+	for name, field := range secrets {
+		value, err := expandSecret(repl, *field)
 		if err != nil {
 			return e, fmt.Errorf("%s: %w", name, err)
 		}
@@ -241,6 +264,12 @@ func (r *Redis) options() (redis.Options, error) {
 	}
 	o.Cluster = o.Cluster || r.Cluster
 	o.Prefix = r.Prefix
+	if len(r.HashKeys) > 0 {
+		o.KeySecret = r.HashKeys[0]
+	}
+	if len(r.HashKeys) > 1 {
+		o.FormerKeySecret = r.HashKeys[1]
+	}
 	o.Timeout = time.Duration(r.Timeout)
 	override(&o.Master, r.Master)
 	override(&o.Username, r.Username)

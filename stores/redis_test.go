@@ -48,13 +48,19 @@ func TestRedisRefuses(t *testing.T) {
 		json      string
 		want      string
 	}{
-		{"redis a b", "1", ``, `wrong argument count or unexpected line ending after 'b'`},
+		{"redis a b", "1", ``, `store redis: write redis [<url>]`},
 		{"redis {\nhost localhost\n}", "2", ``, `unrecognized subdirective "host" of store redis`},
 		{"redis {\ndb 1\ndb 1\n}", "3", ``, `db stands twice`},
 		{"redis {\naddress\n}", "2", ``, `wrong argument count or unexpected line ending after 'address'`},
 		{"redis {\ncluster yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
-		{"redis {\npassword\n}", "2", ``, `wrong argument count or unexpected line ending after 'password'`},
-		{"redis {\npassword a b\n}", "2", ``, `wrong argument count or unexpected line ending after 'a'`},
+		{"redis {\npassword\n}", "2", ``, `store redis: write password <secret>, in quotes if it holds spaces`},
+		{"redis {\npassword a b\n}", "2", ``, `store redis: write password <secret>, in quotes if it holds spaces`},
+		{"redis {\nsentinel_password a b\n}", "2", ``, `store redis: write sentinel_password <secret>, in quotes if it holds spaces`},
+		{"redis {\nhash_keys\n}", "2", ``, `store redis: write hash_keys <secret> [<former secret>]`},
+		{"redis {\nhash_keys a b c\n}", "2", ``, `store redis: write hash_keys <secret> [<former secret>]`},
+		{"redis {\nhash_keys \"\"\n}", "2", `"hash_keys":[""]`, `store redis: hash_keys: a secret is shorter than 16 bytes; make one with openssl rand -base64 32`},
+		{"redis {\nhash_keys 0123456789abcdef short\n}", "2", `"hash_keys":["0123456789abcdef","short"]`, `store redis: hash_keys: a secret is shorter than 16 bytes; make one with openssl rand -base64 32`},
+		{"redis {\nhash_keys 0123456789abcdef 0123456789abcdef\n}", "2", `"hash_keys":["0123456789abcdef","0123456789abcdef"]`, `store redis: hash_keys: the two secrets are the same; take out the second`},
 
 		{"redis localhost:6379", "1", `"url":"localhost:6379"`, `store redis: url: `},
 		{"redis http://localhost:6379", "1", `"url":"http://localhost:6379"`, `store redis: url: `},
@@ -123,8 +129,44 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 			t.Errorf("%s: got %v, want an error without the password", url, err)
 		}
 	}
+	for text, want := range map[string]string{
+		"redis {\npassword s3cret more\n}":                                  "write password",
+		"redis {\nsentinel_password s3cret more\n}":                         "write sentinel_password",
+		"redis {\nhash_keys s3cret more s3cret-too\n}":                      "write hash_keys",
+		"redis {\nhash_keys s3cret\n}":                                      "shorter than 16 bytes",
+		"redis {\nhash_keys a-former-s3cret-is-it a-former-s3cret-is-it\n}": "are the same",
+		"redis redis://u:pass s3cret@localhost":                             "write redis [<url>]",
+	} {
+		if _, err := parseRedis(text); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s, without the secret", text, err, want)
+		}
+	}
+	t.Setenv("STORES_TEST_SHORT", "s3cret")
+	t.Setenv("STORES_TEST_LONG", "s3cret-of-many-bytes")
+	for _, c := range []struct {
+		module Redis
+		want   string
+	}{
+		{Redis{Password: "a{s3cret}b"}, "password: the braces in it"},
+		{Redis{SentinelPassword: "a{s3cret}b"}, "sentinel_password: the braces in it"},
+		{Redis{URL: "redis://u:a{s3cret}b@localhost"}, "url: the braces in it"},
+		{Redis{HashKeys: []string{"of-sixteen-bytes-{s3cret}"}}, "hash_keys 1: the braces in it"},
+		{Redis{HashKeys: []string{"{env.STORES_TEST_SHORT}"}}, "hash_keys: a secret is shorter than 16 bytes"},
+		{Redis{HashKeys: []string{"{env.STORES_TEST_LONG}", "s3cret-of-many-bytes"}}, "hash_keys: the two secrets are the same"},
+		{Redis{HashKeys: []string{"{env.STORES_TEST_NONE}"}}, "hash_keys 1: {env.STORES_TEST_NONE} has no value"},
+		{Redis{HashKeys: []string{"{file./nowhere/to/be/found}"}}, "hash_keys 1: {file./nowhere/to/be/found} has no value"},
+		{Redis{HashKeys: []string{}}, "hash_keys: write the secret"},
+	} {
+		r := c.module
+		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store redis: "+c.want) {
+			t.Errorf("got %v, want %s, without the secret", err, c.want)
+		}
+	}
 	t.Setenv("STORES_TEST_PASSWORD", "s3cret")
-	r := &Redis{URL: "redis://u:{env.STORES_TEST_PASSWORD}@localhost:6379", Password: "{env.STORES_TEST_PASSWORD}"}
+	r := &Redis{
+		URL: "redis://u:{env.STORES_TEST_PASSWORD}@localhost:6379", Password: "{env.STORES_TEST_PASSWORD}",
+		HashKeys: []string{"{env.STORES_TEST_LONG}"},
+	}
 	if err := r.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +197,8 @@ func TestRedisIsPooled(t *testing.T) {
 		"prefix":   {Address: []string{"localhost:6379"}, Prefix: "other"},
 		"password": {Address: []string{"localhost:6379"}, Password: "other"},
 		"timeout":  {Address: []string{"localhost:6379"}, Timeout: caddy.Duration(time.Second)},
+		"secret":   {Address: []string{"localhost:6379"}, HashKeys: []string{"the first of secrets"}},
+		"former":   {Address: []string{"localhost:6379"}, HashKeys: []string{"the first of secrets", "the one before that"}},
 		"tls":      {Address: []string{"localhost:6379"}, TLS: new(TLS)},
 	} {
 		r := open(other)

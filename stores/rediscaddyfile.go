@@ -26,6 +26,7 @@ import (
 //			insecure_skip_verify
 //		}
 //		prefix            <text>
+//		hash_keys         <secret> [<former secret>]
 //		timeout           <duration>
 //		pool_size         <n>
 //	}
@@ -34,16 +35,16 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		r.URL = d.Val()
 		if d.NextArg() {
-			return d.ArgErr()
+			return d.Err("store redis: write redis [<url>]") // without what may be a part of it
 		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
 		}
 	}
 	texts := map[string]*string{
-		"master": &r.Master, "username": &r.Username, "password": &r.Password,
-		"sentinel_username": &r.SentinelUsername, "sentinel_password": &r.SentinelPassword, "prefix": &r.Prefix,
+		"master": &r.Master, "username": &r.Username, "sentinel_username": &r.SentinelUsername, "prefix": &r.Prefix,
 	}
+	secrets := map[string]*string{"password": &r.Password, "sentinel_password": &r.SentinelPassword}
 	numbers := map[string]*int{"db": &r.DB, "pool_size": &r.PoolSize}
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -55,6 +56,14 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case texts[option] != nil:
 			if !d.AllArgs(texts[option]) {
 				return d.ArgErr()
+			}
+		case secrets[option] != nil:
+			if !d.AllArgs(secrets[option]) {
+				return d.Errf("store redis: write %s <secret>, in quotes if it holds spaces", option)
+			}
+		case option == "hash_keys":
+			if r.HashKeys = d.RemainingArgs(); len(r.HashKeys) == 0 || len(r.HashKeys) > 2 {
+				return d.Err("store redis: write hash_keys <secret> [<former secret>]")
 			}
 		case numbers[option] != nil:
 			if err := number(d, option, numbers[option]); err != nil {

@@ -184,6 +184,12 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// AlgorithmChecker is implemented by stores that do not go with every algorithm.
+type AlgorithmChecker interface {
+	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.
+	CheckAlgorithm(a Algorithm) error
+}
+
 // Algorithm is a way to keep the history of a key. Each has a twin in package
 // lua, under the same name and with the same steps.
 //

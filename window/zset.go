@@ -43,16 +43,21 @@ type zsetEntry struct {
 	upTo int64 // units up to and with this entry, from the first of the slice on
 }
 
-// after returns the index of the first entry later than t.
+// after returns the index of the first entry later than t. Most often that is the
+// last one, or near the oldest: it is looked for from there, in steps that double.
 func (s *zsetState) after(t int64) int {
-	// Most often all or none of them are.
-	switch n := len(s.entries); {
-	case n == s.head || s.entries[n-1].at <= t:
-		return n
-	case s.entries[s.head].at > t:
-		return s.head
+	low, high := s.head, len(s.entries)
+	if low == high || s.entries[high-1].at <= t {
+		return high
 	}
-	return s.head + sort.Search(len(s.entries)-s.head, func(i int) bool { return s.entries[s.head+i].at > t })
+	for step := 1; low+step < high; step *= 2 {
+		if s.entries[low+step-1].at > t {
+			high = low + step - 1
+			break
+		}
+		low += step
+	}
+	return low + sort.Search(high-low, func(i int) bool { return s.entries[low+i].at > t })
 }
 
 // before returns the running total before entry i.

@@ -10,6 +10,7 @@ import (
 const (
 	noDirective = "no directive"
 	respond429  = "`respond 429`, no directive"
+	sameAnswer  = "`respond` with our fields and body"
 )
 
 var (
@@ -77,18 +78,30 @@ var deniedOverHTTP = table{
 	ratios: []report.Ratio{
 		{Of: "Redis, zset", To: respond429, Aim: report.AtLeast(0.85)},
 		{Of: "Redis, zset", Metric: 4, Aim: report.AtMost(0.01)},
+		{Of: "Redis, zset", To: sameAnswer},
 		{Of: "memory, zset", To: respond429},
 		{Of: respond429, To: "Redis, zset", Metric: 1},
 	},
 	prepare: func(b *bench) ([]variant, error) {
 		return b.sites(1, 429, []site{
 			{respond429, "respond 429"},
+			{sameAnswer, sameAnswerDirectives},
 			{"Redis, zset", ours("redis", "limit 1 1h")},
 			{"memory, zset", ours("memory", "limit 1 1h")},
 			{"caddy-ratelimit", theirs("events 1", "window 1h")},
 		})
 	},
 }
+
+// sameAnswerDirectives send what a denied request gets.
+const sameAnswerDirectives = `header {
+	Cache-Control no-store
+	Content-Type application/problem+json
+	Ratelimit "\"api\";r=0;t=3600"
+	Ratelimit-Policy "\"api\";q=1;w=3600"
+	Retry-After 3600
+}
+respond "{\"detail\":\"Try again in 3600 s.\",\"retry_after\":3600,\"status\":429,\"title\":\"Rate limit exceeded\",\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"violated-policies\":[\"api\"]}" 429`
 
 // site is a name and what stands in a Caddyfile before `respond ok`. REDIS is the
 // address of the server.

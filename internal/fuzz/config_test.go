@@ -25,6 +25,8 @@ func FuzzCaddyfile(f *testing.F) {
 		"sliding_window {\n\tzone api {\n\t\tlimit 5 1d\n\t\talgorithm slices {\n\t\t\tsize 500ms\n\t\t\tweighted\n\t\t}\n\t}\n\tstatus 503\n\theaders both\n\tjitter 0.2\n\tlog_key\n}",
 		"sliding_window {\n\tstore redis {\n\t\taddress a:1 b:1\n\t\tmaster m\n\t\tdb 1\n\t\ttls {\n\t\t\tcert c\n\t\t\tkey k\n\t\t}\n\t\ttimeout 1s\n\t}\n\ton_error deny\n}",
 		"sliding_window {\n\tstore redis redis://u:p@localhost:6379/2\n}",
+		"sliding_window {\n\tstore redis {\n\t\thash_keys {env.A} 0123456789abcdef\n\t}\n}",
+		"sliding_window {\n\tzone api {\n\t\tkey {file.a}{http.request.body}\n\t\tlimit 5 1m\n\t\tcost 10001\n\t\tlease 9 1s\n\t}\n}",
 		"sliding_window {\n\tstore memory {\n\t\tmax_keys 5000\n\t}\n}",
 		"sliding_window a b 9223372036854775808 -1ns {\n}",
 		"sliding_window { zone a { limit 1 1s } }",
@@ -83,6 +85,7 @@ func FuzzJSON(f *testing.F) {
 		`{"zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{"name":"slices","size":"1ms"}}],"headers":"both","status":503,"jitter":1,"log_key":true}`,
 		`{"zones":[{"name":"api","limits":[{"max":5,"window":"2562047h"}]}],"store":{"module":"memory","max_keys":1},"on_error":"allow"}`,
 		`{"zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"redis","url":"redis://localhost:6379/0","prefix":"{env.HOME}"}}`,
+		`{"zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"redis","hash_keys":["0123456789abcdef","{env.HOME}{env.PATH}"]}}`,
 		`{"zones":[{"name":"api","limits":[{"max":-5,"window":"1.5ms"}]}]}`,
 		`{"zones":[{"name":"api","limits":[{"max":1e400,"window":{}}],"algorithm":{}}]}`,
 	} {

@@ -61,13 +61,25 @@ func (c *call) read(results []window.Result) error {
 			continue
 		}
 		first := len(ds)
-		for j := range charges {
-			for _, p := range charges[j].Policies {
-				if len(rest) < 5 {
-					return c.unexpected()
+		for k := range c.namings {
+			own := ds[first:]
+			for j := range charges {
+				for _, p := range charges[j].Policies {
+					if len(rest) < 5 {
+						return c.unexpected()
+					}
+					d, ok := decision(window.AtOnce(charges[j].Algorithm, p), at, rest)
+					if !ok {
+						return fmt.Errorf("unexpected reply of the script: %d is no decision", rest[:5])
+					}
+					rest = rest[5:]
+					if k == 0 {
+						ds = append(ds, d)
+					} else {
+						tighten(&own[0], &d)
+						own = own[1:]
+					}
 				}
-				ds = append(ds, decision(window.AtOnce(charges[j].Algorithm, p), at, rest))
-				rest = rest[5:]
 			}
 		}
 		results[i] = window.Result{Decisions: ds[first:len(ds):len(ds)]}
@@ -82,19 +94,41 @@ func (c *call) unexpected() error {
 	return fmt.Errorf("unexpected reply of the script: %d integers do not answer %d requests", len(c.reply), len(c.requests))
 }
 
-// decision reads the five numbers on one policy.
-func decision(limit, at int64, n []int64) window.Decision {
-	d := window.Decision{
+// tighten makes d what holds if both d and other have to.
+func tighten(d, other *window.Decision) {
+	switch {
+	case other.Remaining < d.Remaining:
+		d.EffectiveWindow = other.EffectiveWindow
+	case other.Remaining == d.Remaining:
+		d.EffectiveWindow = max(d.EffectiveWindow, other.EffectiveWindow)
+	}
+	d.Allowed = d.Allowed && other.Allowed
+	d.Remaining = min(d.Remaining, other.Remaining)
+	d.RetryAfter = max(d.RetryAfter, other.RetryAfter)
+	d.ResetAfter = max(d.ResetAfter, other.ResetAfter)
+}
+
+// decision reads the five numbers on one policy. It reports whether they make sense.
+func decision(limit, at int64, n []int64) (d window.Decision, ok bool) {
+	if n[0] != 0 && n[0] != 1 || n[1] < 0 || n[1] > limit || n[2] < -1 || n[3] < 0 || n[4] < 0 {
+		return d, false
+	}
+	d = window.Decision{
 		Allowed:         n[0] == 1,
 		Limit:           limit,
 		Remaining:       n[1],
-		RetryAfter:      time.Duration(n[2]) * time.Millisecond,
-		ResetAfter:      time.Duration(n[3]) * time.Millisecond,
-		EffectiveWindow: time.Duration(n[4]) * time.Millisecond,
+		RetryAfter:      times(n[2], time.Millisecond),
+		ResetAfter:      times(n[3], time.Millisecond),
+		EffectiveWindow: times(n[4], time.Millisecond),
 		At:              at,
 	}
 	if n[2] < 0 {
 		d.RetryAfter = window.Never
 	}
-	return d
+	return d, true
+}
+
+// times returns n units of time, but no more than a time.Duration can hold.
+func times(n int64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, int64(window.Never/unit))) * unit
 }

@@ -7,68 +7,70 @@ import (
 )
 
 // decideApart answers requests in one round trip to each node of a Cluster: every
-// charge is a call of its own, for its key may be anywhere.
+// charge is a call of its own, and another under each further name, for its keys may
+// be anywhere.
 func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
 	var calls []*call
 	for _, charges := range requests {
 		for i := range charges {
-			calls = append(calls, s.newCall(op, charges[i:i+1]))
+			for k := range s.namings {
+				calls = append(calls, s.newCall(s.namings[k:k+1], op, charges[i:i+1]))
+			}
 		}
 	}
 	s.run(ctx, calls)
 	results := make([]window.Result, len(requests))
 	for i, charges := range requests {
-		own := calls[:len(charges)]
-		calls = calls[len(charges):]
-		results[i] = s.assemble(ctx, own)
-		if op == "take" && len(own) > 1 {
-			s.giveBack(ctx, charges, own, results[i])
-		}
+		own := calls[:len(charges)*len(s.namings)]
+		calls = calls[len(own):]
+		results[i] = s.assemble(ctx, op, own)
 	}
 	return results
 }
 
 // assemble puts the answers of one request's calls together.
-func (s *Store) assemble(ctx context.Context, calls []*call) window.Result {
-	var all window.Result
-	for _, c := range calls {
-		var one [1]window.Result
-		c.answer(one[:])
-		if one[0].Err != nil && all.Err == nil {
-			all = window.Result{Err: s.fail(ctx, one[0].Err)}
+func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.Result {
+	answers := make([]window.Result, len(calls))
+	var err error
+	allowed := true
+	for i, c := range calls {
+		c.answer(answers[i : i+1])
+		if err == nil {
+			err = s.fail(ctx, answers[i].Err)
 		}
-		if all.Err == nil {
-			all.Decisions = append(all.Decisions, one[0].Decisions...)
-		}
+		allowed = allowed && window.Allowed(answers[i].Decisions)
 	}
-	return all
+	if op == "take" && len(calls) > 1 && (err != nil || !allowed) {
+		s.giveBack(ctx, calls, answers)
+	}
+	if err != nil {
+		return window.Result{Err: err}
+	}
+	var all []window.Decision
+	for i := 0; i < len(answers); i += len(s.namings) {
+		own := answers[i].Decisions
+		for _, other := range answers[i+1 : i+len(s.namings)] {
+			for j := range own {
+				tighten(&own[j], &other.Decisions[j])
+			}
+		}
+		all = append(all, own...)
+	}
+	return window.Result{Decisions: all}
 }
 
-// giveBack undoes the charges of a request of which another charge was denied or
-// failed. The decisions then tell what is left again.
-func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*call, r window.Result) {
-	if r.Err == nil && window.Allowed(r.Decisions) {
-		return
-	}
+// giveBack undoes those charges of a request that were made, because another was
+// denied or failed. The decisions then tell what is left again.
+func (s *Store) giveBack(ctx context.Context, calls []*call, answers []window.Result) {
 	var back []*call
-	next := 0
 	for i, c := range calls {
-		policies := len(charges[i].Policies)
-		var own []window.Decision
-		if r.Err == nil {
-			own = r.Decisions[next : next+policies]
-			next += policies
-		} else if c.err == nil {
-			var one [1]window.Result
-			c.answer(one[:])
-			own = one[0].Decisions
-		}
-		if own == nil || !window.Allowed(own) || charges[i].Cost == 0 {
+		own, cost := answers[i].Decisions, c.requests[0][0].Cost
+		if own == nil || !window.Allowed(own) || cost == 0 {
 			continue
 		}
-		back = append(back, s.newSettleCall(charges[i], own[0].At, -charges[i].Cost))
+		back = append(back, s.newScriptCall(c.namings, "settle", c.requests, own[0].At, -cost))
 		for j := range own {
-			own[j].Remaining += charges[i].Cost
+			own[j].Remaining += cost
 		}
 	}
 	s.run(ctx, back)

@@ -66,11 +66,13 @@ func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result
 	server := ""
 	if s.cluster {
 		for i := range charges {
-			address := s.address(ctx, string(appendKey([]byte(s.prefix), &charges[i])))
-			if i > 0 && address != server {
-				return s.decide(ctx, "take", [][]window.Charge{charges})[0]
+			for k := range s.namings {
+				address := s.address(ctx, string(s.namings[k].appendKey(nil, &charges[i])))
+				if i+k > 0 && address != server {
+					return s.decide(ctx, "take", [][]window.Charge{charges})[0]
+				}
+				server = address
 			}
-			server = address
 		}
 	}
 	return s.commit(server).take(ctx, charges)
@@ -183,7 +185,7 @@ func (c *commit) board(f *flight) bool {
 	weight, n := int64(0), 0
 	for ; n < len(c.waiting); n++ {
 		t := c.waiting[n]
-		own := weightOf(t.charges)
+		own := c.store.weightOf(t.charges)
 		if len(f.tickets) > 0 && weight+own > batchWeight {
 			break
 		}

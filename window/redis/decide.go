@@ -14,7 +14,7 @@ const batchWeight = 128
 
 // weightOf tells how long the script takes to decide on a request: 1 is a charge of
 // 1 with zset, some 8 µs.
-func weightOf(charges []window.Charge) int64 {
+func (s *Store) weightOf(charges []window.Charge) int64 {
 	var weight int64
 	for i := range charges {
 		c := &charges[i]
@@ -32,7 +32,7 @@ func weightOf(charges []window.Charge) int64 {
 			weight += 5 * int64(len(c.Policies))
 		}
 	}
-	return weight
+	return weight * int64(len(s.namings))
 }
 
 // round holds what deciding on requests takes. It is used again for others.
@@ -61,7 +61,7 @@ func (s *Store) decideIn(ctx context.Context, r *round, op string, requests [][]
 	var again []*call // alone, a request gets the server's own words
 	for i, charges := range requests {
 		if r.results[i].Err != nil && errors.Is(r.results[i].Err, errUndone) {
-			c := s.newCall(op, charges)
+			c := s.newCall(s.namings, op, charges)
 			c.first = i
 			again = append(again, c)
 		}
@@ -81,8 +81,8 @@ func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
 	r.calls = r.calls[:0]
 	first, weight := 0, int64(0)
 	for i, charges := range requests {
-		own := weightOf(charges)
-		apart := native(charges) != window.NativeOff
+		own := s.weightOf(charges)
+		apart := s.native(charges) != window.NativeOff
 		if apart || weight > 0 && weight+own > batchWeight {
 			s.planScript(r, op, requests, first, i)
 			first, weight = i, 0
@@ -107,7 +107,7 @@ func (s *Store) planScript(r *round, op string, requests [][]window.Charge, firs
 	if last := len(r.spare) - 1; last >= 0 {
 		c, r.spare = r.spare[last], r.spare[:last]
 	} else {
-		c = new(call)
+		c = &call{namings: s.namings}
 	}
 	s.writeCall(c, op, requests[first:end])
 	c.first = first

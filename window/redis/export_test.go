@@ -12,7 +12,7 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 	results := make([]window.Result, len(requests))
 	calls := make([]*call, len(requests))
 	for i := range requests {
-		calls[i] = s.newScriptCall("take", requests[i:i+1])
+		calls[i] = s.newScriptCall(s.namings, "take", requests[i:i+1])
 		calls[i].first = i
 	}
 	s.decideTogether(ctx, calls, results)
@@ -114,4 +114,32 @@ func Lessee(s *Store, c window.Charge) { s.leases.lessee(&c) }
 func Lessees(s *Store) (n int) {
 	s.leases.each(func(*lessee) { n++ })
 	return n
+}
+
+// Naming appends names of counters.
+type Naming struct{ naming }
+
+// NewNaming returns how a store of these options names counters.
+func NewNaming(o Options) *Naming { return &Naming{newNamings(o)[0]} }
+
+// AppendKey appends the name of the key that holds a charge's counter.
+func (n *Naming) AppendKey(dst []byte, c *window.Charge) []byte { return n.appendKey(dst, c) }
+
+// Answer reads the reply to a call under a number of names.
+func Answer(requests [][]window.Charge, reply []int64, names int, native bool) []window.Result {
+	c := call{op: "take", requests: requests, reply: reply, namings: make([]naming, names), native: native}
+	results := make([]window.Result, len(requests))
+	c.answer(results)
+	return results
+}
+
+// CheckReplies reports whether replies that come in parts are let through.
+func CheckReplies(parts ...[]byte) bool {
+	var r replies
+	for _, part := range parts {
+		if r.check(part) != nil {
+			return false
+		}
+	}
+	return true
 }

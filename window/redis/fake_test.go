@@ -14,7 +14,7 @@ import (
 )
 
 // listen serves connections until the end of the test, and returns its address.
-func listen(t *testing.T, serve func(net.Conn)) string {
+func listen(t testing.TB, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

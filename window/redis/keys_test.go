@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"strconv"
 	"strings"
@@ -88,8 +89,10 @@ func TestTTLAfterStep(t *testing.T) {
 		t.Errorf("Take = %+v, want a denial", d)
 	}
 	const key = "step:gcra:zone:key"
-	if at, _, _ := strings.Cut(c.Get(t.Context(), key).Val(), " "); at != strconv.FormatInt(clock.Now(), 10) {
-		t.Errorf("the state is that of %s, want %d", at, clock.Now())
+	var at [8]byte
+	copy(at[2:], c.Get(t.Context(), key).Val())
+	if at := int64(binary.BigEndian.Uint64(at[:])); at != clock.Now() {
+		t.Errorf("the state is that of %d, want %d", at, clock.Now())
 	}
 	if left := c.PTTL(t.Context(), key).Val(); left < time.Hour {
 		t.Errorf("TTL %s, want an hour at least", left)

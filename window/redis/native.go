@@ -15,7 +15,15 @@ import (
 // errNoThrottle takes the place of the server's own words, which hold the key.
 var errNoThrottle = errors.New("the server has no command CL.THROTTLE, or does not let this user call it: load redis-cell, or take out `native on`")
 
-// native returns how CL.THROTTLE takes part in a request.
+// native returns how CL.THROTTLE takes part in a request. It counts under one name.
+func (s *Store) native(charges []window.Charge) window.Native {
+	if len(s.namings) > 1 {
+		return window.NativeOff
+	}
+	return native(charges)
+}
+
+// native returns how a request wants CL.THROTTLE to take part.
 func native(charges []window.Charge) window.Native {
 	if a, ok := charges[0].Algorithm.(window.GCRA); ok {
 		return a.Native
@@ -32,19 +40,15 @@ func (s *Store) newNativeCall(op string, charges []window.Charge) *call {
 	if op == "peek" || c.Cost > burst {
 		quantity = 0
 	}
-	key := s.nativeKey(c)
+	key := string(s.namings[0].appendNative(nil, c))
 	args := []any{"cl.throttle", key, burst - 1, p.Limit, int64(p.Window / time.Second), quantity}
-	return &call{key: key, args: args, op: op, requests: [][]window.Charge{charges}, native: true}
+	return &call{key: key, args: args, op: op, requests: [][]window.Charge{charges}, namings: s.namings, native: true}
 }
 
-func (s *Store) nativeKey(c *window.Charge) string {
-	return string(window.AppendKey([]byte(s.prefix+"native-"), c))
-}
-
-// newNativeReset writes a reset of what CL.THROTTLE has counted.
-func (s *Store) newNativeReset(charge window.Charge) *call {
-	c := s.newScriptCall("reset", [][]window.Charge{{charge}})
-	c.key = s.nativeKey(&charge)
+// newNativeReset writes a reset of what CL.THROTTLE has counted, under one name.
+func (s *Store) newNativeReset(namings []naming, charge window.Charge) *call {
+	c := s.newScriptCall(namings, "reset", [][]window.Charge{{charge}})
+	c.key = string(namings[0].appendNative(nil, &charge))
 	c.args[3] = c.key
 	return c
 }
@@ -65,7 +69,7 @@ func (s *Store) leaveNative(ctx context.Context, calls []*call) {
 // toScript makes the call of CL.THROTTLE one of the script.
 func (s *Store) toScript(c *call) {
 	first := c.first
-	*c = *s.newScriptCall(c.op, c.requests)
+	*c = *s.newScriptCall(c.namings, c.op, c.requests)
 	c.first = first
 }
 
@@ -137,7 +141,7 @@ func (c *call) nativeDecision() ([]window.Decision, error) {
 	d := window.Decision{
 		Limit:      burst,
 		Remaining:  min(max(0, c.reply[2]), burst),
-		ResetAfter: time.Duration(max(0, c.reply[4])) * time.Second,
+		ResetAfter: times(max(0, c.reply[4]), time.Second),
 	}
 	// room is when n units fit, as far as whole seconds tell.
 	room := func(n int64) time.Duration {
@@ -151,7 +155,7 @@ func (c *call) nativeDecision() ([]window.Decision, error) {
 	case c.op == "peek" && charge.Cost > d.Remaining:
 		d.RetryAfter = room(charge.Cost)
 	case c.op == "take" && charge.Cost > 0 && c.reply[0] != 0:
-		d.RetryAfter = max(1, time.Duration(c.reply[3])) * time.Second
+		d.RetryAfter = times(max(1, c.reply[3]), time.Second)
 	default:
 		d.Allowed = true
 	}

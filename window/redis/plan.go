@@ -69,13 +69,14 @@ func (p *plan) string(s string) {
 	p.bytes = append(p.bytes, s...)
 }
 
-func (p *plan) request(charges []window.Charge) {
+// charges writes those of a request under one of their names, the last or not.
+func (p *plan) charges(n *naming, charges []window.Charge, last bool) {
 	for i := range charges {
 		c := &charges[i]
-		p.definition(c, i == len(charges)-1)
+		p.definition(c, last && i == len(charges)-1)
 		p.int(c.Cost)
 		if c.Pack > 0 {
-			field := packedField(c)
+			field := n.packedField(c)
 			p.string(string(field[:]))
 		}
 		if _, ok := c.Algorithm.(window.Stream); ok {

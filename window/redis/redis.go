@@ -34,11 +34,18 @@ const (
 
 // Permissions are the commands that the user of a store has to be allowed, in
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
-// another database than 0; +cluster|slots, +command and +asking in a Cluster; and
-// +cl.throttle for native gcra.
+// another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
+// native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
+
+// ClusterPermissions are those that a Cluster asks for in addition. Without +command
+// the client asks in vain before each decision.
+const ClusterPermissions = "+cluster|slots +command +asking"
+
+// SentinelPermissions are those of the user at the Sentinels.
+const SentinelPermissions = "&* -@all +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe"
 
 // Options say which server to use and how.
 type Options struct {
@@ -58,6 +65,15 @@ type Options struct {
 	TLS *tls.Config
 	// What the name of every key begins with. Default: DefaultPrefix.
 	Prefix string
+	// With a secret, the keys of charges are not in Redis, but their HMAC-SHA256
+	// under it. Empty: they stand in the names of Redis' keys as they are.
+	KeySecret string
+	// The secret before that one, while there are stores that do not have the new
+	// one yet, and for the longest window after: charges are made under both names.
+	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
+	// are then no leases, and what Settle gives back stays spent under the former
+	// name. Not without KeySecret, and not the same.
+	FormerKeySecret string
 	// The longest that one call waits, connecting included; the context may
 	// shorten it. Default: DefaultTimeout.
 	Timeout time.Duration
@@ -71,12 +87,12 @@ type Options struct {
 type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
-	prefix  string
-	timeout time.Duration
-	now     func() int64
-	name    string
-	// What its user has to be allowed, in the words of ACL SETUSER.
-	permissions string
+	// How counters are named: in two ways while a secret changes.
+	namings     []naming
+	permissions string // all that the user needs
+	timeout     time.Duration
+	now         func() int64
+	name        string
 	ids         ids
 	denials     *denials
 	leases      *leases
@@ -113,11 +129,11 @@ func New(o Options) *Store {
 	s := &Store{
 		client:      goredis.NewUniversalClient(o.universal()),
 		cluster:     o.isCluster(),
-		prefix:      o.Prefix + ":",
+		namings:     newNamings(o),
+		permissions: o.permissions(),
 		timeout:     o.Timeout,
 		now:         o.Now,
 		name:        o.name(),
-		permissions: o.permissions(),
 		ids:         newIDs(),
 		denials:     newDenials(clock),
 		clock:       clock,
@@ -129,6 +145,7 @@ func New(o Options) *Store {
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
 
 func (o Options) universal() *goredis.UniversalOptions {
+	dialTimeout := max(o.Timeout, time.Second)
 	return &goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
@@ -147,7 +164,8 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// The context of a call is what limits it. A connection that takes longer
 		// is made all the same, for the calls that follow.
 		ContextTimeoutEnabled: true,
-		DialTimeout:           max(o.Timeout, time.Second),
+		Dialer:                dialer(dialTimeout, o.TLS),
+		DialTimeout:           dialTimeout,
 		ReadTimeout:           max(2*o.Timeout, time.Second),
 		WriteTimeout:          max(2*o.Timeout, time.Second),
 		PoolTimeout:           max(2*o.Timeout, time.Second),
@@ -158,7 +176,20 @@ func (o Options) universal() *goredis.UniversalOptions {
 	}
 }
 
-// name tells stores apart: same name, same counters. It holds no secret.
+// permissions are all that the user needs, in the words of ACL SETUSER.
+func (o Options) permissions() string {
+	all := "~" + o.Prefix + ":* " + Permissions
+	if o.isCluster() {
+		all += " " + ClusterPermissions
+	}
+	if o.DB != 0 {
+		all += " +select"
+	}
+	return all
+}
+
+// name tells stores apart: same name, same counters. It holds no secret, nor what one
+// could be guessed by: stores that differ only in KeySecret have the same name.
 func (o Options) name() string {
 	kind := "redis"
 	switch {
@@ -167,23 +198,23 @@ func (o Options) name() string {
 	case o.isCluster():
 		kind = "redis cluster"
 	}
-	return fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
-}
-
-// permissions returns those that these options ask for.
-func (o Options) permissions() string {
-	all := Permissions
-	if o.DB != 0 {
-		all += " +select"
+	name := fmt.Sprintf("%s %s/%d %s", kind, strings.Join(o.Addresses, ","), o.DB, o.Prefix)
+	if o.KeySecret != "" {
+		name += " hashed"
 	}
-	if o.isCluster() {
-		all += " +cluster|slots +command +asking"
-	}
-	return all
+	return name
 }
 
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
+
+// CheckAlgorithm implements window.AlgorithmChecker.
+func (s *Store) CheckAlgorithm(a window.Algorithm) error {
+	if g, ok := a.(window.GCRA); ok && g.Native == window.NativeOn && len(s.namings) > 1 {
+		return errors.New("algorithm gcra: native on: CL.THROTTLE cannot count under the names of two secrets; use native auto until the former one is taken out")
+	}
+	return nil
+}
 
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
@@ -265,7 +296,7 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	if delta < 0 {
 		defer s.denials.forget(&charge)
 	}
-	return s.all(ctx, []*call{s.newSettleCall(charge, at, delta)})
+	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
 }
 
 // Reset implements window.Store.
@@ -275,9 +306,13 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	}
 	s.leases.forget(&charge)
 	defer s.denials.forget(&charge)
-	calls := []*call{s.newScriptCall("reset", [][]window.Charge{{charge}})}
-	if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
-		calls = append(calls, s.newNativeReset(charge))
+	var calls []*call
+	for i := range s.namings {
+		one := s.namings[i : i+1]
+		calls = append(calls, s.newScriptCall(one, "reset", [][]window.Charge{{charge}}))
+		if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
+			calls = append(calls, s.newNativeReset(one, charge))
+		}
 	}
 	return s.all(ctx, calls)
 }
@@ -321,6 +356,8 @@ func (s *Store) fail(ctx context.Context, err error) error {
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
+	case strings.Contains(text, "all sentinels") && strings.Contains(text, "NOPERM "):
+		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
 	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
 		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
 	}

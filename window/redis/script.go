@@ -34,8 +34,9 @@ type call struct {
 	args     []any
 	op       string
 	requests [][]window.Charge
-	first    int  // the place of its first request among those that are decided on
-	native   bool // asks CL.THROTTLE, not the script
+	namings  []naming // under each of which the requests are charged
+	first    int      // the place of its first request among those that are decided on
+	native   bool     // asks CL.THROTTLE, not the script
 	reply    []int64
 	err      error
 
@@ -47,36 +48,51 @@ type call struct {
 }
 
 // newCall writes a call about one request, of the script or of CL.THROTTLE.
-func (s *Store) newCall(op string, charges []window.Charge) *call {
-	if native(charges) != window.NativeOff {
+func (s *Store) newCall(namings []naming, op string, charges []window.Charge) *call {
+	if s.native(charges) != window.NativeOff {
 		return s.newNativeCall(op, charges)
 	}
-	return s.newScriptCall(op, [][]window.Charge{charges})
+	return s.newScriptCall(namings, op, [][]window.Charge{charges})
 }
 
-func (s *Store) newSettleCall(charge window.Charge, at, delta int64) *call {
-	return s.newScriptCall("settle", [][]window.Charge{{charge}}, at, delta)
+// newSettleCalls writes calls that settle, one in all unless the names of a counter
+// may be on several nodes of a Cluster. Each request is one charge, and has two of
+// the numbers: at and delta.
+func (s *Store) newSettleCalls(requests [][]window.Charge, numbers ...int64) []*call {
+	if !s.cluster {
+		return []*call{s.newScriptCall(s.namings, "settle", requests, numbers...)}
+	}
+	var calls []*call
+	for i := range s.namings {
+		calls = append(calls, s.newScriptCall(s.namings[i:i+1], "settle", requests, numbers...))
+	}
+	return calls
 }
 
-func (s *Store) newScriptCall(op string, requests [][]window.Charge, numbers ...int64) *call {
-	return s.writeCall(new(call), op, requests, numbers...)
+func (s *Store) newScriptCall(namings []naming, op string, requests [][]window.Charge, numbers ...int64) *call {
+	return s.writeCall(&call{namings: namings}, op, requests, numbers...)
 }
 
 // writeCall makes c a call of the script, as the header of lua/driver.lua describes
-// it. Of the numbers, settle has two after each charge: at and delta.
+// it. To the script, a request under two names is one with twice the charges; but
+// settle takes one charge at a time, and after each its two numbers.
 func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, numbers ...int64) *call {
 	c.op, c.requests, c.first, c.native, c.reply, c.err = op, requests, 0, false, nil, nil
 	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
 	c.plan.reset()
+	settles := len(numbers) > 0
 	for i, charges := range requests {
-		for j := range charges {
-			c.buf = appendKey(append(c.buf, s.prefix...), &charges[j])
-			c.ends = append(c.ends, len(c.buf))
-		}
-		c.plan.request(charges)
-		if len(numbers) > 0 {
-			c.plan.int(numbers[2*i])
-			c.plan.int(numbers[2*i+1])
+		for k := range c.namings {
+			n := &c.namings[k]
+			for j := range charges {
+				c.buf = n.appendKey(c.buf, &charges[j])
+				c.ends = append(c.ends, len(c.buf))
+			}
+			c.plan.charges(n, charges, settles || k == len(c.namings)-1)
+			if settles {
+				c.plan.int(numbers[2*i])
+				c.plan.int(numbers[2*i+1])
+			}
 		}
 	}
 	keys := len(c.ends)

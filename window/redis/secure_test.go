@@ -166,3 +166,39 @@ func TestTLS(t *testing.T) {
 	plain := newStore(t, redis.Options{TLS: cert.Client(), Timeout: timeout})
 	timed(t, func() error { return plain.Ping(t.Context()) })
 }
+
+// TestSentinelPermissions has a user of few permissions at a Sentinel, where the
+// default user is off.
+func TestSentinelPermissions(t *testing.T) {
+	own := redistest.Start(t)
+	sentinel := redistest.StartSentinel(t, own, "main")
+	admin := sentinel.Client(t)
+	setUser := func(without string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "watcher", "reset", "on", ">secret"}
+		for _, p := range strings.Fields(redis.SentinelPermissions) {
+			if p != without {
+				args = append(args, p)
+			}
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(user, password string) *redis.Store {
+		return newStore(t, redis.Options{
+			Addresses: []string{sentinel.Addr}, Master: "main", SentinelUsername: user, SentinelPassword: password,
+		})
+	}
+	setUser("")
+	if err := open("watcher", "secret").Ping(t.Context()); err != nil {
+		t.Errorf("with all permissions: %v", err)
+	}
+	setUser("+sentinel|get-master-addr-by-name")
+	if err := open("watcher", "secret").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "Sentinels") || !strings.Contains(err.Error(), "+sentinel|get-master-addr-by-name") {
+		t.Errorf("without a permission: %v, want an error that names those at the Sentinels", err)
+	}
+	if err := open("watcher", "wrong").Ping(t.Context()); err == nil || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("with a wrong password: %v, want an error without it", err)
+	}
+}

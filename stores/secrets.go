@@ -1,0 +1,57 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// leastSecret is how many bytes a secret of hash_keys has at least. There are few
+// addresses: whoever can guess the secret can tell them by their hashes.
+const leastSecret = 16
+
+// checkHashKeys reports what is wrong with the secrets as configured. Like all that
+// is said of secrets, it does not repeat them.
+func checkHashKeys(secrets []string) error {
+	switch {
+	case secrets == nil:
+		return nil
+	case len(secrets) == 0 || len(secrets) > 2:
+		return errors.New("hash_keys: write the secret and, while it changes, the former one")
+	case len(secrets) == 2 && secrets[0] == secrets[1]:
+		return errors.New("hash_keys: the two secrets are the same; take out the second")
+	}
+	for _, secret := range secrets {
+		if len(secret) < leastSecret && !hasPlaceholder(secret) {
+			return fmt.Errorf("hash_keys: a secret is shorter than %d bytes; make one with openssl rand -base64 32", leastSecret)
+		}
+	}
+	return nil
+}
+
+// checkExpandedHashKeys checks secrets without placeholders, which may now hold
+// braces.
+func checkExpandedHashKeys(secrets []string) error {
+	for _, secret := range secrets {
+		if len(secret) < leastSecret {
+			return fmt.Errorf("hash_keys: a secret is shorter than %d bytes; make one with openssl rand -base64 32", leastSecret)
+		}
+	}
+	return checkHashKeys(secrets)
+}
+
+// expandSecret replaces the placeholders in a text. Errors name a placeholder only
+// if it is one that configurations have: any other braces may be part of a secret.
+func expandSecret(repl *caddy.Replacer, text string) (string, error) {
+	return repl.ReplaceFunc(text, func(name string, value any) (any, error) {
+		switch {
+		case caddy.ToString(value) != "":
+			return value, nil
+		case strings.HasPrefix(name, "env."), strings.HasPrefix(name, "file."):
+			return nil, fmt.Errorf("{%s} has no value", name)
+		}
+		return nil, errors.New("the braces in it are no placeholder that has a value; write \\{ and \\} for braces of the text")
+	})
+}

@@ -1,0 +1,177 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// What replies have at most. The client makes room for what a reply says that is to
+// come, before any of it is there, and reads lists in lists by recursion: a server
+// that lies could end this process. The longest reply that is asked for is what the
+// commands of the server are, to a client of a Cluster.
+const (
+	replyLine  = 1 << 16 // bytes
+	replyText  = 1 << 20 // bytes
+	replyItems = 1 << 16 // of one list
+	replyDepth = 16      // of lists in lists
+)
+
+var errReply = errors.New("the reply is longer than any that was asked for, or none")
+
+// dialer returns a function that connects as the client does, and ends connections
+// on which replies are too long.
+func dialer(timeout time.Duration, encrypt *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	dial := goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: encrypt})
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		checked := &checkedConn{Conn: conn}
+		if plain, ok := conn.(syscall.Conn); ok {
+			return checkedSocket{checked, plain}, nil
+		}
+		return checked, nil
+	}
+}
+
+// checkedConn is a connection that fails where a reply is too long.
+type checkedConn struct {
+	net.Conn
+	replies replies
+}
+
+// checkedSocket is one of which the client can look at the socket.
+type checkedSocket struct {
+	*checkedConn
+	syscall.Conn
+}
+
+// Read implements net.Conn.
+func (c *checkedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if bad := c.replies.check(b[:n]); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+// NetConn returns the connection below, as that of package tls does.
+func (c *checkedConn) NetConn() net.Conn { return c.Conn }
+
+// replies follows a stream of replies, in RESP2 or RESP3, for their lengths.
+type replies struct {
+	line  []byte // the part of a line that has come
+	skip  int    // bytes of a text that are still to come
+	lists [replyDepth]list
+	depth int
+}
+
+// list is a list that is not complete.
+type list struct {
+	left      int
+	attribute bool // stands before an item, and is none
+}
+
+// check reads on.
+func (r *replies) check(b []byte) error {
+	for len(b) > 0 {
+		if r.skip > 0 {
+			n := min(r.skip, len(b))
+			b = b[n:]
+			if r.skip -= n; r.skip == 0 {
+				r.item()
+			}
+			continue
+		}
+		end := bytes.IndexByte(b, '\n') + 1
+		part := b
+		if end > 0 {
+			part = b[:end]
+		}
+		if len(r.line)+len(part) > replyLine {
+			return errReply
+		}
+		r.line = append(r.line, part...)
+		b = b[len(part):]
+		if end == 0 {
+			return nil
+		}
+		err := r.head(r.line)
+		if r.line = r.line[:0]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head reads the line that an item begins with.
+func (r *replies) head(line []byte) error {
+	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
+	if len(line) == 0 {
+		return errReply
+	}
+	pairs := 1
+	switch line[0] {
+	case '$', '=', '!':
+		n, err := length(line[1:], replyText)
+		if n < 0 || err != nil {
+			r.item()
+			return err
+		}
+		r.skip = n + len("\r\n")
+		return nil
+	case '%', '|':
+		pairs = 2
+	case '*', '~', '>':
+	default:
+		r.item()
+		return nil
+	}
+	n, err := length(line[1:], replyItems)
+	attribute := line[0] == '|'
+	switch {
+	case err != nil:
+		return err
+	case n <= 0 && !attribute:
+		r.item()
+	case n <= 0:
+	case r.depth == replyDepth:
+		return errReply
+	default:
+		r.lists[r.depth] = list{pairs * n, attribute}
+		r.depth++
+	}
+	return nil
+}
+
+// length reads a number of at most that many; -1 stands for nothing.
+func length(text []byte, most int) (int, error) {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < -1 || n > most {
+		return 0, errReply
+	}
+	return n, nil
+}
+
+// item notes that an item is complete, and with it maybe the lists that it is in.
+func (r *replies) item() {
+	for r.depth > 0 {
+		top := &r.lists[r.depth-1]
+		if top.left--; top.left > 0 {
+			return
+		}
+		r.depth--
+		if top.attribute {
+			return
+		}
+	}
+}
