@@ -117,6 +117,7 @@ func New(o Options) *Store {
 		clock:   clock,
 	}
 	s.leases = newLeases(s)
+	loadScripts(s.client)
 	return s
 }
 

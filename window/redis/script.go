@@ -104,37 +104,11 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 	return c
 }
 
-// run sends the calls in one round trip, and sets their reply or err. A server
-// that does not know the script gets it, and the calls that it refused again.
+// run sends the calls in one round trip, and sets their reply or err.
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.leaveNative(ctx, calls)
 	s.send(ctx, calls)
 	s.send(ctx, s.refusedNative(ctx, calls))
-	var refused []*call
-	var loaded map[goredis.Scripter]error
-	for _, c := range calls {
-		if c.err == nil || !goredis.HasErrorPrefix(c.err, "NOSCRIPT") { // the words after it differ in Valkey
-			continue
-		}
-		server, err := s.server(ctx, c.key)
-		if err != nil {
-			c.err = err
-			continue
-		}
-		err, known := loaded[server]
-		if !known {
-			// SCRIPT LOAD, because some servers drop scripts that came with EVAL.
-			err = server.ScriptLoad(ctx, lua.Script).Err()
-			if loaded == nil {
-				loaded = make(map[goredis.Scripter]error)
-			}
-			loaded[server] = err
-		}
-		if c.err = err; err == nil {
-			refused = append(refused, c)
-		}
-	}
-	s.send(ctx, refused)
 }
 
 func (s *Store) send(ctx context.Context, calls []*call) {
@@ -164,14 +138,6 @@ func (c *call) command(ctx context.Context) scriptCmd {
 		cmd.SetFirstKeyPos(1)
 	}
 	return cmd
-}
-
-// server returns the server that holds key.
-func (s *Store) server(ctx context.Context, key string) (goredis.Scripter, error) {
-	if c, ok := s.client.(*goredis.ClusterClient); ok {
-		return c.MasterForKey(ctx, key)
-	}
-	return s.client, nil
 }
 
 // ids makes names for units that no other process makes too. They need not be
