@@ -2,6 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -26,6 +29,24 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 		}
 	}
 	return results
+}
+
+// lookAgain has the client of a Cluster ask anew, off the path of requests, which node
+// holds what, if a call got no answer: its node may be gone, and a replica in its
+// place. No node says so to one who does not ask. The client asks five times a second
+// at most.
+func (s *Store) lookAgain(ctx context.Context, calls []*call) {
+	c, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return
+	}
+	for _, one := range calls {
+		var reply goredis.Error
+		if one.err != nil && (!errors.As(one.err, &reply) || goredis.IsClusterDownError(one.err)) {
+			c.ReloadState(ctx)
+			return
+		}
+	}
 }
 
 // assemble puts the answers of one request's calls together.

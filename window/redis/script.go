@@ -109,6 +109,7 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 	s.leaveNative(ctx, calls)
 	s.send(ctx, calls)
 	s.send(ctx, s.refusedNative(ctx, calls))
+	s.lookAgain(ctx, calls)
 }
 
 func (s *Store) send(ctx context.Context, calls []*call) {
