@@ -65,8 +65,9 @@ func (s *Store) assemble(ctx context.Context, calls []*call) window.Result {
 	return all
 }
 
-// giveBack undoes the charges of a request of which another charge was denied or
-// failed. The decisions then tell what is left again.
+// giveBack undoes the charges of a request of which another charge was denied. The
+// decisions then tell what is left again. If one failed, the others are undone in a
+// while.
 func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*call, r window.Result) {
 	if r.Err == nil && window.Allowed(r.Decisions) {
 		return
@@ -92,8 +93,15 @@ func (s *Store) giveBack(ctx context.Context, charges []window.Charge, calls []*
 			own[j].Remaining += charges[i].Cost
 		}
 	}
-	s.run(ctx, back)
+	if r.Err == nil {
+		s.run(ctx, back)
+	} else { // nobody waits for what is left, and there may be no time
+		for _, c := range back {
+			c.err = errLater
+		}
+	}
 	for _, c := range back {
 		s.denials.forget(&c.requests[0][0])
 	}
+	s.giveBackLater(back)
 }

@@ -63,6 +63,9 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
+	// Report is told of units that could not be taken back, or booked at the end of
+	// a lease, each time: no request fails of it. It must not wait. Nil: nobody is.
+	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
 }
@@ -78,6 +81,7 @@ type Store struct {
 	ids     ids
 	denials *denials
 	leases  *leases
+	report  func(error)
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -86,7 +90,8 @@ type Store struct {
 	// that was not.
 	noThrottle atomic.Bool
 	// A *commit per server, by address; "" is the only one's.
-	commits sync.Map
+	commits   sync.Map
+	givebacks givebacks
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -115,6 +120,10 @@ func New(o Options) *Store {
 		ids:     newIDs(),
 		denials: newDenials(clock),
 		clock:   clock,
+		report:  o.Report,
+	}
+	if s.report == nil {
+		s.report = func(error) {}
 	}
 	s.leases = newLeases(s)
 	loadScripts(s.client)
@@ -171,6 +180,7 @@ func (s *Store) String() string { return s.name }
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
 	s.leases.close()
+	s.givebacks.close()
 	return s.client.Close()
 }
 

@@ -28,6 +28,21 @@ type scriptCmd struct{ *goredis.IntSliceCmd }
 // NoRetry implements goredis.Cmder.
 func (scriptCmd) NoRetry() bool { return true }
 
+// pipedCmd is a scriptCmd among others. Its reply stays, once it is there: when another
+// node of a Cluster cannot be reached in time, the client sets an error to all.
+type pipedCmd struct {
+	scriptCmd
+	answered bool
+}
+
+// SetErr implements goredis.Cmder.
+func (c *pipedCmd) SetErr(err error) {
+	if !c.answered {
+		c.answered = err == nil
+		c.scriptCmd.SetErr(err)
+	}
+}
+
 // call is one run of the script, or of CL.THROTTLE: what is asked, and the answer.
 type call struct {
 	key      string // the first: it picks the node of a Cluster
@@ -121,10 +136,10 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 		calls[0].reply, calls[0].err = cmd.Result()
 	default:
 		pipe := s.client.Pipeline()
-		cmds := make([]scriptCmd, len(calls))
+		cmds := make([]pipedCmd, len(calls))
 		for i, c := range calls {
-			cmds[i] = c.command(ctx)
-			_ = pipe.Process(ctx, cmds[i])
+			cmds[i].scriptCmd = c.command(ctx)
+			_ = pipe.Process(ctx, &cmds[i])
 		}
 		_, _ = pipe.Exec(ctx)
 		for i, c := range calls {
