@@ -17,15 +17,15 @@ import (
 // cluster is one of three masters and further nodes, with slots that move.
 type cluster struct {
 	*testing.T
-	cert   *redistest.Certificate
-	nodes  []*redistest.Server
-	owners []*redistest.Server // of each slot
-	store  *redis.Store
+	cert    *redistest.Certificate
+	nodes   []*redistest.Server
+	owners  []*redistest.Server // of each slot
+	options redis.Options
 }
 
 const slots = 16384
 
-func startCluster(t *testing.T, timeout time.Duration) *cluster {
+func startCluster(t *testing.T) *cluster {
 	c := &cluster{T: t, cert: redistest.NewCertificate(t), owners: make([]*redistest.Server, slots)}
 	c.nodes = redistest.StartTLSCluster(t, c.cert, 3)
 	for i := range c.owners {
@@ -34,11 +34,10 @@ func startCluster(t *testing.T, timeout time.Duration) *cluster {
 	for _, node := range c.nodes {
 		c.allow(node)
 	}
-	c.store = redis.New(redis.Options{
+	c.options = redis.Options{
 		Addresses: []string{c.nodes[0].TLSAddr}, Cluster: true,
-		Username: username, Password: password, TLS: c.cert.Client(), Prefix: prefix, Timeout: timeout,
-	})
-	t.Cleanup(func() { _ = c.store.Close() })
+		Username: username, Password: password, TLS: c.cert.Client(), Prefix: prefix,
+	}
 	return c
 }
 
@@ -67,14 +66,15 @@ func key(charge window.Charge) string {
 func TestReshard(t *testing.T) {
 	t.Parallel()
 	const (
-		limit  = 40
+		limit  = 10
 		length = 500 * time.Millisecond
 		block  = 128 // slots that move together
 		lasts  = 20 * time.Second
 	)
-	c := startCluster(t, 2*time.Second)
-	hot := hotCharges(12, limit, length, window.Zset{}, window.Log{}, window.Slices{}, window.Stream{})
-	l := startLoad(t, c.store, hot)
+	c := startCluster(t)
+	store := newStore(t, c.options, patience)
+	hot := hotCharges(8, limit, length, window.Zset{}, window.Log{}, window.Slices{}, window.Stream{})
+	l := startLoad(t, store, hot)
 	moves, slotsMoved, keys := 0, 0, 0
 	for start := time.Now(); time.Since(start) < lasts; moves++ {
 		if len(c.nodes) == 3 && time.Since(start) > lasts/2 {
@@ -105,7 +105,7 @@ func TestReshard(t *testing.T) {
 		t.Errorf("%d requests failed, want none%s", failed, errorTexts(all))
 	}
 	checkWindows(t, all, len(hot), limit, length)
-	n := charges(t, c.store, all)
+	n := charges(t, store, all)
 	for _, a := range all {
 		want := int64(0)
 		if a.allowed {
@@ -179,7 +179,7 @@ func (c *cluster) errors() map[string]int {
 // replica came not to know is admitted again, and no more.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
-	c := &failing{cluster: startCluster(t, timeout)}
+	c := &failing{cluster: startCluster(t)}
 	c.replica = redistest.AddReplica(t, c.cert, c.nodes, c.nodes[0])
 	c.allow(c.replica)
 	var hot []window.Charge
@@ -187,6 +187,9 @@ func TestClusterFailover(t *testing.T) {
 		if len(hot) < hotKeys && c.owners[c.slot(charge)] == c.nodes[0] {
 			hot = append(hot, charge)
 		}
+	}
+	for _, node := range c.nodes[1:] { // the first seed will be gone
+		c.options.Addresses = append(c.options.Addresses, node.TLSAddr)
 	}
 	testLost(t, c, hot, func() { c.nodes[0].Kill() })
 }
@@ -197,8 +200,8 @@ type failing struct {
 	replica *redistest.Server
 }
 
-func (c *failing) parts() (*redis.Store, *redistest.Server, []*redistest.Server) {
-	return c.store, c.nodes[0], []*redistest.Server{c.replica}
+func (c *failing) parts() (redis.Options, *redistest.Server, []*redistest.Server) {
+	return c.options, c.nodes[0], []*redistest.Server{c.replica}
 }
 
 // named waits until all nodes say so, and take the Cluster for whole.

@@ -26,6 +26,8 @@ const (
 	patience = 30 * time.Second
 	// back is how soon a new master has to be used.
 	back = 2 * time.Second
+	// timeout is that of a store that may fail. It is not that of a busy machine.
+	timeout = time.Second
 	// username and password are those of the store at the servers.
 	username, password = "limiter", "secret"
 )
@@ -60,6 +62,14 @@ func allow(t *testing.T, s *redistest.Server, prefix string, further ...string) 
 	if err := s.Client(t).Do(t.Context(), args...).Err(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newStore returns a store with its own timeout.
+func newStore(t *testing.T, o redis.Options, timeout time.Duration) *redis.Store {
+	o.Timeout = timeout
+	s := redis.New(o)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // load is requests from many goroutines, all of whose answers are seen. Some spend on
@@ -214,7 +224,7 @@ func charges(t *testing.T, store *redis.Store, all []asked) map[string]int64 {
 	return n
 }
 
-// outage is the time from the first request that failed to the last, if any did.
+// outage tells when the first and the last request were made that failed.
 func outage(all []asked) (first, last time.Time, failed int) {
 	for _, a := range all {
 		if a.err == nil {
@@ -223,8 +233,8 @@ func outage(all []asked) (first, last time.Time, failed int) {
 		if failed++; failed == 1 || a.sent.Before(first) {
 			first = a.sent
 		}
-		if a.got.After(last) {
-			last = a.got
+		if a.sent.After(last) {
+			last = a.sent
 		}
 	}
 	return first, last, failed

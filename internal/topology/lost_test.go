@@ -13,13 +13,13 @@ import (
 const (
 	hotKeys = 4
 	// hotLimit is what each admits before it denies for the rest of the test.
-	hotLimit = 600
+	hotLimit = 200
 )
 
 // replicated is a master with replicas, one of which takes its place when it is gone.
 type replicated interface {
-	// parts returns the store, the master and its replicas.
-	parts() (*redis.Store, *redistest.Server, []*redistest.Server)
+	// parts returns the store's options, the master and its replicas.
+	parts() (redis.Options, *redistest.Server, []*redistest.Server)
 	// named waits until a client can know that a server is the master.
 	named(l *load, master *redistest.Server)
 	// spent returns what a replica, or the new master, knows to be spent on the counters.
@@ -29,8 +29,8 @@ type replicated interface {
 // testLost keeps the replicas from following the master, lets it admit requests that
 // only it knows of, and takes it away.
 func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) {
-	store, master, replicas := r.parts()
-	l := startLoad(t, store, hot)
+	o, master, replicas := r.parts()
+	l := startLoad(t, newStore(t, o, timeout), hot)
 	l.eventually("half of the limit is spent", func() bool { return l.least() > hotLimit/2 })
 	cut := follow(t, master, len(replicas))
 	master.CutReplicas(t)
@@ -51,7 +51,7 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 
 	first, last, failed := outage(all)
 	if late := last.Sub(there); failed == 0 || late > back {
-		t.Errorf("%d requests failed, until %s after there was a new master, want some and %s at most%s", failed, late, back, errorTexts(all))
+		t.Errorf("%d requests failed, the last %s after there was a new master, want some and %s at most%s", failed, late, back, errorTexts(all))
 	}
 	var lost, over int64
 	for i := range hot {
@@ -76,7 +76,7 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 	if lost == 0 {
 		t.Error("no admission is lost: the replicas must have followed")
 	}
-	forgotten := checkCharges(t, store, all, cut, gone)
+	forgotten := checkCharges(t, newStore(t, o, patience), all, cut, gone)
 	t.Logf("%d requests; cut off for %s; %d admissions lost, %d over the limits of %d × %d; %d requests of their own forgotten",
 		len(all), ms(gone.Sub(cut)), lost, over, len(hot), hotLimit, len(forgotten))
 	t.Logf("promoted after %s, and told of after %s; %d requests failed within %s, the last %s after that; slowest answer %s%s",
