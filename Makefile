@@ -9,6 +9,9 @@ MODULE := github.com/slidingwindow/caddy-sliding-window
 FUZZTIME ?= 5m
 FUZZPKGS ?= ./...
 
+VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
+VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches)$$
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +28,13 @@ test: ## Vet, check the format, run all tests with the race detector; a skipped 
 test-engine: ## Run the tests of the engine and its scripts only; they do not compile Caddy
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
+
+# What differs between servers: scripts, their loading, ACL, Cluster. The walks are
+# fewer than in make test, and what is about the arithmetic of slices is left out.
+.PHONY: test-valkey
+test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
+	@server=$$(scripts/install-valkey.sh); \
+	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
