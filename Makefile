@@ -9,8 +9,10 @@ MODULE := github.com/slidingwindow/caddy-sliding-window
 FUZZTIME ?= 5m
 FUZZPKGS ?= ./...
 
+# What make test-valkey runs is where servers differ: what scripts may do, how they are
+# loaded, ACL, Cluster. Walks are fewer, and long ones about arithmetic are left out.
 VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
-VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches)$$
+VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver)$$
 
 .PHONY: help
 help: ## Show this list
@@ -29,8 +31,6 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
 
-# What differs between servers: scripts, their loading, ACL, Cluster. The walks are
-# fewer than in make test, and what is about the arithmetic of slices is left out.
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
 	@server=$$(scripts/install-valkey.sh); \
