@@ -9,6 +9,11 @@ MODULE := github.com/slidingwindow/caddy-sliding-window
 FUZZTIME ?= 5m
 FUZZPKGS ?= ./...
 
+# What make test-valkey runs is where servers differ: what scripts may do, how they are
+# loaded, ACL, Cluster. Walks are fewer, and long ones about arithmetic are left out.
+VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
+VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver)$$
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +30,11 @@ test: ## Vet, check the format, run all tests with the race detector; a skipped 
 test-engine: ## Run the tests of the engine and its scripts only; they do not compile Caddy
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
+
+.PHONY: test-valkey
+test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
+	@server=$$(scripts/install-valkey.sh); \
+	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window

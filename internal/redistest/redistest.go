@@ -1,9 +1,11 @@
 // Package redistest runs real Redis servers for tests: on a free port of the
-// loopback interface, in a temporary directory, without persistence.
+// loopback interface, in a temporary directory, without persistence. The variable
+// REDIS_SERVER names another program than redis-server, such as Valkey's.
 package redistest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +28,8 @@ const patience = 10 * time.Second
 type Server struct {
 	// Addr is its host:port.
 	Addr string
+	// TLSAddr is where it listens with a certificate; empty for nowhere.
+	TLSAddr string
 
 	dir  string
 	file string // of the configuration; empty for none
@@ -45,6 +49,33 @@ func Start(tb testing.TB, args ...string) *Server {
 	}
 	tb.Cleanup(s.Kill)
 	return s
+}
+
+// StartTLS is Start, with a second port that wants TLS. Servers reach each other,
+// as replicas or in a Cluster, by that port.
+func StartTLS(tb testing.TB, cert *Certificate, args ...string) *Server {
+	tb.Helper()
+	port := strconv.Itoa(FreePort(tb))
+	s := Start(tb, append(cert.args(port), args...)...)
+	s.TLSAddr = net.JoinHostPort("127.0.0.1", port)
+	return s
+}
+
+// start is StartTLS if there is a certificate, and else Start.
+func start(tb testing.TB, cert *Certificate, args ...string) *Server {
+	tb.Helper()
+	if cert == nil {
+		return Start(tb, args...)
+	}
+	return StartTLS(tb, cert, args...)
+}
+
+// peerAddr is where other servers reach s.
+func (s *Server) peerAddr() string {
+	if s.TLSAddr != "" {
+		return s.TLSAddr
+	}
+	return s.Addr
 }
 
 // Launch runs a server in a directory until Kill, for TestMain.
@@ -124,7 +155,7 @@ func freePort() (int, error) {
 
 // start runs the process and returns when it answers.
 func (s *Server) start() error {
-	path, err := exec.LookPath("redis-server")
+	path, err := exec.LookPath(cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))
 	if err != nil {
 		return fmt.Errorf("%w; install it: apt-get install redis-server", err)
 	}
@@ -152,12 +183,12 @@ func (s *Server) start() error {
 	for !s.answers() {
 		select {
 		case <-s.done:
-			return fmt.Errorf("redis-server %s ended:\n%s", strings.Join(args, " "), s.log)
+			return fmt.Errorf("%s %s ended:\n%s", path, strings.Join(args, " "), s.log)
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			s.Kill()
-			return fmt.Errorf("redis-server %s does not answer:\n%s", strings.Join(args, " "), s.log)
+			return fmt.Errorf("%s %s does not answer:\n%s", path, strings.Join(args, " "), s.log)
 		}
 	}
 	return nil

@@ -29,10 +29,24 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// TestCluster moves a slot with two keys. What else a Cluster and Sentinels are told
+// is put to the test by package topology.
 func TestCluster(t *testing.T) {
 	nodes := StartCluster(t, 3)
 	if len(nodes) != 3 {
 		t.Fatalf("%d nodes, want 3", len(nodes))
+	}
+	first := nodes[0].Client(t)
+	for _, key := range []string{"{b}1", "{b}2"} { // in the slot 3300
+		if err := first.Set(t.Context(), key, "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := MoveSlots(t, nodes, nodes[0], nodes[1], 3300, 3301); n != 2 {
+		t.Errorf("%d keys moved, want 2", n)
+	}
+	if got := nodes[1].Client(t).Get(t.Context(), "{b}2").Val(); got != "v" {
+		t.Errorf("after the move: %q, want v", got)
 	}
 }
 

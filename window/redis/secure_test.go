@@ -1,18 +1,7 @@
 package redis_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -159,15 +148,9 @@ func longHistory(t *testing.T, s *redis.Store) error {
 }
 
 func TestTLS(t *testing.T) {
-	dir := t.TempDir()
-	roots := certificate(t, dir)
-	port := strconv.Itoa(redistest.FreePort(t))
-	redistest.Start(
-		t, "--tls-port", port, "--tls-auth-clients", "no",
-		"--tls-cert-file", filepath.Join(dir, "cert.pem"), "--tls-key-file", filepath.Join(dir, "key.pem"), "--tls-ca-cert-file", filepath.Join(dir, "cert.pem"),
-	)
-	addresses := []string{net.JoinHostPort("127.0.0.1", port)}
-	s := newStore(t, redis.Options{Addresses: addresses, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
+	cert := redistest.NewCertificate(t)
+	addresses := []string{redistest.StartTLS(t, cert).TLSAddr}
+	s := newStore(t, redis.Options{Addresses: addresses, TLS: cert.Client()})
 	if d := take(t, s, charge("zone", "key", 2, time.Minute))[0]; d.Remaining != 1 {
 		t.Errorf("Take = %+v, want 1 remaining", d)
 	}
@@ -180,42 +163,8 @@ func TestTLS(t *testing.T) {
 			t.Errorf("Ping = %v, want %q", err, want)
 		}
 	}
-	plain := newStore(t, redis.Options{TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, Timeout: timeout})
+	plain := newStore(t, redis.Options{TLS: cert.Client(), Timeout: timeout})
 	timed(t, func() error { return plain.Ping(t.Context()) })
-}
-
-// certificate writes a certificate for 127.0.0.1 that signs itself.
-func certificate(t *testing.T, dir string) *x509.CertPool {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redistest"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA:        true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
-		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	return roots
 }
 
 // TestSentinelPermissions has a user of few permissions at a Sentinel, where the
