@@ -175,23 +175,30 @@ func (c *cluster) errors() map[string]int {
 	return n
 }
 
-// TestClusterFailover kills a master that has a replica. What it admitted and the
+// TestClusterFailover takes a master away that has a replica. What it admitted and the
 // replica came not to know is admitted again, and no more.
 func TestClusterFailover(t *testing.T) {
-	t.Parallel()
-	c := &failing{cluster: startCluster(t)}
-	c.replica = redistest.AddReplica(t, c.cert, c.nodes, c.nodes[0])
-	c.allow(c.replica)
-	var hot []window.Charge
-	for _, charge := range hotCharges(100, hotLimit, time.Hour, window.Zset{}) {
-		if len(hot) < hotKeys && c.owners[c.slot(charge)] == c.nodes[0] {
-			hot = append(hot, charge)
-		}
+	for name, takeAway := range map[string]func(*redistest.Server){
+		"Killed": (*redistest.Server).Kill,
+		"Hung":   (*redistest.Server).Stop,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &failing{cluster: startCluster(t)}
+			c.replica = redistest.AddReplica(t, c.cert, c.nodes, c.nodes[0])
+			c.allow(c.replica)
+			for _, node := range c.nodes[1:] { // the first seed will be gone
+				c.options.Addresses = append(c.options.Addresses, node.TLSAddr)
+			}
+			var hot []window.Charge
+			for _, charge := range hotCharges(100, hotLimit, time.Hour, window.Zset{}) {
+				if len(hot) < hotKeys && c.owners[c.slot(charge)] == c.nodes[0] {
+					hot = append(hot, charge)
+				}
+			}
+			testLost(t, c, hot, func() { takeAway(c.nodes[0]) })
+		})
 	}
-	for _, node := range c.nodes[1:] { // the first seed will be gone
-		c.options.Addresses = append(c.options.Addresses, node.TLSAddr)
-	}
-	testLost(t, c, hot, func() { c.nodes[0].Kill() })
 }
 
 // failing is a Cluster of which the first node has a replica.
