@@ -36,17 +36,15 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 	master.CutReplicas(t)
 	alone := l.least()
 	l.eventually("the master admits alone", func() bool { return l.least() > alone+hotLimit/10 })
-	takeAway()
-	gone := time.Now()
 	known := make(map[*redistest.Server][]int64)
 	for _, s := range replicas {
-		// It waits some seconds for a master that hangs.
-		l.eventually("a replica tells what it knows", func() bool {
-			var err error
-			known[s], err = r.spent(t, s, hot)
-			return err == nil
-		})
+		var err error
+		if known[s], err = r.spent(t, s, hot); err != nil {
+			t.Fatal(err)
+		}
 	}
+	takeAway()
+	gone := time.Now()
 	promoted := promotion(l, replicas)
 	took := time.Since(gone)
 	r.named(l, promoted)
