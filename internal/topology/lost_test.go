@@ -23,7 +23,7 @@ type replicated interface {
 	// named waits until a client can know that a server is the master.
 	named(l *load, master *redistest.Server)
 	// spent returns what a replica, or the new master, knows to be spent on the counters.
-	spent(t *testing.T, replica *redistest.Server, hot []window.Charge) []int64
+	spent(t *testing.T, replica *redistest.Server, hot []window.Charge) ([]int64, error)
 }
 
 // testLost keeps the replicas from following the master, lets it admit requests that
@@ -36,12 +36,15 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 	master.CutReplicas(t)
 	alone := l.least()
 	l.eventually("the master admits alone", func() bool { return l.least() > alone+hotLimit/10 })
-	takeAway()
-	gone := time.Now()
 	known := make(map[*redistest.Server][]int64)
 	for _, s := range replicas {
-		known[s] = r.spent(t, s, hot)
+		var err error
+		if known[s], err = r.spent(t, s, hot); err != nil {
+			t.Fatal(err)
+		}
 	}
+	takeAway()
+	gone := time.Now()
 	promoted := promotion(l, replicas)
 	took := time.Since(gone)
 	r.named(l, promoted)
@@ -87,7 +90,8 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 func exhaust(l *load, r replicated, promoted *redistest.Server, hot []window.Charge) {
 	l.Helper()
 	l.eventually("the new master has nothing left", func() bool {
-		return slices.Min(r.spent(l.T, promoted, hot)) >= hotLimit
+		n, err := r.spent(l.T, promoted, hot)
+		return err == nil && slices.Min(n) >= hotLimit
 	})
 }
 

@@ -149,7 +149,6 @@ func (w *watched) parts() (redis.Options, *redistest.Server, []*redistest.Server
 	return w.options, w.master, w.replicas
 }
 
-func (w *watched) spent(t *testing.T, replica *redistest.Server, hot []window.Charge) []int64 {
-	t.Helper()
+func (w *watched) spent(t *testing.T, replica *redistest.Server, hot []window.Charge) ([]int64, error) {
 	return spent(t, replica.Client(t), hot)
 }

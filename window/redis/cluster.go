@@ -33,8 +33,8 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 
 // lookAgain has the client of a Cluster ask anew, off the path of requests, which node
 // holds what, if a call got no answer: its node may be gone, and a replica in its
-// place. No node says so to one who does not ask. The client asks five times a second
-// at most.
+// place. No node says so to one who does not ask. While it gets answers, the client asks
+// five times a second at most.
 func (s *Store) lookAgain(ctx context.Context, calls []*call) {
 	c, ok := s.client.(*goredis.ClusterClient)
 	if !ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // reports collects what a store reports.
@@ -38,7 +39,8 @@ func TestGiveBack(t *testing.T) {
 	own := startBehind(t, p)
 	c := own.Client(t)
 	var told reports
-	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: true, Prefix: "back", Report: told.add})
+	clock := windowtest.NewClock() // stands: all is spent in the same millisecond
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: true, Prefix: "back", Report: told.add, Now: clock.Now})
 	denied := func(key string, meanwhile func()) {
 		t.Helper()
 		p.meanwhile.Store(&meanwhile)
@@ -61,12 +63,19 @@ func TestGiveBack(t *testing.T) {
 		t.Errorf("reported: %v, want nothing", errs)
 	}
 
-	denied("secret", own.Kill) // nobody knows whether they are
+	// Nobody knows whether they are, and another attempt might take from others.
+	take(t, s, countedCharge("free", "secret"))
+	denied("secret", func() { p.cut.Store(true) })
 	eventually(t, patience, "a report", func() bool { return len(told.list()) > 0 })
+	p.cut.Store(false)
 	errs := told.list()
 	if err := errs[0]; len(errs) != 1 || !errors.Is(err, window.ErrUnavailable) ||
 		!strings.Contains(err.Error(), `zone "free": 1 units`) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("reported: %v, want one error about zone free, without the key", errs)
+	}
+	eventually(t, patience, "a decision", func() bool { return s.Ping(t.Context()) == nil })
+	if n := charged(t, s, countedCharge("free", "secret")); n != 1 {
+		t.Errorf("%d units are charged, want that of the request that passed", n)
 	}
 }
 
