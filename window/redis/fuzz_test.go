@@ -164,13 +164,13 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(uint8(1), numbers(1, 1, 4, 0, 60_000, 60_000))
 	f.Add(uint8(3), numbers(1, -1, 0, 0, 5, 1, 1, 1, 2, 0, 3, 3))
 	f.Add(uint8(2), numbers(1, 1, 1<<62, -2, 1<<62, 1<<62))
-	for _, wrong := range [][2]int64{{0, 2}, {1, -1}, {1, 6}, {2, -2}, {3, -1}, {4, -1}, {2, 1 << 62}, {3, 1 << 62}, {4, 1 << 62}, {5, 2}, {11, 1}} {
+	for _, wrong := range [][2]int64{{0, 2}, {1, -1}, {1, 6}, {2, -2}, {3, -1}, {4, -1}, {2, 1<<62 - 1}, {3, 1<<62 - 1}, {4, 1<<62 - 1}, {5, 2}, {11, 1}} {
 		reply := []int64{1, 4, 0, 9, 9, 1, 8, 0, 9, 9, 0, 0, -1, 0, 9}
 		reply[wrong[0]] = wrong[1]
 		f.Add(uint8(0), numbers(append([]int64{1}, reply...)...))
 	}
 	f.Add(uint8(9), numbers(0, 5, 4, -1, 12))
-	f.Add(uint8(9), numbers(1, 1<<62, 1<<62, 1<<62, 1<<62))
+	f.Add(uint8(9), numbers(1, 1<<62, 1<<62, 1<<62-1, 1<<62-1))
 	f.Add(uint8(0), []byte{})
 	f.Fuzz(func(t *testing.T, mode uint8, bytes []byte) {
 		reply := make([]int64, len(bytes)/8)
@@ -214,6 +214,8 @@ func TestReplyLengths(t *testing.T) {
 		{nested(17), false},
 		{"|1\r\n+a\r\n:1\r\n" + nested(16) + nested(16), true},
 		{"*2\r\n|1\r\n+a\r\n:1\r\n*0\r\n*-1\r\n" + nested(16), true},
+		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(15), true},
+		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(16), false},
 		{"*2\r\n|0\r\n:1\r\n$-1\r\n" + nested(16), true},
 		{"*3\r\n:1\r\n*1\r\n$1\r\nx\r\n_\r\n" + nested(16), true},
 		{"*?\r\n", false},
