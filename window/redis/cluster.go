@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -28,10 +29,13 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 	return results
 }
 
-// assemble puts the answers of one request's calls together.
+// assemble puts the answers of one request's calls together. Where only some failed,
+// what the others charged may not have been given back.
 func (s *Store) assemble(ctx context.Context, calls []*call) window.Result {
 	var all window.Result
+	charged := false
 	for _, c := range calls {
+		charged = charged || !uncharged(c.err)
 		var one [1]window.Result
 		c.answer(one[:])
 		if one[0].Err != nil && all.Err == nil {
@@ -40,6 +44,9 @@ func (s *Store) assemble(ctx context.Context, calls []*call) window.Result {
 		if all.Err == nil {
 			all.Decisions = append(all.Decisions, one[0].Decisions...)
 		}
+	}
+	if all.Err != nil && charged && !errors.Is(all.Err, window.ErrUnknown) {
+		all.Err = unknown{all.Err}
 	}
 	return all
 }
