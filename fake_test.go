@@ -44,6 +44,8 @@ type fakeStore struct {
 	mu     sync.Mutex
 	decide func(context.Context, []window.Charge) ([]window.Decision, error)
 	taken  [][]window.Charge
+
+	settled int64 // units
 }
 
 // newFake registers a store for the test, and returns what configures it.
@@ -60,6 +62,17 @@ func (f *fakeStore) Take(ctx context.Context, charges []window.Charge) ([]window
 	defer f.mu.Unlock()
 	f.taken = append(f.taken, charges)
 	return f.decide(ctx, charges)
+}
+
+// Settle fails as Take does.
+func (f *fakeStore) Settle(ctx context.Context, c window.Charge, _, delta int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.decide(ctx, []window.Charge{c})
+	if err == nil {
+		f.settled += delta
+	}
+	return err
 }
 
 func (f *fakeStore) Ping(ctx context.Context) error {

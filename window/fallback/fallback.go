@@ -41,7 +41,8 @@ type Options struct {
 //
 // What was admitted here is booked before the store decides on the key again, once at
 // most. A request that may have been charged in the store is never booked again: up to
-// so many more may pass if it was not. Counts of CL.THROTTLE cannot be booked.
+// so many more may pass if it was not. So may those that are under way when the store
+// goes or comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {
 	store   Store
 	breaker *window.Breaker

@@ -18,7 +18,7 @@ const (
 )
 
 // known is what the store was last heard to have counted on each key: 65,536 of them
-// at most, in 2.6 MB. It is lossy. A new key takes the place of one that is over, or
+// at most, in 2 MB. It is lossy. A new key takes the place of one that is over, or
 // that has used no larger share of its limit; those that deny therefore stay when many
 // others come.
 type known struct {
@@ -29,10 +29,10 @@ type known struct {
 // shard holds the keys with the same upper bits of their hash. mu guards all that is
 // known of a key, and whatever is done to its counts in this process.
 type shard struct {
+	sets     [setCount][ways]entry // of two cache lines each
 	mu       sync.Mutex
-	sets     [setCount][ways]entry
 	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
-	_        [64]byte                 // keeps the locks of two shards apart
+	_        [112]byte                // keeps the locks of two shards apart
 }
 
 // entry is what is known of a key; the zero value is of none.
@@ -40,9 +40,25 @@ type entry struct {
 	hash  uint64
 	stamp int64 // ms: the decision that it is from; see note
 	until int64 // ms on this process's clock: nothing of it counts any more
-	used  int64 // units, of the limit that has most of them
-	share uint8 // of its limit that was used, up to 255
+	use   use
 }
+
+// use is what was used of a key's limits: the units, of the limit that has most of
+// them, and in the lowest 8 bits the largest share of a limit, up to 255.
+type use int64
+
+func (u use) units() int64 { return int64(u >> 8) }
+func (u use) share() use   { return u & 0xff }
+
+func useOf(units, limit int64) use {
+	if units >= limit {
+		return use(units)<<8 | 0xff
+	}
+	return use(units)<<8 | use(float64(units)/float64(limit)*255)
+}
+
+// and returns the larger units, and the larger share.
+func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.share(), o.share()) }
 
 func newKnown() *known { return &known{seed: maphash.MakeSeed()} }
 
@@ -71,8 +87,7 @@ func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.De
 		e, lowers, reset := entry{hash: k.hash(&charges[i])}, allowed, int64(0)
 		for j := range own {
 			d := &own[j]
-			used := max(0, d.Limit-d.Remaining)
-			e.used, e.share = max(e.used, used), max(e.share, share(used, d.Limit))
+			e.use = e.use.and(useOf(max(0, d.Limit-d.Remaining), d.Limit))
 			reset = max(reset, d.ResetAfter.Milliseconds()+1)
 			lowers = lowers && d.Remaining > 0
 		}
@@ -88,19 +103,11 @@ func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.De
 	}
 }
 
-// share says how much of a limit is used, from 0 to 255.
-func share(used, limit int64) uint8 {
-	if used >= limit {
-		return 255
-	}
-	return uint8(float64(used) / float64(limit) * 255)
-}
-
 // note keeps e, of a decision that was made at a time in ms. mu is held.
 func (s *shard) note(now, made int64, e entry, lowers bool) {
 	old := s.find(e.hash)
 	if old == nil || old.until <= now {
-		if old == nil && e.used > 0 {
+		if old == nil && e.use.units() > 0 {
 			old = s.victim(now, e)
 		}
 		if old != nil {
@@ -113,7 +120,7 @@ func (s *shard) note(now, made int64, e entry, lowers bool) {
 		e.stamp = old.stamp
 	}
 	if !newer || !lowers {
-		e.used, e.share, e.until = max(e.used, old.used), max(e.share, old.share), max(e.until, old.until)
+		e.use, e.until = e.use.and(old.use), max(e.until, old.until)
 	}
 	*old = e
 }
@@ -138,11 +145,11 @@ func (s *shard) victim(now int64, e entry) *entry {
 		if set[i].until <= now {
 			return &set[i]
 		}
-		if set[i].share < least.share {
+		if set[i].use.share() < least.use.share() {
 			least = &set[i]
 		}
 	}
-	if least.share > e.share {
+	if least.use.share() > e.use.share() {
 		return nil
 	}
 	return least
@@ -155,7 +162,7 @@ func (s *shard) takeOut(now int64, hash uint64) (used int64, ok bool) {
 	if e == nil {
 		return 0, false
 	}
-	used, ok = e.used, e.until > now
+	used, ok = e.use.units(), e.until > now
 	*e = entry{}
 	return used, ok
 }
