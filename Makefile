@@ -26,6 +26,10 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
 
+.PHONY: test-flood
+test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
+	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
 	@status=0; found=0; \

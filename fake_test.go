@@ -45,7 +45,9 @@ type fakeStore struct {
 	decide func(context.Context, []window.Charge) ([]window.Decision, error)
 	taken  [][]window.Charge
 
-	settled int64 // units
+	settled  int64 // units
+	attended int
+	parted   int
 }
 
 // newFake registers a store for the test, and returns what configures it.
@@ -80,6 +82,21 @@ func (f *fakeStore) Ping(ctx context.Context) error {
 	defer f.mu.Unlock()
 	_, err := f.decide(ctx, nil)
 	return err
+}
+
+// Attend counts three.
+func (f *fakeStore) Attend(context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attended++
+	return 3, nil
+}
+
+func (f *fakeStore) Leave(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parted++
+	return nil
 }
 
 func (f *fakeStore) String() string { return f.name }
