@@ -93,6 +93,9 @@ func (g *Guard) repay(ctx context.Context, charges []window.Charge) (booked []in
 }
 
 func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, late(err)
+	}
 	k := g.table()
 	hash := k.hash(c)
 	s := k.shard(hash)
@@ -103,7 +106,7 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%w: booking what was admitted meanwhile: %w", window.ErrUnavailable, ctx.Err())
+			return 0, late(ctx.Err())
 		}
 		s.mu.Lock()
 	}
@@ -120,8 +123,7 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	g.settling.Add(1)
 	s.mu.Unlock()
 
-	// The client may go, but who waits for this has to know how it went.
-	err := g.breaker.Settle(context.WithoutCancel(ctx), *c, 0, units)
+	err := g.settle(ctx, c, units)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,6 +141,22 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 		return 0, err
 	}
 	return units, nil
+}
+
+// settle books units in the store. It has as much time as its caller, but goes on when
+// the client goes: who else waits for it has to know how it went.
+func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error {
+	own := context.WithoutCancel(ctx)
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		own, cancel = context.WithDeadline(own, end)
+		defer cancel()
+	}
+	return g.breaker.Settle(own, *c, 0, units)
+}
+
+func late(err error) error {
+	return fmt.Errorf("%w: booking what passed without it: %w", window.ErrUnavailable, err)
 }
 
 // doubt notes that units may be in the store beside what is known of it, for a decision

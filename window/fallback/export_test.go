@@ -48,3 +48,6 @@ const MostKeys = shardCount * setCount * ways
 
 // Settling returns on how many counters something is being booked.
 func (g *Guard) Settling() int64 { return g.settling.Load() }
+
+// BoundOwed bounds the counters on which something is owed.
+func (g *Guard) BoundOwed(most int64) { g.owed.most = most }

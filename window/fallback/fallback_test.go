@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
 
 // inBubble runs a test of one site with a remote.
@@ -259,14 +260,33 @@ func TestErrors(t *testing.T) {
 		if _, err := s.Take(t.Context(), []window.Charge{invalid}); !errors.Is(err, window.ErrInvalid) {
 			t.Errorf("Take = %v, want ErrInvalid", err)
 		}
-		s.remote.become(up)
+	})
+}
+
+// A client that goes while what is owed is being booked leaves it booked, once.
+func TestClientGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &slowRemote{newRemote(nil), 60 * time.Millisecond}
+		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
+		s.Use()
+		defer s.close(t)
+		c := charge("zone", "key", 10, 10*time.Second)
+		r.become(busy)
+		s.passed(t, 3, c)
+		r.become(up)
+		tries := r.tries
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Take(gone, []window.Charge{c}); err != nil {
-			t.Errorf("Take of one who has gone = %v: what is owed is booked all the same", err)
+		if _, err := s.Take(gone, []window.Charge{c}); !errors.Is(err, context.Canceled) || r.tries != tries {
+			t.Errorf("Take of one who has gone = %v, with %d tries to book; want Canceled and none", err, r.tries-tries)
 		}
-		if s.remote.settled["zone"] != 1 {
-			t.Errorf("%d units were booked, want 1", s.remote.settled["zone"])
+		going, cancel := context.WithTimeout(t.Context(), time.Minute)
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if _, err := s.Take(going, []window.Charge{c}); err == nil {
+			t.Error("Take of one who goes: no error")
+		}
+		if r.settled["zone"] != 3 {
+			t.Errorf("%d units were booked, want 3", r.settled["zone"])
 		}
 	})
 }

@@ -34,6 +34,7 @@ type remote struct {
 
 	mu             sync.Mutex
 	mode           mode
+	failTake       bool             // once, and for a reason of its own
 	charged        map[string]int64 // units that were taken, by zone
 	settled        map[string]int64 // that were settled
 	dropped        map[string]int64 // and that were to be, and nobody knows that they were not
@@ -72,6 +73,10 @@ func (r *remote) Take(ctx context.Context, charges []window.Charge) ([]window.De
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err, idle := r.fault()
+	if r.failTake && !idle {
+		r.failTake = false
+		return nil, window.ErrUnavailable
+	}
 	if idle {
 		return nil, err
 	}
