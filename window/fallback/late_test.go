@@ -24,19 +24,17 @@ func TestLateAnswer(t *testing.T) {
 		if got := s.passed(t, 4, c); got != 4 {
 			t.Fatalf("%d of 4 pass", got)
 		}
-		late(3)
-		if got := s.passed(t, 1, c); got != 1 {
-			t.Fatal("a request is denied with 3 left")
-		}
-		// The five are booked, and the decision that would tell is not heard of.
+		late(2)
+		s.want(t, "beside 2 and 4", 4, c)
+		// The eight are booked, and the decision that would tell is not heard of.
 		s.remote.failTake = true
 		s.remote.become(up)
-		if _, err := s.Take(t.Context(), []window.Charge{c}); err == nil || s.remote.settled["zone"] != 5 {
-			t.Fatalf("Take = %v, and %d units are booked; want an error, and 5", err, s.remote.settled["zone"])
+		if _, err := s.Take(t.Context(), []window.Charge{c}); err == nil || s.remote.settled["zone"] != 8 {
+			t.Fatalf("Take = %v, and %d units are booked; want an error, and 8", err, s.remote.settled["zone"])
 		}
 		s.remote.become(busy)
-		late(3)
-		s.want(t, "beside 3 and 5", 2, c)
+		late(1)
+		s.want(t, "beside 1 and 8", 1, c)
 	})
 }
 
