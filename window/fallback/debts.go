@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxOwed and maxUnsure are how many counters may have such units.
+	// maxOwed and maxUnsure are how many counters may have such units: 150 bytes each.
 	maxOwed   = memory.DefaultMaxKeys
 	maxUnsure = 100_000
 )

@@ -122,6 +122,25 @@ func TestOwedIsForgotten(t *testing.T) {
 	})
 }
 
+// Units that are owed do not get younger by being asked for.
+func TestOwedKeepsItsTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *site) {
+		c := charge("zone", "key", 10, 10*time.Second)
+		s.away(t)
+		s.want(t, "without the store", 10, c)
+		for range 9 {
+			time.Sleep(time.Second)
+			s.passed(t, 1, c)
+		}
+		s.back()
+		time.Sleep(time.Second)
+		s.want(t, "a window later", 10, c)
+		if got := s.remote.settled["zone"]; got != 0 {
+			t.Errorf("%d units were booked, want none", got)
+		}
+	})
+}
+
 // A request that may have been charged is decided here, counts here, and is never
 // booked.
 func TestUnknownIsNotBooked(t *testing.T) {
