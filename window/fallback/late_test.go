@@ -3,6 +3,9 @@ package fallback_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,4 +136,30 @@ func TestOwedIsBounded(t *testing.T) {
 			t.Errorf("%d units were booked in %d calls, want 10 in 10", got, s.remote.settles)
 		}
 	})
+}
+
+// What was known is taken over in one step: nobody passes between.
+func TestTakeOverIsAtomic(t *testing.T) {
+	s := newSite(t, newRemote(nil))
+	s.remote.become(busy)
+	cause := errors.Join(window.ErrUnavailable, window.ErrBusy)
+	for key := range 1000 {
+		c := charge("zone", strconv.Itoa(key), 10, time.Hour)
+		s.Note(0, 1, []window.Charge{c}, []window.Decision{{Limit: 10, Remaining: 4, ResetAfter: time.Hour, At: 1}})
+		var passed atomic.Int64
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for range 3 {
+					if ds, err := s.TakeLocal(t.Context(), []window.Charge{c}, cause, false); err != nil || window.Allowed(ds) {
+						passed.Add(1)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if got := passed.Load(); got != 4 {
+			t.Fatalf("key %d: %d pass, want 4", key, got)
+		}
+	}
 }
