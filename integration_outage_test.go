@@ -162,6 +162,9 @@ func TestOutages(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			s := startOutageSites(t, fault.redis)
 			client := newClient(t)
+			eventually(t, 10*time.Second, "the store decides", func() bool {
+				return mustGet(t, client, s.deny, "warm").status == http.StatusOK
+			})
 			for _, address := range []string{s.local, s.allow, s.deny} {
 				for i := range outageLimit + 1 {
 					want := http.StatusOK
@@ -259,8 +262,8 @@ func (s outageSites) checkTimes(t *testing.T, during map[string][]answer, began 
 		if most > outageTimeout+50*time.Millisecond+free {
 			t.Errorf("%s: slowest request took %s, want at most %s", name, most, outageTimeout+50*time.Millisecond)
 		}
-		if mean-freeLater > time.Millisecond {
-			t.Errorf("%s: requests took %s longer than without limits once the breaker was open, want less than 1ms", name, mean-freeLater)
+		if most := time.Millisecond + freeLater/2; mean-freeLater > most { // on a busy machine both take longer
+			t.Errorf("%s: requests took %s longer than without limits once the breaker was open, want %s at most", name, mean-freeLater, most)
 		}
 	}
 }

@@ -52,8 +52,7 @@ type Handler struct {
 
 	// With `on_error` `local`: whether limits are divided, while the store is away, by
 	// the number of instances that it was last seen to be shared by, rounded down to 1
-	// at least. Default: as the sliding_window app says if it says what `on_error` is,
-	// too; and without it false.
+	// at least. Default: false; without `on_error`, as the sliding_window app says.
 	Share bool `json:"share,omitempty"`
 
 	// The status of a denied request. Default: 429.
