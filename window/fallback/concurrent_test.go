@@ -24,7 +24,7 @@ const callers = 8
 
 func testConcurrent(t *testing.T, fault mode, over int64) {
 	const limit, keys = 300, 4
-	s := newSite(t, newRemote(nil))
+	s := newSite(t, newRemote())
 	var passed [keys]atomic.Int64
 	var underWay sync.RWMutex
 	var group sync.WaitGroup
@@ -88,7 +88,7 @@ func testConcurrent(t *testing.T, fault mode, over int64) {
 // TestWaitForBooking has requests that come while what is owed is being booked wait
 // for that.
 func TestWaitForBooking(t *testing.T) {
-	s := newSite(t, newRemote(nil))
+	s := newSite(t, newRemote())
 	c := charge("zone", "key", 10, time.Hour)
 	s.remote.become(busy)
 	s.want(t, "without the store", 10, c)

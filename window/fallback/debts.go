@@ -23,8 +23,8 @@ type debts struct {
 	most  int64 // counters
 }
 
-func newDebts(most int64, now func() int64) debts {
-	return debts{memory.New(memory.Options{MaxKeys: most, Now: now}), most}
+func newDebts(most int64) debts {
+	return debts{memory.New(memory.Options{MaxKeys: most}), most}
 }
 
 // counter returns what counts the units of c: exactly, in the longest of its windows,

@@ -26,8 +26,6 @@ type Store interface {
 type Options struct {
 	// Is told of every change of the store's state, one after the other. Nil: nobody.
 	OnChange func(open bool, cause error)
-	// Tests set the time, in Unix milliseconds. Nil: this process's clock.
-	Now func() int64
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
@@ -46,7 +44,7 @@ type Options struct {
 type Guard struct {
 	store   Store
 	breaker *window.Breaker
-	now     func() int64 // ms
+	start   time.Time
 	local   *memory.Store
 	// Units that were admitted here, and the store does not have.
 	owed debts
@@ -56,7 +54,7 @@ type Guard struct {
 	settling atomic.Int64 // counters whose units are being booked
 
 	users atomic.Int64 // see Use
-	make  sync.Once
+	once  sync.Once
 	known *known // see table
 
 	crew crew
@@ -68,15 +66,12 @@ func New(store Store, o Options) *Guard {
 		o.OnChange = func(bool, error) {}
 	}
 	g := &Guard{
-		store: store, now: o.Now,
+		store:   store,
+		start:   time.Now(),
 		breaker: window.NewBreaker(store, o.OnChange),
-		local:   memory.New(memory.Options{Now: o.Now}),
-		owed:    newDebts(maxOwed, o.Now),
-		unsure:  newDebts(maxUnsure, o.Now),
-	}
-	if g.now == nil {
-		start := time.Now()
-		g.now = func() int64 { return time.Since(start).Milliseconds() }
+		local:   memory.New(memory.Options{}),
+		owed:    newDebts(maxOwed),
+		unsure:  newDebts(maxUnsure),
 	}
 	g.crew.store, _ = store.(window.Instancer)
 	return g
@@ -93,9 +88,12 @@ func (g *Guard) Use() {
 func (g *Guard) Disuse() { g.users.Add(-1) }
 
 func (g *Guard) table() *known {
-	g.make.Do(func() { g.known = newKnown() })
+	g.once.Do(func() { g.known = newKnown() })
 	return g.known
 }
+
+// now returns the time in ms, since any moment.
+func (g *Guard) now() int64 { return time.Since(g.start).Milliseconds() }
 
 // Close ends what the guard has started.
 func (g *Guard) Close() error {

@@ -16,7 +16,7 @@ import (
 func inBubble(t *testing.T, run func(t *testing.T, s *site)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &site{}
-		*s = *newSite(t, newRemote(nil))
+		*s = *newSite(t, newRemote())
 		run(t, s)
 	})
 }
@@ -285,7 +285,7 @@ func TestErrors(t *testing.T) {
 // A client that goes while what is owed is being booked leaves it booked, once.
 func TestClientGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &slowRemote{newRemote(nil), 60 * time.Millisecond}
+		r := &slowRemote{newRemote(), 60 * time.Millisecond}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
 		s.Use()
 		defer s.close(t)

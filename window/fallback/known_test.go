@@ -12,7 +12,7 @@ import (
 
 // newGuard returns a guard whose store is not asked.
 func newGuard(tb testing.TB) *fallback.Guard {
-	r := newRemote(nil)
+	r := newRemote()
 	g := fallback.New(r, fallback.Options{})
 	g.Use()
 	tb.Cleanup(func() {

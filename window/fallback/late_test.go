@@ -69,7 +69,7 @@ func (r *slowRemote) Take(ctx context.Context, charges []window.Charge) ([]windo
 // Booking and asking take no longer together than one of them may.
 func TestBookingHasTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &slowRemote{newRemote(nil), 60 * time.Millisecond}
+		r := &slowRemote{newRemote(), 60 * time.Millisecond}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
 		s.Use()
 		defer s.close(t)
@@ -140,7 +140,7 @@ func TestOwedIsBounded(t *testing.T) {
 
 // What was known is taken over in one step: nobody passes between.
 func TestTakeOverIsAtomic(t *testing.T) {
-	s := newSite(t, newRemote(nil))
+	s := newSite(t, newRemote())
 	s.remote.become(busy)
 	cause := errors.Join(window.ErrUnavailable, window.ErrBusy)
 	for key := range 1000 {

@@ -41,9 +41,9 @@ type remote struct {
 	tries, settles int              // calls of Settle, and those that were not refused
 }
 
-func newRemote(now func() int64) *remote {
+func newRemote() *remote {
 	return &remote{
-		Store:   memory.New(memory.Options{SweepInterval: -1, Now: now}),
+		Store:   memory.New(memory.Options{SweepInterval: -1}),
 		charged: make(map[string]int64), settled: make(map[string]int64), dropped: make(map[string]int64),
 	}
 }

@@ -38,7 +38,7 @@ func (c *crewed) Leave(context.Context) error {
 // The heart beats every 5 s while somebody shares, and what was last seen is kept.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &crewed{remote: newRemote(nil)}
+		r := &crewed{remote: newRemote()}
 		r.crew.Store(3)
 		g := fallback.New(r, fallback.Options{})
 		want := func(what string, attended, parted, instances int64) {
@@ -80,7 +80,7 @@ func TestHeartbeat(t *testing.T) {
 // Limits are divided, and so is what the store had counted.
 func TestDivided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &crewed{remote: newRemote(nil)}
+		r := &crewed{remote: newRemote()}
 		r.crew.Store(3)
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote, share: true}
 		s.Use()

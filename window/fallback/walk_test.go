@@ -97,7 +97,7 @@ type walk struct {
 }
 
 func newWalk(t *testing.T, seed int, a window.Algorithm, most func(int64) int64) *walk {
-	w := &walk{Rand: seeded(seed), site: newSite(t, newRemote(nil)), admitted: make(map[string]int64)}
+	w := &walk{Rand: seeded(seed), site: newSite(t, newRemote()), admitted: make(map[string]int64)}
 	for i := range 3 {
 		c := charge(fmt.Sprint("zone", i), "key", 1+w.Int64N(12), time.Duration(1+w.IntN(4))*time.Second)
 		c.Algorithm = a
