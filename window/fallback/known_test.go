@@ -38,6 +38,7 @@ func TestKnownOrder(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"one after the other":            {{1, 2, 1001, 4, false, 6}, {2, 3, 1002, 7, false, 3}, {3, 4, 1003, 10, false, 0}},
 		"overtaken":                      {{1, 2, 1002, 4, false, 6}, {1, 3, 1001, 5, false, 6}, {2, 4, 1003, 5, false, 5}},
+		"overtaken twice":                {{1, 2, 1003, 4, false, 6}, {1, 3, 1001, 6, false, 6}, {1, 4, 1002, 9, false, 6}},
 		"overtaken with more":            {{1, 2, 1002, 6, false, 4}, {1, 3, 1001, 3, false, 7}},
 		"of one millisecond":             {{1, 2, 1001, 4, false, 6}, {1, 2, 1001, 5, false, 6}, {1, 2, 1001, 3, false, 7}},
 		"a denial makes nothing less":    {{1, 2, 1001, 2, false, 8}, {2, 3, 1002, 3, true, 8}, {3, 4, 1003, 0, true, 10}},
@@ -70,14 +71,40 @@ func TestKnownUntil(t *testing.T) {
 	}
 }
 
+// TestKnownUntilTheLast keeps what is known for as long as any of it may count.
+func TestKnownUntilTheLast(t *testing.T) {
+	g, c := newGuard(t), charge("zone", "key", 10, time.Second)
+	g.Note(1, 2, []window.Charge{c}, left(1002, 4, true))
+	earlier := left(1001, 5, true)
+	earlier[0].ResetAfter = 10 * time.Millisecond
+	g.Note(1, 3, []window.Charge{c}, earlier)
+	if got := g.Known(102, c); got != 6 {
+		t.Errorf("%d are known to be used, want 6", got)
+	}
+}
+
+// TestKnownOfLoweredLimit does not take a limit that is used up for all that was used.
+func TestKnownOfLoweredLimit(t *testing.T) {
+	g, c := newGuard(t), charge("zone", "key", 100, time.Hour)
+	for at, limit := range []int64{100, 10} {
+		g.Note(1, 2, []window.Charge{c}, []window.Decision{
+			{Allowed: true, Limit: limit, Remaining: limit / 100 * 50, ResetAfter: time.Hour, At: int64(1 + at)},
+		})
+		if got := g.Known(3, c); got != 50 {
+			t.Errorf("limit %d: %d are known to be used, want 50", limit, got)
+		}
+	}
+}
+
 // TestKnownLimits keeps the limit with the most units, of each counter of a request.
 func TestKnownLimits(t *testing.T) {
 	g := newGuard(t)
 	one, two := charge("one", "key", 10, time.Second), charge("two", "key", 10, time.Second)
-	one.Policies = append(one.Policies, window.Policy{Limit: 100, Window: time.Minute})
+	one.Policies = []window.Policy{{Limit: 10, Window: time.Second}, {Limit: 100, Window: time.Minute}, {Limit: 20, Window: time.Second}}
 	g.Note(1, 2, []window.Charge{one, two}, []window.Decision{
 		{Allowed: true, Limit: 10, Remaining: 7, ResetAfter: time.Second, At: 1},
 		{Allowed: true, Limit: 100, Remaining: 60, ResetAfter: time.Minute, At: 1},
+		{Allowed: true, Limit: 20, Remaining: 17, ResetAfter: time.Second, At: 1},
 		{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: time.Second, At: 1},
 	})
 	gcra := one
