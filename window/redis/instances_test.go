@@ -40,7 +40,7 @@ func TestInstances(t *testing.T) {
 	now -= time.Hour.Milliseconds() // and they count from there
 	attend(a, 2)
 	now += 15_000
-	attend(b, 1)
+	attend(a, 1) // b has not come since
 }
 
 // TestInstancesExpire leaves nothing behind when nobody comes any more.
