@@ -93,9 +93,8 @@ func (w *crew) beat(ctx context.Context, done chan struct{}, every time.Duration
 }
 
 // divided returns the charge as this process decides on it, one of n: with at least 1
-// of each limit that is not 0, and without what only the store has use for.
+// of each limit that is not 0, and without CL.THROTTLE.
 func divided(c window.Charge, n int64) window.Charge {
-	c.Lease, c.Pack = window.Lease{}, 0
 	if a, ok := c.Algorithm.(window.GCRA); ok {
 		a.Native, a.Burst = window.NativeOff, part(a.Burst, n)
 		c.Algorithm = a

@@ -315,8 +315,9 @@ func TestNative(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("zone", "key", 10, 10*time.Second)
 		c.Algorithm = window.GCRA{Native: window.NativeAuto}
+		s.passed(t, 6, c)
 		s.remote.become(down)
-		s.want(t, "without the store", 10, c)
+		s.want(t, "without the store", 4, c)
 		s.back()
 		if _, err := s.Take(t.Context(), []window.Charge{c}); err != nil || s.remote.settles != 0 {
 			t.Errorf("Take = %v after %d bookings, want none", err, s.remote.settles)
