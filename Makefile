@@ -36,6 +36,10 @@ test-valkey: ## Run the tests of the Redis store on Valkey, which is brought bes
 	@server=$$(scripts/install-valkey.sh); \
 	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
 
+.PHONY: test-flood
+test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
+	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
 	@status=0; found=0; \

@@ -162,14 +162,14 @@ func TestOutages(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			s := startOutageSites(t, fault.redis)
 			client := newClient(t)
+			eventually(t, 10*time.Second, "the store decides", func() bool {
+				return mustGet(t, client, s.deny, "warm").status == http.StatusOK
+			})
 			for _, address := range []string{s.local, s.allow, s.deny} {
-				for i := range outageLimit + 1 {
-					want := http.StatusOK
-					if i == outageLimit {
-						want = http.StatusTooManyRequests
-					}
-					if a := mustGet(t, client, address, fault.name); a.status != want {
-						t.Fatalf("before the fault, request %d: status %d, want %d\n%s", i+1, a.status, want, s.process.log)
+				// On a busy machine some may not be decided in time, and not be counted.
+				for asked := 0; mustGet(t, client, address, fault.name).status != http.StatusTooManyRequests; asked++ {
+					if asked == 3*outageLimit {
+						t.Fatalf("before the fault: no request of %d is denied\n%s", asked, s.process.log)
 					}
 				}
 			}
@@ -179,6 +179,16 @@ func TestOutages(t *testing.T) {
 			during := s.visit(t, client, fault.name, outageTime)
 			s.checkStatuses(t, during, began)
 			s.checkTimes(t, during, began)
+			fresh := fault.name + "-fresh"
+			for i := range 2 * outageLimit {
+				want := http.StatusOK
+				if i >= outageLimit {
+					want = http.StatusTooManyRequests
+				}
+				if a := mustGet(t, client, s.local, fresh); a.status != want {
+					t.Errorf("local: request %d of a fresh key: status %d, want %d", i+1, a.status, want)
+				}
+			}
 
 			fault.end(t)
 			back := time.Now()
@@ -195,6 +205,15 @@ func TestOutages(t *testing.T) {
 					t.Errorf("after the fault: status %d, want %d", a.status, want)
 				}
 			}
+			// What passed without the store is counted there, once.
+			for range 2 {
+				if a := mustGet(t, client, s.local, fresh); a.status != http.StatusTooManyRequests {
+					t.Errorf("after the fault, a key that was used up in it: status %d, want 429", a.status)
+				}
+			}
+			if n := server.Client(t).ZCard(context.Background(), "sw:zset:local:"+fresh).Val(); n != outageLimit {
+				t.Errorf("after the fault: %d units are counted of a key that was used up in it, want %d", n, outageLimit)
+			}
 			s.checkLog(t)
 		})
 	}
@@ -208,9 +227,8 @@ func (s outageSites) checkStatuses(t *testing.T, during map[string][]answer, beg
 			return a.status == http.StatusTooManyRequests && a.sent.Before(began.Add(remembered))
 		})
 	}
-	local := statuses(during[s.local])
-	if local[http.StatusOK] != outageLimit || local[http.StatusOK]+local[http.StatusTooManyRequests] != len(during[s.local]) {
-		t.Errorf("local: statuses %v, want %d × 200 and then 429", local, outageLimit)
+	if local := statuses(during[s.local]); local[http.StatusTooManyRequests] != len(during[s.local]) {
+		t.Errorf("local: statuses %v, want 429: the key was used up before the fault", local)
 	}
 	if allow := statuses(during[s.allow]); allow[http.StatusOK] != len(during[s.allow]) {
 		t.Errorf("allow: statuses %v, want 200", allow)
@@ -241,8 +259,8 @@ func (s outageSites) checkTimes(t *testing.T, during map[string][]answer, began 
 		if most > outageTimeout+50*time.Millisecond+free {
 			t.Errorf("%s: slowest request took %s, want at most %s", name, most, outageTimeout+50*time.Millisecond)
 		}
-		if mean-freeLater > time.Millisecond {
-			t.Errorf("%s: requests took %s longer than without limits once the breaker was open, want less than 1ms", name, mean-freeLater)
+		if most := time.Millisecond + freeLater/2; mean-freeLater > most { // on a busy machine both take longer
+			t.Errorf("%s: requests took %s longer than without limits once the breaker was open, want %s at most", name, mean-freeLater, most)
 		}
 	}
 }

@@ -49,12 +49,14 @@ func (s *Store) lookAgain(ctx context.Context, calls []*call) {
 	}
 }
 
-// assemble puts the answers of one request's calls together.
+// assemble puts the answers of one request's calls together. Where only some failed,
+// what the others charged may not have been given back.
 func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.Result {
 	answers := make([]window.Result, len(calls))
 	var err error
-	allowed := true
+	allowed, charged := true, false
 	for i, c := range calls {
+		charged = charged || !uncharged(c.err)
 		c.answer(answers[i : i+1])
 		if err == nil {
 			err = s.fail(ctx, answers[i].Err)
@@ -63,6 +65,9 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.R
 	}
 	if op == "take" && len(calls) > 1 && (err != nil || !allowed) {
 		s.giveBack(ctx, calls, answers, err != nil)
+	}
+	if err != nil && charged && !errors.Is(err, window.ErrUnknown) {
+		err = unknown{err}
 	}
 	if err != nil {
 		return window.Result{Err: err}

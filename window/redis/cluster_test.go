@@ -31,6 +31,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
 	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
+	t.Run("Unknown", func(t *testing.T) { testClusterUnknown(t, open(t), nodes[1]) })
 	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, nodes) }) // the last: it does harm
 }
 

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 )
 
 // givebacks are those that go on when their requests have been answered.
@@ -87,7 +83,7 @@ func (s *Store) unheard(calls []*call) []*call {
 	for _, c := range calls {
 		switch {
 		case c.err == nil:
-		case notRun(c.err):
+		case errors.Is(c.err, errLater), uncharged(c.err):
 			rest = append(rest, c)
 		default:
 			failed = append(failed, c)
@@ -103,13 +99,4 @@ func (s *Store) stayCharged(calls []*call) {
 		charge := &c.requests[0][0]
 		s.report(fmt.Errorf("zone %q: %d units of a request that did not pass stay charged: %w", charge.Zone, charge.Cost, s.fail(context.Background(), c.err)))
 	}
-}
-
-// refusals are how a server's reply to a call begins that it has not run.
-var refusals = []string{"ASK ", "CLUSTERDOWN ", "LOADING ", "MASTERDOWN ", "MOVED ", "READONLY ", "TRYAGAIN "}
-
-func notRun(err error) bool {
-	var network *net.OpError
-	return errors.Is(err, errLater) || errors.As(err, &network) && network.Op == "dial" ||
-		slices.ContainsFunc(refusals, func(prefix string) bool { return goredis.HasErrorPrefix(err, prefix) })
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/lua"
 )
 
-// loader is a hook of the client of one server. A server that does not know the
-// script gets it, and then the calls that it refused again. It has to be the server
+// loader is a hook of the client of one server. A server that does not know a
+// script gets them, and then the calls that it refused again. It has to be the server
 // that refused them: of a slot on its way to another node of a Cluster, that is not
 // the one where the key is said to be.
 type loader struct{ server *goredis.Client }
@@ -69,10 +69,15 @@ func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 	}
 }
 
-// load sends the script by SCRIPT LOAD, because some servers drop scripts that came
+// load sends the scripts by SCRIPT LOAD, because some servers drop scripts that came
 // with EVAL.
 func (l loader) load(ctx context.Context) error {
-	return l.server.ScriptLoad(ctx, lua.Script).Err()
+	_, err := l.server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		pipe.ScriptLoad(ctx, lua.Script)
+		pipe.ScriptLoad(ctx, lua.Instances)
+		return nil
+	})
+	return err
 }
 
 func lacksScript(err error) bool {

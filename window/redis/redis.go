@@ -86,7 +86,7 @@ type Options struct {
 	Now func() int64
 }
 
-// Store implements window.Store and window.Pinger.
+// Store implements window.Store, window.Pinger and window.Instancer.
 type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
@@ -300,6 +300,8 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	}
 	if delta < 0 {
 		defer s.denials.forget(&charge)
+	} else if charge.Lease.Units > 0 {
+		s.leases.endOf(&charge)
 	}
 	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
 }
@@ -350,9 +352,21 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// fail says that the store could not decide, and why. What was asked may be in
-// the reply of a server, so nothing but the reply's text is passed on.
+// Timeout returns the longest that one call waits.
+func (s *Store) Timeout() time.Duration { return s.timeout }
+
+// fail says that the store could not decide, and why, and whether the server may have
+// charged what it was asked.
 func (s *Store) fail(ctx context.Context, err error) error {
+	if err == nil || uncharged(err) {
+		return s.failUncharged(ctx, err)
+	}
+	return unknown{s.failUncharged(ctx, err)}
+}
+
+// failUncharged is fail for a request that was not sent. What was asked may be in the
+// reply of a server, so nothing but the reply's text is passed on.
+func (s *Store) failUncharged(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
