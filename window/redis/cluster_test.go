@@ -29,6 +29,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
 	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
+	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
 	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, nodes) }) // the last: it does harm
 }
 
@@ -48,6 +49,17 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	}
 	if refused == 0 {
 		t.Error("one node of three answers for every key")
+	}
+	// This is what Caddy logs.
+	var cause error
+	b := window.NewBreaker(s, func(_ bool, err error) { cause = errors.Join(cause, err) })
+	eventually(t, patience, "the breaker opens", func() bool {
+		_, err := b.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(time.Now()), 1, time.Hour)})
+		return errors.Is(err, window.ErrOpen)
+	})
+	_ = b.Close()
+	if cause == nil || !strings.Contains(cause.Error(), "the server is part of a Cluster: add `cluster` to the store: ") {
+		t.Errorf("the breaker opened because of %v, want advice to add `cluster`", cause)
 	}
 	_, err := s.Take(t.Context(), []window.Charge{charge("a", "a", 1, time.Hour), charge("b", "b", 1, time.Hour), charge("c", "c", 1, time.Hour)})
 	if err == nil || !strings.Contains(err.Error(), "add `cluster`") {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -241,7 +242,9 @@ func (l *leases) book(own *lease, used int64) {
 	if used > 0 {
 		requests, numbers = append(requests, requests[0]), append([]int64{0, used}, numbers...)
 	}
-	_ = s.all(context.Background(), s.newSettleCalls(requests, numbers...))
+	if err := s.all(context.Background(), s.newSettleCalls(requests, numbers...)); err != nil {
+		s.report(fmt.Errorf("zone %q: a lease of %d units, %d of them used, was not booked at its end: %w", own.charge.Zone, own.charge.Cost, used, err))
+	}
 	if own.left > 0 {
 		s.denials.forget(&own.charge)
 	}

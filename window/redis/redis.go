@@ -79,6 +79,9 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
+	// Report is told of units that could not be taken back, or booked at the end of
+	// a lease, each time: no request fails of it. It must not wait. Nil: nobody is.
+	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
 }
@@ -96,6 +99,7 @@ type Store struct {
 	ids         ids
 	denials     *denials
 	leases      *leases
+	report      func(error)
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -104,7 +108,8 @@ type Store struct {
 	// that was not.
 	noThrottle atomic.Bool
 	// A *commit per server, by address; "" is the only one's.
-	commits sync.Map
+	commits   sync.Map
+	givebacks givebacks
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -137,8 +142,13 @@ func New(o Options) *Store {
 		ids:         newIDs(),
 		denials:     newDenials(clock),
 		clock:       clock,
+		report:      o.Report,
+	}
+	if s.report == nil {
+		s.report = func(error) {}
 	}
 	s.leases = newLeases(s)
+	loadScripts(s.client)
 	return s
 }
 
@@ -219,6 +229,7 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
 	s.leases.close()
+	s.givebacks.close()
 	return s.client.Close()
 }
 
