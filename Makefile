@@ -31,6 +31,11 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 	scripts/install-redis.sh
 	scripts/test.sh ./window/... ./lua/...
 
+.PHONY: test-faults
+test-faults: ## Run what docs/reliability.md lists: Redis, the network and clocks fail under traffic (2 minutes)
+	scripts/install-redis.sh
+	scripts/test.sh ./internal/faults
+
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
 	@server=$$(scripts/install-valkey.sh); \

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 )
 
 // runSite serves a site on the Caddy of this process until the end of the test.
 func runSite(t *testing.T, global, site string) string {
 	t.Helper()
-	address := freeAddress(t)
+	address := caddyrun.FreeAddress(t)
 	t.Cleanup(func() { _ = caddy.Stop() })
 	err := loadCaddy(fmt.Sprintf("{\n\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n%s\n}\nhttp://%s {\n%s\n}\n", global, address, site))
 	if err != nil {
@@ -21,10 +23,10 @@ func runSite(t *testing.T, global, site string) string {
 	return address
 }
 
-func wantAnswer(t *testing.T, a answer, status int, body string) {
+func wantAnswer(t *testing.T, a caddyrun.Answer, status int, body string) {
 	t.Helper()
-	if a.status != status || a.body != body {
-		t.Errorf("got %d %q, want %d %q", a.status, a.body, status, body)
+	if a.Status != status || a.Body != body {
+		t.Errorf("got %d %q, want %d %q", a.Status, a.Body, status, body)
 	}
 }
 
@@ -47,21 +49,21 @@ func TestErrorRoute(t *testing.T) {
 		respond `+"`"+`{"code":{err.status_code},"message":"{err.message}","retry_after":{http.sliding_window.retry_after},"left":{http.sliding_window.err_paid.remaining}}`+"`"+`
 	}
 	respond ok`)
-	client := newClient(t)
-	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "ok")
-	a := mustGet(t, client, address, "k")
-	wait := a.header.Get("Retry-After")
+	client := caddyrun.NewClient(t)
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusOK, "ok")
+	a := caddyrun.MustGet(t, client, address, "k")
+	wait := a.Header.Get("Retry-After")
 	wantAnswer(t, a, http.StatusTooManyRequests, `{"code":429,"message":"rate limit exceeded","retry_after":`+wait+`,"left":99}`)
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "X-Zone": "err_all", "Cache-Control": "no-store",
 		"RateLimit-Policy": `"err_all";q=1;w=3600`,
 	} {
-		if got := a.header.Get(name); got != want {
+		if got := a.Header.Get(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
-	if wait == "" || a.header.Get("RateLimit") == "" {
-		t.Errorf("Retry-After: got %q, RateLimit %q", wait, a.header.Get("RateLimit"))
+	if wait == "" || a.Header.Get("RateLimit") == "" {
+		t.Errorf("Retry-After: got %q, RateLimit %q", wait, a.Header.Get("RateLimit"))
 	}
 }
 
@@ -82,12 +84,12 @@ func TestErrorRouteForOtherErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := runSite(t, "", "\tsliding_window routes static 0 1h\n\t"+c.routes)
-			a := mustGet(t, newClient(t), address, "")
-			if a.status != http.StatusTooManyRequests || !strings.HasPrefix(a.body, c.want) {
-				t.Errorf("got %d %q, want 429 %s…", a.status, a.body, c.want)
+			a := caddyrun.MustGet(t, caddyrun.NewClient(t), address, "")
+			if a.Status != http.StatusTooManyRequests || !strings.HasPrefix(a.Body, c.want) {
+				t.Errorf("got %d %q, want 429 %s…", a.Status, a.Body, c.want)
 			}
-			if problem := a.header.Get("Content-Type") == "application/problem+json"; problem != (c.want == `{`) {
-				t.Errorf("Content-Type: got %s", a.header.Get("Content-Type"))
+			if problem := a.Header.Get("Content-Type") == "application/problem+json"; problem != (c.want == `{`) {
+				t.Errorf("Content-Type: got %s", a.Header.Get("Content-Type"))
 			}
 		})
 	}
@@ -102,7 +104,7 @@ func TestErrorRouteStatus(t *testing.T) {
 	handle_errors {
 		respond "{err.status_code} {err.status_text}"
 	}`)
-	wantAnswer(t, mustGet(t, newClient(t), address, ""), 420, "420 ")
+	wantAnswer(t, caddyrun.MustGet(t, caddyrun.NewClient(t), address, ""), 420, "420 ")
 }
 
 // Two handlers in a chain: later handlers see both, and the second is not asked
@@ -117,23 +119,23 @@ func TestChain(t *testing.T) {
 	handle_errors {
 		respond "{http.sliding_window.zone} {http.sliding_window.chain_one.remaining} {http.sliding_window.chain_two.remaining}"
 	}`)
-	client := newClient(t)
-	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "chain_two 4 1 4")
-	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "chain_two 3 0 3")
-	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusTooManyRequests, "chain_one 0 ")
-	wantAnswer(t, mustGet(t, client, address, "other"), http.StatusOK, "chain_two 4 1 4")
+	client := caddyrun.NewClient(t)
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusOK, "chain_two 4 1 4")
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusOK, "chain_two 3 0 3")
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusTooManyRequests, "chain_one 0 ")
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "other"), http.StatusOK, "chain_two 4 1 4")
 }
 
 // A snippet that two sites import is one counter.
 func TestSnippetIsOneCounter(t *testing.T) {
-	other := freeAddress(t)
+	other := caddyrun.FreeAddress(t)
 	address := runSite(t, "}\n(limit) {\n\tsliding_window snippet {header.X-Key} 2 1h",
 		"\timport limit\n\trespond one\n}\nhttp://"+other+" {\n\timport limit\n\trespond two")
-	client := newClient(t)
-	wantAnswer(t, mustGet(t, client, address, "k"), http.StatusOK, "one")
-	wantAnswer(t, mustGet(t, client, other, "k"), http.StatusOK, "two")
-	if a := mustGet(t, client, address, "k"); a.status != http.StatusTooManyRequests {
-		t.Errorf("got %d, want 429", a.status)
+	client := caddyrun.NewClient(t)
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusOK, "one")
+	wantAnswer(t, caddyrun.MustGet(t, client, other, "k"), http.StatusOK, "two")
+	if a := caddyrun.MustGet(t, client, address, "k"); a.Status != http.StatusTooManyRequests {
+		t.Errorf("got %d, want 429", a.Status)
 	}
 }
 
@@ -145,10 +147,10 @@ func TestBeforeBasicAuth(t *testing.T) {
 	}
 	sliding_window guesses {client_ip} 2 1h
 	respond secret`)
-	client := newClient(t)
+	client := caddyrun.NewClient(t)
 	for i, want := range []int{401, 401, 429} {
-		if a := mustGet(t, client, address, ""); a.status != want {
-			t.Errorf("guess %d: got %d, want %d", i+1, a.status, want)
+		if a := caddyrun.MustGet(t, client, address, ""); a.Status != want {
+			t.Errorf("guess %d: got %d, want %d", i+1, a.Status, want)
 		}
 	}
 }
@@ -161,16 +163,16 @@ func TestDenyLogsNoRequest(t *testing.T) {
 		level INFO
 	}
 	sliding_window {
-		store redis redis://`+freeAddress(t)+`
+		store redis redis://`+caddyrun.FreeAddress(t)+`
 		on_error deny
 	}`, `
 	sliding_window deny_log static 5 1h
 	respond ok`)
-	client := newClient(t)
-	caddyLog.reset()
+	client := caddyrun.NewClient(t)
+	caddyLog.Reset()
 	for range 50 {
-		if a := mustGet(t, client, address, ""); a.status != http.StatusServiceUnavailable {
-			t.Errorf("got %d, want 503", a.status)
+		if a := caddyrun.MustGet(t, client, address, ""); a.Status != http.StatusServiceUnavailable {
+			t.Errorf("got %d, want 503", a.Status)
 		}
 	}
 	_ = caddy.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -43,7 +44,10 @@ type guard struct {
 	fallback *fallback.Guard // nil for a store that cannot be away
 
 	seconds, localSeconds prometheus.Observer
-	errors, busy          prometheus.Counter
+	away, busy            prometheus.Counter // of errors, by reason
+	refused, foreign      prometheus.Counter // likewise
+
+	foreignLog rare
 }
 
 var guards = caddy.NewUsagePool()
@@ -55,8 +59,10 @@ func acquireGuard(store window.Store, local bool) *guard {
 		name := store.String()
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
 		if away, ok := store.(fallback.Store); ok {
-			g.errors = storeErrorsTotal.WithLabelValues(name, "away")
+			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
+			g.refused = storeErrorsTotal.WithLabelValues(name, "refused")
+			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.fallback = fallback.New(away, fallback.Options{OnChange: newOutageLog(name).changed})
 		}
@@ -98,10 +104,38 @@ func (g *guard) take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		g.seconds.Observe((uptime() - start).Seconds())
 	case errors.Is(err, window.ErrBusy):
 		g.busy.Inc()
+	case errors.Is(err, window.ErrForeign):
+		g.foreign.Inc()
+		g.logForeign(charges, err)
+	case errors.Is(err, window.ErrRefused):
+		g.refused.Inc()
 	case ctx.Err() == nil:
-		g.errors.Inc()
+		g.away.Inc()
 	}
 	return ds, err
+}
+
+// logForeign tells the operator, who alone can help, in which zones to look. Clients
+// may ask for the counter as often as they like, so it does so once a minute.
+func (g *guard) logForeign(charges []window.Charge, cause error) {
+	if !g.foreignLog.due(time.Minute) {
+		return
+	}
+	zones := make([]string, len(charges))
+	for i := range charges {
+		zones[i] = charges[i].Zone
+	}
+	caddy.Log().Named("http.handlers.sliding_window").Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
+		zap.String("store", g.store.String()), zap.Strings("zones", zones), zap.Error(cause))
+}
+
+// rare limits how often something happens.
+type rare struct{ next atomic.Int64 } // in uptime
+
+// due reports whether it is time, which it then is not until an interval has passed.
+func (r *rare) due(interval time.Duration) bool {
+	now, next := int64(uptime()), r.next.Load()
+	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
 // takeLocal decides on this instance's own counts, because of an error of the store.

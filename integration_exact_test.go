@@ -13,7 +13,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 )
 
 const (
@@ -26,52 +28,52 @@ const (
 // hammer asks as fast as it can, with 16 clients on one key that take turns
 // between the addresses, and returns the answers that passed, in the order in
 // which they were sent.
-func hammer(t *testing.T, addresses ...string) []answer {
+func hammer(t *testing.T, addresses ...string) []caddyrun.Answer {
 	t.Helper()
-	client := newClient(t)
+	client := caddyrun.NewClient(t)
 	var mu sync.Mutex
-	var passed []answer
+	var passed []caddyrun.Answer
 	var wg sync.WaitGroup
 	end := time.Now().Add(exactTime)
 	for i := range exactClients {
 		wg.Go(func() {
 			for n := i; time.Now().Before(end); n++ {
-				a, err := get(client, addresses[n%len(addresses)], "shared")
+				a, err := caddyrun.Get(client, addresses[n%len(addresses)], "shared")
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				switch a.status {
+				switch a.Status {
 				case http.StatusOK:
 					mu.Lock()
 					passed = append(passed, a)
 					mu.Unlock()
 				case http.StatusTooManyRequests:
 				default:
-					t.Errorf("status %d, want 200 or 429", a.status)
+					t.Errorf("status %d, want 200 or 429", a.Status)
 					return
 				}
 			}
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(passed, func(a, b answer) int { return a.sent.Compare(b.sent) })
+	slices.SortFunc(passed, func(a, b caddyrun.Answer) int { return a.Sent.Compare(b.Sent) })
 	return passed
 }
 
 // checkPossible fails if the client can prove that a window held too many: of
 // any 51 requests that passed, the last answer came a window after the first was
 // sent, at least.
-func checkPossible(t *testing.T, passed []answer) {
+func checkPossible(t *testing.T, passed []caddyrun.Answer) {
 	t.Helper()
 	for i := exactLimit; i < len(passed); i++ {
 		first, last := passed[i-exactLimit], passed[i]
 		for _, a := range passed[i-exactLimit : i+1] {
-			if a.gotten.After(last.gotten) {
+			if a.Gotten.After(last.Gotten) {
 				last = a
 			}
 		}
-		if span := last.gotten.Sub(first.sent); span < exactWindow {
+		if span := last.Gotten.Sub(first.Sent); span < exactWindow {
 			t.Errorf("%d requests passed within %s, want at most %d in %s", exactLimit+1, span, exactLimit, exactWindow)
 		}
 	}
@@ -104,9 +106,9 @@ http://%s {
 func TestFleetIsExact(t *testing.T) {
 	server := redistest.Start(t)
 	store := "redis redis://" + server.Addr + " {\n\t\t\ttimeout 10s\n\t\t}" // on_error must not decide
-	one, two := freeAddress(t), freeAddress(t)
-	startCaddy(t, exactCaddyfile(one, store), one)
-	startCaddy(t, exactCaddyfile(two, store), two)
+	one, two := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
+	caddyrun.Start(t, exactCaddyfile(one, store), one)
+	caddyrun.Start(t, exactCaddyfile(two, store), two)
 
 	client, ctx := server.Client(t), context.Background()
 	const key = "sw:zset:api:shared"
@@ -141,13 +143,7 @@ func TestFleetIsExact(t *testing.T) {
 	for _, at := range admitted {
 		times = append(times, at)
 	}
-	slices.Sort(times)
-	over := 0
-	for i := exactLimit; i < len(times); i++ {
-		if times[i]-times[i-exactLimit] < exactWindow.Milliseconds() {
-			over++
-		}
-	}
+	over := traffic.Over(times, exactLimit, exactWindow)
 	t.Logf("%d admitted, %d answers passed, %d windows over %d", len(times), len(passed), over, exactLimit)
 	if over > 0 {
 		t.Errorf("%d windows over %d, want none", over, exactLimit)
@@ -156,7 +152,7 @@ func TestFleetIsExact(t *testing.T) {
 		t.Errorf("Redis holds %d admissions, clients saw %d", len(times), len(passed))
 	}
 	checkPossible(t, passed)
-	eventually(t, 2*exactWindow, "all keys are gone two windows after traffic stopped", func() bool {
+	caddyrun.Eventually(t, 2*exactWindow, "all keys are gone two windows after traffic stopped", func() bool {
 		return keyCount(t, client) == 0
 	})
 }
@@ -171,8 +167,8 @@ func keyCount(t *testing.T, client *goredis.Client) int64 {
 }
 
 func TestAloneIsExact(t *testing.T) {
-	address := freeAddress(t)
-	startCaddy(t, exactCaddyfile(address, "memory"), address)
+	address := caddyrun.FreeAddress(t)
+	caddyrun.Start(t, exactCaddyfile(address, "memory"), address)
 	passed := hammer(t, address)
 	t.Logf("%d answers passed", len(passed))
 	checkPossible(t, passed)
@@ -184,21 +180,21 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := caddyrun.FreeAddress(t)
 	caddyfile := "{\n\tadmin {admin}\n}\n" + strings.Replace(string(text), "\n:8080 {", "\nhttp://"+address+" {", 1)
-	startCaddy(t, caddyfile, address) // asks once
-	client := newClient(t)
+	caddyrun.Start(t, caddyfile, address) // asks once
+	client := caddyrun.NewClient(t)
 	for i := 1; i <= 10; i++ {
-		a := mustGet(t, client, address, "")
+		a := caddyrun.MustGet(t, client, address, "")
 		want := http.StatusOK
 		if i == 10 {
 			want = http.StatusTooManyRequests
 		}
-		if a.status != want {
-			t.Errorf("request %d: status %d, want %d", i+1, a.status, want)
+		if a.Status != want {
+			t.Errorf("request %d: status %d, want %d", i+1, a.Status, want)
 		}
-		if a.header.Get("RateLimit-Policy") != `"per_client";q=10;w=10` || a.header.Get("RateLimit") == "" {
-			t.Errorf("request %d: RateLimit-Policy %q, RateLimit %q", i+1, a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"))
+		if a.Header.Get("RateLimit-Policy") != `"per_client";q=10;w=10` || a.Header.Get("RateLimit") == "" {
+			t.Errorf("request %d: RateLimit-Policy %q, RateLimit %q", i+1, a.Header.Get("RateLimit-Policy"), a.Header.Get("RateLimit"))
 		}
 	}
 }
@@ -207,8 +203,8 @@ func TestExample(t *testing.T) {
 func TestHostileKeys(t *testing.T) {
 	server := redistest.Start(t)
 	for _, store := range []string{"memory", "redis redis://" + server.Addr} {
-		address := freeAddress(t)
-		startCaddy(t, fmt.Sprintf(`{
+		address := caddyrun.FreeAddress(t)
+		caddyrun.Start(t, fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https off
@@ -226,7 +222,7 @@ http://%s {
 	}
 }
 `, store, address), address)
-		client := newClient(t)
+		client := caddyrun.NewClient(t)
 		keys := [][2]string{
 			{"", ""},
 			{"{}", ""},

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -25,7 +26,7 @@ import (
 // that passed is counted, and nothing is left over.
 func TestReloadUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
-	alone, fleet := freeAddress(t), freeAddress(t)
+	alone, fleet := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
 	config := func(limit int) string {
 		return fmt.Sprintf(`{
 	admin off
@@ -47,7 +48,7 @@ http://%s {
 }
 `, alone, limit, fleet, limit, server.Addr)
 	}
-	client, key := newClient(t), rand.Text() // memory outlives this test
+	client, key := caddyrun.NewClient(t), rand.Text() // memory outlives this test
 	var closed atomic.Int64
 	load := func(reloads func()) map[string]int64 {
 		stop := make(chan struct{})
@@ -62,15 +63,15 @@ http://%s {
 							return
 						default:
 						}
-						a, err := get(client, address, key)
+						a, err := caddyrun.Get(client, address, key)
 						if err != nil {
 							// Caddy closes the old listener with connections in its queue.
 							// That none of them was a request, the counts below show.
 							closed.Add(1)
 							continue
 						}
-						if a.status != http.StatusOK {
-							t.Errorf("%s: status %d, want 200", address, a.status)
+						if a.Status != http.StatusOK {
+							t.Errorf("%s: status %d, want 200", address, a.Status)
 							return
 						}
 						n.Add(1)
@@ -107,7 +108,7 @@ http://%s {
 		}
 	})
 	for _, address := range []string{alone, fleet} {
-		a := mustGet(t, client, address, key)
+		a := caddyrun.MustGet(t, client, address, key)
 		count := int64(limit+49) - remaining(t, a)
 		if want := before[address] + after[address] + 1; count != want {
 			t.Errorf("%s: %d counted, %d passed", address, count, want)
@@ -115,18 +116,18 @@ http://%s {
 	}
 	t.Logf("%d requests passed during 50 reloads, %d connections found the listener closing", after[alone]+after[fleet], closed.Load())
 	client.CloseIdleConnections()
-	eventually(t, 10*time.Second, "as many goroutines and connections as before", func() bool {
+	caddyrun.Eventually(t, 10*time.Second, "as many goroutines and connections as before", func() bool {
 		return runtime.NumGoroutine() <= goroutines && connectionCount(t, server) <= connections
 	})
 }
 
 var remainingParam = regexp.MustCompile(`;r=(\d+)`)
 
-func remaining(t *testing.T, a answer) int64 {
+func remaining(t *testing.T, a caddyrun.Answer) int64 {
 	t.Helper()
-	m := remainingParam.FindStringSubmatch(a.header.Get("RateLimit"))
+	m := remainingParam.FindStringSubmatch(a.Header.Get("RateLimit"))
 	if m == nil {
-		t.Fatalf("no remaining in RateLimit %q, status %d", a.header.Get("RateLimit"), a.status)
+		t.Fatalf("no remaining in RateLimit %q, status %d", a.Header.Get("RateLimit"), a.Status)
 	}
 	n, _ := strconv.ParseInt(m[1], 10, 64)
 	return n
@@ -149,8 +150,8 @@ func connectionCount(t *testing.T, server *redistest.Server) int {
 
 // A limit that is changed in place acts on the history that is there.
 func TestPatchOneLimit(t *testing.T) {
-	address := freeAddress(t)
-	p := startCaddy(t, fmt.Sprintf(`{
+	address := caddyrun.FreeAddress(t)
+	p := caddyrun.Start(t, fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https off
@@ -160,12 +161,12 @@ http://%s {
 	respond ok
 }
 `, address), address)
-	client := newClient(t)
+	client := caddyrun.NewClient(t)
 	for range 5 {
-		mustGet(t, client, address, "k")
+		caddyrun.MustGet(t, client, address, "k")
 	}
-	if a := mustGet(t, client, address, "k"); a.status != http.StatusTooManyRequests {
-		t.Errorf("sixth request: status %d, want 429", a.status)
+	if a := caddyrun.MustGet(t, client, address, "k"); a.Status != http.StatusTooManyRequests {
+		t.Errorf("sixth request: status %d, want 429", a.Status)
 	}
 	patch := func(max string) (int, string) {
 		req, _ := http.NewRequest(http.MethodPatch,
@@ -183,20 +184,17 @@ http://%s {
 		t.Errorf("PATCH max -7: status %d, body %s", status, body)
 	}
 	if status, _ := patch("7"); status != http.StatusOK {
-		t.Fatalf("PATCH max 7: status %d, want 200\n%s", status, p.log)
+		t.Fatalf("PATCH max 7: status %d, want 200\n%s", status, p.Log)
 	}
-	a := mustGet(t, client, address, "k")
-	if a.status != http.StatusOK || remaining(t, a) != 1 {
-		t.Errorf("after the limit was raised to 7: status %d, RateLimit %q, want 200 and 1 remaining", a.status, a.header.Get("RateLimit"))
+	a := caddyrun.MustGet(t, client, address, "k")
+	if a.Status != http.StatusOK || remaining(t, a) != 1 {
+		t.Errorf("after the limit was raised to 7: status %d, RateLimit %q, want 200 and 1 remaining", a.Status, a.Header.Get("RateLimit"))
 	}
 }
 
 // What `caddy validate` says of a mistake, and that it does not need Redis.
 func TestValidate(t *testing.T) {
-	binary, err := buildCaddy()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := caddyrun.Binary(t)
 	validate := func(caddyfile string) (string, error) {
 		path := filepath.Join(t.TempDir(), "Caddyfile")
 		if err := os.WriteFile(path, []byte(caddyfile), 0o600); err != nil {
@@ -214,7 +212,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("caddy validate does not say %q:\n%s", want, out)
 		}
 	}
-	nobody := freeAddress(t)
+	nobody := caddyrun.FreeAddress(t)
 	if out, err := validate(fmt.Sprintf("{\n\tsliding_window {\n\t\tstore redis redis://%s\n\t}\n}\n:80 {\n\tsliding_window api {client_ip} 5 1m\n}\n", nobody)); err != nil {
 		t.Errorf("without Redis: %v\n%s", err, out)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -34,7 +35,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	if err := open.Client(t).Do(t.Context(), "ACL", "SETUSER", "nobody", "on", ">"+secrets["PASSWORD"], "~none:*").Err(); err != nil {
 		t.Fatal(err)
 	}
-	nowhere, address := freeAddress(t), freeAddress(t)
+	nowhere, address := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
 	hashes := "hash_keys {env.SLIDING_WINDOW_HASH} {env.SLIDING_WINDOW_FORMER}"
 	stores := []string{
 		"{\naddress " + protected.Addr + "\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
@@ -50,8 +51,8 @@ func TestSecretsStaySecret(t *testing.T) {
 		fmt.Fprintf(&handles, "handle /%d {\nsliding_window zone%[1]d {client_ip} 5 1h {\nstore redis %s\non_error allow\n}\nrespond ok\n}\n", i, store)
 	}
 	caddyfile := fmt.Sprintf("{\nadmin {admin}\npersist_config off\nauto_https off\ndebug\nmetrics\n}\nhttp://%s {\n%s\nhandle /healthz {\nrespond ok\n}\n}\n", address, handles.String())
-	process := startCaddy(t, caddyfile, address)
-	client := newClient(t)
+	process := caddyrun.Start(t, caddyfile, address)
+	client := caddyrun.NewClient(t)
 	fetch := func(url string) string {
 		t.Helper()
 		resp, err := client.Get(url)
@@ -65,11 +66,11 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 		return string(body)
 	}
-	eventually(t, 60*time.Second, "every store is found to be unavailable", func() bool {
+	caddyrun.Eventually(t, 60*time.Second, "every store is found to be unavailable", func() bool {
 		for i := range stores {
 			_ = fetch(fmt.Sprintf("http://%s/%d", address, i))
 		}
-		return strings.Count(process.log.String(), "store is unavailable") >= len(stores)
+		return strings.Count(process.Log.String(), "store is unavailable") >= len(stores)
 	})
 	told := map[string]string{
 		"metrics": fetch("http://" + process.Admin + "/metrics"),
@@ -103,7 +104,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 		told[fmt.Sprintf("error %d", i)] = string(text)
 	}
-	told["log"] = process.log.String()
+	told["log"] = process.Log.String()
 	for where, text := range told {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, "s3cret") {
@@ -116,8 +117,8 @@ func TestSecretsStaySecret(t *testing.T) {
 // TestClientsCannotInject sends keys of bytes that mean something to Redis, to Lua,
 // to header fields and to logs. They come back in none of them as more than a value.
 func TestClientsCannotInject(t *testing.T) {
-	server, address := redistest.Start(t), freeAddress(t)
-	process := startCaddy(t, fmt.Sprintf(`{
+	server, address := redistest.Start(t), caddyrun.FreeAddress(t)
+	process := caddyrun.Start(t, fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https off
@@ -177,8 +178,8 @@ http://%s {
 		}
 	}
 	logged := make(map[string]bool)
-	eventually(t, 10*time.Second, "every denial is in the log", func() bool {
-		for line := range strings.Lines(process.log.String()) {
+	caddyrun.Eventually(t, 10*time.Second, "every denial is in the log", func() bool {
+		for line := range strings.Lines(process.Log.String()) {
 			var entry struct{ Zone, Key string }
 			if err := json.Unmarshal([]byte(line), &entry); err != nil {
 				t.Fatalf("the log has a line that is not JSON: %.200q", line)
@@ -218,8 +219,8 @@ func rawGet(t *testing.T, address, target string) (status int, header http.Heade
 // TestTrustedProxies comes by a proxy that appends to X-Forwarded-For. What a client
 // wrote there before does not give it another key.
 func TestTrustedProxies(t *testing.T) {
-	address := freeAddress(t)
-	startCaddy(t, fmt.Sprintf(`{
+	address := caddyrun.FreeAddress(t)
+	caddyrun.Start(t, fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https off
@@ -238,7 +239,7 @@ http://%s {
 	}
 }
 `, address), address)
-	client := newClient(t)
+	client := caddyrun.NewClient(t)
 	for i, step := range []struct {
 		forwarded string
 		want      int

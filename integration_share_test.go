@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -34,7 +35,7 @@ func TestShareInRedis(t *testing.T) {
 http://%s {
 	sliding_window shared {client_ip} %d 1h
 }
-`, server.Addr, share, freeAddress(t), limit)); err != nil {
+`, server.Addr, share, caddyrun.FreeAddress(t), limit)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +43,7 @@ http://%s {
 	instances := func() []string { return redis.ZRange(ctx, "sw:{instances}", 0, -1).Val() }
 
 	load("{\n share\n }", 10)
-	eventually(t, 10*time.Second, "one instance", func() bool { return len(instances()) == 1 })
+	caddyrun.Eventually(t, 10*time.Second, "one instance", func() bool { return len(instances()) == 1 })
 	first := instances()[0]
 	load("{\n share\n }", 20)
 	if all := instances(); len(all) != 1 || all[0] != first {
@@ -53,7 +54,7 @@ http://%s {
 		t.Errorf("without share there are the instances %q, want none", all)
 	}
 	load("{\n share\n }", 20)
-	eventually(t, 10*time.Second, "one instance again", func() bool { return len(instances()) == 1 })
+	caddyrun.Eventually(t, 10*time.Second, "one instance again", func() bool { return len(instances()) == 1 })
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 )
 
 func init() {
@@ -12,13 +14,7 @@ func init() {
 }
 
 // caddyLog is what Caddy writes with `output sliding_window_test`.
-var caddyLog = new(logBuffer)
-
-func (b *logBuffer) reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.buf.Reset()
-}
+var caddyLog = new(caddyrun.Log)
 
 type logWriter struct{}
 

@@ -26,7 +26,7 @@ var (
 
 	storeErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_errors_total",
-		Help: "Requests on which a store did not decide, by reason: away, or busy while too many requests wait for it.",
+		Help: "Requests on which a store did not decide, by reason: away, refused by its server, busy while too many requests wait for it, or foreign: no counter.",
 	}, []string{"store", "reason"})
 
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -26,6 +26,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -140,7 +141,7 @@ func TestReadmeErrorPage(t *testing.T) {
 			page = block
 		}
 	}
-	address := freeAddress(t)
+	address := caddyrun.FreeAddress(t)
 	page = strings.Replace(page, ":8080 {", "http://"+address+" {", 1)
 	page = strings.Replace(page, "reverse_proxy localhost:9000", "respond ok", 1)
 	page = strings.Replace(page, "per_client", "readme_error_page", 1)
@@ -150,14 +151,14 @@ func TestReadmeErrorPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = caddy.Stop() })
-	client := newClient(t)
-	var last answer
+	client := caddyrun.NewClient(t)
+	var last caddyrun.Answer
 	for range 11 {
-		last = mustGet(t, client, address, "")
+		last = caddyrun.MustGet(t, client, address, "")
 	}
-	want := fmt.Sprintf(`{"code":429,"message":"Too many requests","retry_after":%s}`, last.header.Get("Retry-After"))
-	if last.status != http.StatusTooManyRequests || last.body != want {
-		t.Errorf("the eleventh answer is %d with the body %s, want 429 with %s", last.status, last.body, want)
+	want := fmt.Sprintf(`{"code":429,"message":"Too many requests","retry_after":%s}`, last.Header.Get("Retry-After"))
+	if last.Status != http.StatusTooManyRequests || last.Body != want {
+		t.Errorf("the eleventh answer is %d with the body %s, want 429 with %s", last.Status, last.Body, want)
 	}
 	example := `{"code":429,"message":"Too many requests","retry_after":10}`
 	if !strings.Contains(readFile(t, "README.md"), example) {
@@ -177,7 +178,7 @@ func main() {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "run", path)
-	cmd.Env = environment
+	cmd.Env = caddyrun.Environment
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -326,16 +327,29 @@ func TestReadmeLinks(t *testing.T) {
 	}
 }
 
-// Tests that docs/algorithms.md names are where it says.
+// Tests that documents name are where they say.
 func TestDocumentedTests(t *testing.T) {
-	named := regexp.MustCompile("\\[`(\\w+)`\\]\\(\\.\\./([\\w/]+\\.go)\\)").FindAllStringSubmatch(readFile(t, "docs/algorithms.md"), -1)
-	if len(named) < 10 {
-		t.Errorf("docs/algorithms.md names only %d tests", len(named))
-	}
-	for _, m := range named {
-		if !strings.Contains(readFile(t, m[2]), "\nfunc "+m[1]+"(t *testing.T") {
-			t.Errorf("docs/algorithms.md names %s, which is not in %s", m[1], m[2])
+	link := regexp.MustCompile("\\[`(\\w+)(?:/([^`]+))?`\\]\\(\\.\\./([\\w/]+\\.go)\\)")
+	for document, least := range map[string]int{"docs/algorithms.md": 10, "docs/reliability.md": 40} {
+		named := link.FindAllStringSubmatch(readFile(t, document), -1)
+		if len(named) < least {
+			t.Errorf("%s names only %d tests", document, len(named))
 		}
+		for _, m := range named {
+			code := readFile(t, m[3])
+			if !strings.Contains(code, "\nfunc "+m[1]+"(t *testing.T") || !strings.Contains(code, strconv.Quote(m[2])) && m[2] != "" {
+				t.Errorf("%s names %s, which is not in %s", document, m[0], m[3])
+			}
+		}
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(readFile(t, "docs/reliability.md"), -1)
+	for i, row := range rows {
+		if row[1] != strconv.Itoa(i+1) {
+			t.Errorf("docs/reliability.md: row %d is numbered %s", i+1, row[1])
+		}
+	}
+	if len(rows) != 26 {
+		t.Errorf("docs/reliability.md has %d faults, want 26", len(rows))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 )
 
 const (
@@ -86,7 +88,7 @@ func TestProvisionAsksNobody(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	for _, store := range []string{
 		"redis redis://" + listener.Addr().String(),
-		"redis redis://" + freeAddress(t),
+		"redis redis://" + caddyrun.FreeAddress(t),
 		"redis {\n\t\t\taddress no-such-host.invalid:6379\n\t\t}",
 		"redis {\n\t\t\taddress " + listener.Addr().String() + "\n\t\t\tcluster\n\t\t}",
 		"redis {\n\t\t\taddress " + listener.Addr().String() + "\n\t\t\tmaster main\n\t\t}",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ func TestStreamFields(t *testing.T) {
 			}
 		}
 		respond ok`)
-	client := newClient(t)
+	client := caddyrun.NewClient(t)
 	users := []string{"anna", "\xff\xfe", "", "denied", "denied"}
 	for i, user := range users {
 		req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://%s/%d?q=%%00", address, i), nil)

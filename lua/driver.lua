@@ -16,7 +16,7 @@
 --         allowed (0 or 1), remaining, retry after (ms, -1: never), reset after
 --         (ms), effective window (ms). Of several requests, one that fails has a
 --         single number: -1 if it is as if it had not come, -2 if it may have
---         been charged
+--         been charged, -3 likewise, because a command is not allowed
 --
 -- The algorithms stand above this file, in the table `modules`: functions that
 -- return them, so that a call makes only those which it needs. Each has look,
@@ -140,6 +140,15 @@ local function refused(err)
   return false
 end
 
+-- Whether the user may not run a command. Others may have run before it.
+local function forbidden(err)
+  local text = type(err) == 'table' and err.err or tostring(err)
+  for _, words in ipairs({"can't run this command", 'ACL failure', 'NOPERM '}) do
+    if string.find(text, words, 1, true) then return true end
+  end
+  return false
+end
+
 if op == 'reset' then
   read_charge(1)
   if charges[1].member then
@@ -167,7 +176,7 @@ while keys < total do
     if not done then
       for i = replied, before + 1, -1 do reply[i] = nil end
       replied = before + 1
-      reply[replied] = (not concluding or refused(err)) and -1 or -2
+      reply[replied] = (not concluding or refused(err)) and -1 or forbidden(err) and -3 or -2
     end
   end
 end

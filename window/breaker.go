@@ -22,8 +22,11 @@ const (
 // open it pings the store five times a second, off the path of requests, and
 // closes at the first answer.
 //
-// A caller that gives up, a charge that makes no sense and a store that takes no
-// more at the moment are no failures. A denial does not end a row of them: a store
+// Calls that are under way together, and fail, count as one: a single lost
+// connection may be the end of them all.
+//
+// A caller that gives up, a charge that makes no sense, a store that takes no more
+// at the moment and a counter that is none are no failures. A denial does not end a row of them: a store
 // may know it without asking its server.
 type Breaker struct {
 	store    Store
@@ -31,8 +34,8 @@ type Breaker struct {
 	onChange func(open bool, cause error)
 
 	open atomic.Bool
-	// epoch counts openings: a failure of a call that began before the last one
-	// says nothing about now.
+	// epoch is that of the last failure that counted: one of a call that began
+	// before it says nothing new.
 	epoch    atomic.Int64
 	failures atomic.Int64 // in a row
 	mu       sync.Mutex   // guards the change from closed to open, and stopped
@@ -98,18 +101,19 @@ func (b *Breaker) Close() error {
 }
 
 func (b *Breaker) failed(epoch int64, err error) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrBusy) {
-		return
+	for _, none := range []error{context.Canceled, ErrInvalid, ErrBusy, ErrForeign} {
+		if errors.Is(err, none) {
+			return
+		}
 	}
-	if epoch != b.epoch.Load() || b.failures.Add(1) < breakAfter {
+	if !b.epoch.CompareAndSwap(epoch, epoch+1) || b.failures.Add(1) < breakAfter {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopped || b.open.Load() || epoch != b.epoch.Load() {
+	if b.stopped || b.open.Load() || b.failures.Load() < breakAfter {
 		return
 	}
-	b.epoch.Add(1)
 	b.open.Store(true)
 	b.prober.Go(func() { b.probe(err) })
 }

@@ -192,6 +192,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 		fmt.Errorf("%w: %w", window.ErrUnavailable, context.Canceled),
 		fmt.Errorf("zone %q: %w", "z", window.ErrInvalid),
 		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrBusy),
+		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrForeign),
 	} {
 		inBubble(t, func(b *breaker) {
 			b.fail(2)
@@ -282,14 +283,25 @@ func TestBreakerLateFailures(t *testing.T) {
 	})
 }
 
+// TestBreakerManyFailAtOnce lets calls fail together, as a lost connection does to
+// those that share it. They count as one; three crowds are a row.
 func TestBreakerManyFailAtOnce(t *testing.T) {
 	inBubble(t, func(b *breaker) {
 		b.store.set(errDown)
-		var group sync.WaitGroup
-		for range 100 {
-			group.Go(func() { _, _ = b.Take(b.Context(), nil) })
+		for range 3 {
+			time.Sleep(10 * time.Millisecond)
+			b.wantChanges()
+			gate := make(chan struct{})
+			b.store.gate = gate
+			var group sync.WaitGroup
+			for range 100 {
+				group.Go(func() { _, _ = b.Take(b.Context(), nil) })
+			}
+			synctest.Wait()
+			close(gate)
+			group.Wait()
 		}
-		group.Wait()
+		b.store.gate = nil
 		b.wantOpen(true)
 		time.Sleep(time.Second)
 		b.wantChanges(opened)

@@ -2,7 +2,9 @@ package traffic
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -25,6 +27,19 @@ func (a Accuracy) WronglyDeniedShare() float64 { return share(a.WronglyDenied, a
 
 // Overshoot is in % of the limit.
 func (a Accuracy) Overshoot() float64 { return max(0, share(a.Worst-Limit, Limit)) }
+
+// Over returns how many of the admissions at some times, in ms, found more than
+// limit in their trailing window, themselves included.
+func Over(times []int64, limit int, length time.Duration) int {
+	times = slices.Sorted(slices.Values(times))
+	over := 0
+	for i := limit; i < len(times); i++ {
+		if times[i]-times[i-limit] < length.Milliseconds() {
+			over++
+		}
+	}
+	return over
+}
 
 func share(part, all int) float64 { return 100 * float64(part) / float64(max(1, all)) }
 

@@ -8,13 +8,17 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// undone is what the script answers to one of several requests that failed, and is
-// as if it had not come.
-const undone = -1
+// What the script answers to one of several requests that failed.
+const (
+	undone    = -1 // it is as if it had not come
+	forbidden = -3 // a command is not allowed; it may have been charged
+)
 
 var (
 	errUndone  = errors.New("the script failed on this request")
 	errUnknown = errors.New("the script failed on this request, after it may have charged it")
+	// NOPERM is what servers say themselves.
+	errForbidden = fmt.Errorf("NOPERM in a script: %w", errUnknown)
 )
 
 // answer writes a result per request of the call. errUndone is that of a request
@@ -47,8 +51,11 @@ func (c *call) read(results []window.Result) error {
 	for i, charges := range c.requests {
 		if len(rest) > 0 && len(c.requests) > 1 && rest[0] < 0 {
 			results[i] = window.Result{Err: errUnknown}
-			if rest[0] == undone {
+			switch rest[0] {
+			case undone:
 				results[i].Err = errUndone
+			case forbidden:
+				results[i].Err = errForbidden
 			}
 			rest = rest[1:]
 			continue

@@ -1,12 +1,14 @@
 package redis_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestClientsClocksDiffer lets two clients take turns on one limit. The clock of
@@ -54,4 +56,51 @@ func TestClientsClocksDiffer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPromotedClock has a server take over whose clock is 5 s behind, or ahead, and
+// the old one come back: what was spent counts for a window of the clock that
+// decides, nobody waits for longer, and nothing is left or spent that is not there.
+func TestPromotedClock(t *testing.T) {
+	const limit, length = 10, 60_000
+	for _, algo := range algorithms {
+		for _, differs := range []int64{-5_000, 5_000} {
+			old, next := windowtest.NewClock(), windowtest.NewClock()
+			next.Add(differs)
+			prefix := fmt.Sprintf("promoted%d", differs)
+			s := newStore(t, redis.Options{Now: old.Now, Prefix: prefix})
+			promoted := newStore(t, redis.Options{Now: next.Now, Prefix: prefix})
+			c := charge("zone", "key", limit, length*time.Millisecond)
+			c.Algorithm = suited(algo, time.Second)
+			for range limit {
+				if d := take(t, s, c)[0]; !d.Allowed {
+					t.Fatalf("%s: %+v before the limit was reached", algo.Name(), d)
+				}
+			}
+			check := func(what string, d window.Decision) {
+				t.Helper()
+				if d.Remaining < 0 || d.Remaining > limit || d.RetryAfter < 0 || d.RetryAfter > length*time.Millisecond {
+					t.Errorf("%s, %d ms: %s: %+v", algo.Name(), differs, what, d)
+				}
+			}
+			d := take(t, promoted, c)[0]
+			check("promoted", d)
+			_, even := algo.(window.GCRA) // frees its units one after the other
+			if d.Allowed && !even {
+				t.Errorf("%s, %d ms: promoted: %+v, want a denial", algo.Name(), differs, d)
+			}
+			if !d.Allowed {
+				next.Add(d.RetryAfter.Milliseconds())
+				old.Add(d.RetryAfter.Milliseconds())
+				if d := take(t, promoted, c)[0]; !d.Allowed {
+					t.Errorf("%s, %d ms: %+v after the wait that was asked for", algo.Name(), differs, d)
+				}
+			}
+			check("back at the old one", take(t, s, c)[0])
+			old.Add(length)
+			if d := take(t, s, c)[0]; !d.Allowed {
+				t.Errorf("%s, %d ms: a window later: %+v", algo.Name(), differs, d)
+			}
+		}
+	}
 }

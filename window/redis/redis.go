@@ -110,6 +110,9 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks givebacks
+	// What Ping has to try: a window.Charge for each kind of counter with which a
+	// request failed since the last ping that did not.
+	doubts sync.Map
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -251,6 +254,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		return decisions, nil
 	}
 	r := s.take(ctx, charges)
+	if r.Err != nil {
+		s.doubt(charges)
+	}
 	s.denials.remember(asked, charges, r.Decisions)
 	if leased != nil {
 		leased.answered(r.Decisions)
@@ -324,21 +330,6 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	return s.all(ctx, calls)
 }
 
-// Ping implements window.Pinger. It spends on a counter of its own, because a
-// server that answers PING may still refuse to write.
-func (s *Store) Ping(ctx context.Context) error {
-	err := s.decide(ctx, "take", [][]window.Charge{{{
-		Key:       "ping",
-		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
-		Cost:      1,
-		Algorithm: window.Zset{},
-	}}})[0].Err
-	if err == nil && s.noThrottle.Load() {
-		err = s.pingNative(ctx)
-	}
-	return err
-}
-
 // all makes calls that have nothing to say, and returns the first error.
 func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -394,6 +385,13 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
 	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
 		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
+	}
+	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
+		what := window.ErrRefused
+		if strings.HasPrefix(err.Error(), "WRONGTYPE ") {
+			what = window.ErrForeign
+		}
+		err = fmt.Errorf("%w: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 }

@@ -61,6 +61,7 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"Reset", testReset},
 		{"ClockStepsBack", testClockBack},
 		{"ClockStepsBackOntoAUnit", testClockBackOnto},
+		{"ClockJumps", testClockJumps},
 		{"Keys", testKeys},
 		{"Invalid", testInvalid},
 		{"RetryAfter", testRetryAfter},

@@ -1,0 +1,51 @@
+package caddyrun
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// NewClient returns a client with connections of its own.
+func NewClient(tb testing.TB) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// Answer is what a test wants to know of a response.
+type Answer struct {
+	Status       int
+	Header       http.Header
+	Body         string
+	Sent, Gotten time.Time
+}
+
+// Get asks for / with a value for the header X-Key.
+func Get(client *http.Client, address, key string) (Answer, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	req.Header.Set("X-Key", key)
+	a := Answer{Sent: time.Now()}
+	resp, err := client.Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	a.Gotten, a.Status, a.Header, a.Body = time.Now(), resp.StatusCode, resp.Header, string(body)
+	return a, err
+}
+
+// MustGet is Get for a test that cannot go on without an answer.
+func MustGet(tb testing.TB, client *http.Client, address, key string) Answer {
+	tb.Helper()
+	a, err := Get(client, address, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}

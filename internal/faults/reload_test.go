@@ -1,0 +1,199 @@
+package faults_test
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
+)
+
+// oneSite is a Caddyfile with one site that has a limit, and denies while its store
+// is away.
+func (s *sites) oneSite(store, limit string) string {
+	return fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https off
+	metrics
+	sliding_window {
+		store %s
+		on_error deny
+	}
+}
+http://%s {
+	handle / {
+		sliding_window deny {header.X-Key} %s
+		respond ok
+	}
+}
+http://%s {
+	respond ok
+}
+`, store, s.address["deny"], limit, s.address[free])
+}
+
+// startOne serves one site.
+func startOne(t *testing.T, store, limit string) *sites {
+	t.Helper()
+	s := &sites{T: t, address: map[string]string{"deny": caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}}
+	s.caddy = caddyrun.Start(t, s.oneSite(store, limit), slices.Collect(maps.Values(s.address))...)
+	s.client = caddyrun.NewClient(t)
+	return s
+}
+
+// patientStore is a server as a store on which on_error does not decide.
+func patientStore(r *remote) string {
+	return fmt.Sprintf("redis redis://%s:%s@%s {\n\t\t\ttimeout %s\n\t\t}", user, password, r.server.Addr, patient)
+}
+
+// load loads a Caddyfile over the admin API.
+func (s *sites) load(caddyfile string) (status int, body string) {
+	s.Helper()
+	resp, err := s.client.Post("http://"+s.caddy.Admin+"/load", "text/caddyfile", strings.NewReader(strings.ReplaceAll(caddyfile, "{admin}", s.caddy.Admin)))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text)
+}
+
+// users returns how many connections of the limiter a server has.
+func (r *remote) users(t *testing.T) int {
+	t.Helper()
+	list, err := r.admin.ClientList(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(list, "user="+user+" ")
+}
+
+// TestFailedReload loads a configuration whose last handler makes no sense. The old
+// one goes on, nobody talks to the new one's store, and of the old one's nothing
+// is held that would keep it open later.
+func TestFailedReload(t *testing.T) {
+	r, other := startRemote(t), startRemote(t)
+	s := startOne(t, patientStore(r), "5 1h")
+	for range 3 {
+		s.get("deny", "key")
+	}
+	for range 3 {
+		wrong := fmt.Sprintf(`http://%s {
+	sliding_window {
+		zone other {
+			limit 5 1h
+		}
+		store %s
+	}
+	sliding_window deny {header.X-Key} 6 1h
+}
+`, caddyrun.FreeAddress(t), patientStore(other))
+		status, body := s.load(s.oneSite(patientStore(r), "5 1h") + wrong)
+		if status != http.StatusBadRequest || !strings.Contains(body, "zone deny") {
+			t.Errorf("a configuration with two meanings of a zone: status %d, %s", status, body)
+		}
+		if strings.Contains(body, password) {
+			t.Errorf("the answer holds the password: %s", body)
+		}
+	}
+	for i := range 3 {
+		want := http.StatusOK
+		if i == 2 {
+			want = http.StatusTooManyRequests
+		}
+		if a := s.get("deny", "key"); a.Status != want {
+			t.Errorf("request %d afterwards: status %d, want %d", i+1, a.Status, want)
+		}
+	}
+	if n := other.users(t); n != 0 {
+		t.Errorf("%d connections to a store that was never used", n)
+	}
+	if n := r.users(t); n == 0 {
+		t.Error("no connections to the store in use")
+	}
+	if status, body := s.load(s.oneSite("memory", "5 1h")); status != http.StatusOK {
+		t.Fatalf("a valid configuration: status %d, %s", status, body)
+	}
+	caddyrun.Eventually(t, patient, "no connections to a store that is not used any more", func() bool { return r.users(t) == 0 })
+	s.keepsSecrets()
+}
+
+var underWay = regexp.MustCompile(`caddy_http_requests_in_flight\{.*\} 50\n`)
+
+// TestShutdown ends Caddy while requests wait for Redis: they are answered, and
+// nothing is left.
+func TestShutdown(t *testing.T) {
+	r := startRemote(t)
+	s := startOne(t, patientStore(r), "5 1h")
+	s.get("deny", "warm")
+	r.server.Stop()
+	const n = 50 // see underWay
+	done := make(chan answers)
+	go func() { done <- s.crowd("deny", "last-", n) }()
+	caddyrun.Eventually(t, patient, "all are under way", func() bool {
+		return underWay.MatchString(s.metrics())
+	})
+	s.client.CloseIdleConnections() // Caddy waits for those that were never used
+	time.AfterFunc(timeout, r.server.Cont)
+	s.caddy.End(t)
+	all := <-done
+	if got := statuses(all["deny"]); got[http.StatusOK] != n {
+		t.Errorf("statuses %v, want %d × 200", got, n)
+	}
+	caddyrun.Eventually(t, patient, "no connections", func() bool { return r.users(t) == 0 })
+}
+
+// TestLimitsDiffer has two Caddys share a counter and not agree on the limit, as in
+// the middle of a roll-out: each holds its own, on what both have let pass.
+func TestLimitsDiffer(t *testing.T) {
+	r := startRemote(t)
+	low, high := startOne(t, patientStore(r), "10 1h"), startOne(t, patientStore(r), "30 1h")
+	var times []int64
+	ask := func(s *sites, n int) (passed int, fields string) {
+		for range n {
+			a := s.get("deny", "key")
+			fields = a.Header.Get("RateLimit")
+			switch a.Status {
+			case http.StatusOK:
+				passed++
+				times = append(times, a.Gotten.UnixMilli())
+			case http.StatusTooManyRequests:
+			default:
+				t.Errorf("status %d, want 200 or 429", a.Status)
+			}
+		}
+		return passed, fields
+	}
+	for _, step := range []struct {
+		s         *sites
+		asked     int
+		want      int
+		remaining string
+	}{
+		{low, 4, 4, "r=6;"},
+		{high, 4, 4, "r=22;"},
+		{low, 4, 2, "r=0;"},
+		{high, 30, 20, "r=0;"},
+		{low, 5, 0, "r=0;"},
+	} {
+		if passed, fields := ask(step.s, step.asked); passed != step.want || !strings.Contains(fields, step.remaining) {
+			t.Errorf("%d of %d passed, RateLimit %s, want %d and %s", passed, step.asked, fields, step.want, step.remaining)
+		}
+	}
+	if over := traffic.Over(times, 30, time.Hour); over > 0 {
+		t.Errorf("%d over the higher limit", over)
+	}
+	for _, s := range []*sites{low, high} {
+		if lines := s.logged(); len(lines) > 0 {
+			t.Errorf("the log has %q, want nothing", lines)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// pinged are the algorithms as Ping uses them, by name.
+var pinged = map[string]window.Algorithm{
+	window.Zset{}.Name():   window.Zset{},
+	window.Log{}.Name():    window.Log{},
+	window.Stream{}.Name(): window.Stream{},
+	window.Slices{}.Name(): window.Slices{},
+	window.Layers{}.Name(): window.Layers{Coarse: time.Millisecond, Fine: time.Millisecond},
+	window.GCRA{}.Name():   window.GCRA{},
+}
+
+// Ping implements window.Pinger. It spends on counters of its own, because a server
+// that answers PING may still refuse to write: on one of each kind with which
+// requests failed, because each takes other commands, and one may not be allowed.
+func (s *Store) Ping(ctx context.Context) error {
+	var charges []window.Charge
+	s.doubts.Range(func(_, c any) bool {
+		charges = append(charges, c.(window.Charge))
+		return true
+	})
+	if charges == nil {
+		charges = []window.Charge{pingCharge(window.Zset{}, 0)}
+	}
+	err := s.decide(ctx, "take", [][]window.Charge{charges})[0].Err
+	if err == nil && s.noThrottle.Load() {
+		err = s.pingNative(ctx)
+	}
+	if err == nil {
+		s.doubts.Clear()
+	}
+	return err
+}
+
+// doubt has Ping try what a request failed with.
+func (s *Store) doubt(charges []window.Charge) {
+	for i := range charges {
+		c := &charges[i]
+		if algorithm := pinged[c.Algorithm.Name()]; algorithm != nil {
+			s.doubts.LoadOrStore(kind{algorithm, c.Pack > 0}, pingCharge(algorithm, c.Pack))
+		}
+	}
+}
+
+// kind tells counters apart that take other commands.
+type kind struct {
+	algorithm window.Algorithm
+	packed    bool
+}
+
+func pingCharge(algorithm window.Algorithm, pack int64) window.Charge {
+	return window.Charge{
+		Key:       "ping",
+		Policies:  []window.Policy{{Limit: 1, Window: time.Millisecond}},
+		Cost:      1,
+		Algorithm: algorithm,
+		Pack:      pack,
+	}
+}

@@ -1,0 +1,82 @@
+package redis_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestPingTriesWhatFailed takes from the user a command that one algorithm alone
+// needs: once a request has failed for it, so does the ping, until it is allowed.
+func TestPingTriesWhatFailed(t *testing.T) {
+	own := redistest.Start(t)
+	admin := own.Client(t)
+	permit := func(changes ...string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "limiter", "on", ">secret", "~ping:*"}
+		for _, change := range changes {
+			args = append(args, change)
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permit(strings.Fields(redis.Permissions)...)
+	for _, kind := range []struct {
+		command string
+		algo    window.Algorithm
+		pack    int64
+	}{
+		{"zadd", window.Zset{}, 0},
+		{"rpush", window.Log{}, 0},
+		{"xadd", window.Stream{}, 0},
+		{"hset", window.Slices{}, 0},
+		{"hset", window.Layers{Coarse: time.Second, Fine: time.Second}, 0},
+		{"set", window.GCRA{}, 0},
+		{"hset", window.GCRA{}, 100},
+	} {
+		command, c := kind.command, charge("zone", "key", 100, time.Minute)
+		c.Algorithm, c.Pack = kind.algo, kind.pack
+		s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "ping", Username: "limiter", Password: "secret"})
+		permit("-" + command)
+		if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrRefused) {
+			t.Fatalf("%s without %s: Take = %v, want ErrRefused", c.Algorithm.Name(), command, err)
+		}
+		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+			t.Errorf("%s without %s: Ping = %v, want an error that names permissions", c.Algorithm.Name(), command, err)
+		}
+		permit("+" + command)
+		if err := s.Ping(t.Context()); err != nil {
+			t.Errorf("%s with %s: Ping = %v", c.Algorithm.Name(), command, err)
+		}
+		if command != "zadd" {
+			permit("-" + command)
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("%s: Ping = %v though nothing failed since the last", c.Algorithm.Name(), err)
+			}
+			permit("+" + command)
+		}
+	}
+}
+
+// TestTogetherForbidden has requests fail together for a permission: each error names
+// what the user needs.
+func TestTogetherForbidden(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	own.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-hset")
+	for i, r := range crowd(t, own, s, 10, func(i int) []window.Charge {
+		return []window.Charge{charge("zone", strconv.Itoa(i), 3, time.Hour), countedCharge("zone", strconv.Itoa(i))}
+	}) {
+		if !errors.Is(r.Err, window.ErrRefused) || !strings.Contains(r.Err.Error(), "lacks a permission; all it needs are ") || !strings.Contains(r.Err.Error(), "+hset ") {
+			t.Errorf("request %d: %v, want an error that names permissions", i, r.Err)
+		}
+	}
+}

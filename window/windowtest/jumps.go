@@ -1,0 +1,77 @@
+package windowtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// testClockJumps moves the clock back and forth, as when a server takes over whose
+// clock differs. Whatever happens, what is left is between nothing and the limit,
+// and nobody waits for longer than a window. In the time that has gone by, in which
+// a step back is none, there is never more in a window than the algorithm promises.
+func testClockJumps(t *testing.T, open Open) {
+	const limit, length = 10, 10_000
+	each(t, open, func(f *fixture) {
+		most := limit
+		switch a := f.algo.(type) {
+		case window.GCRA:
+			most = 2*limit - 1
+		case window.Slices:
+			if a.Weighted {
+				most = 2*limit - 1
+			}
+		}
+		r, name := random(0)
+		var gone int64
+		var admitted []int64 // in that time
+		add := func(ms int64) {
+			f.clock.Add(ms)
+			gone += max(0, ms)
+		}
+		// ask takes 1 and returns how long it is told to wait.
+		ask := func(step int) time.Duration {
+			c := f.charge("zone", "key", 1)
+			look, d := f.peek(c)[0], f.take(c)[0]
+			if look.Allowed != d.Allowed || look.RetryAfter != d.RetryAfter {
+				f.Fatalf("%s, step %d: Peek = %+v, and then Take = %+v", name, step, look, d)
+			}
+			if d.Remaining < 0 || d.Remaining > limit || d.RetryAfter < 0 || d.RetryAfter > length*time.Millisecond ||
+				d.ResetAfter < 0 || d.ResetAfter > 2*length*time.Millisecond || d.Allowed != (d.RetryAfter == 0) {
+				f.Fatalf("%s, step %d: %+v", name, step, d)
+			}
+			if !d.Allowed {
+				return d.RetryAfter
+			}
+			admitted = append(admitted, gone)
+			for len(admitted) > 0 && admitted[0] <= gone-length {
+				admitted = admitted[1:]
+			}
+			if len(admitted) > most {
+				f.Fatalf("%s, step %d: %d admitted in a window, want %d at most", name, step, len(admitted), most)
+			}
+			return 0
+		}
+		for step := range 800 {
+			switch n := r.IntN(40); n {
+			case 0:
+				add(r.Int64N(20_000))
+			case 1, 2:
+				add(5_000)
+			case 3, 4:
+				add(-5_000)
+			case 5:
+				add(-r.Int64N(20_000))
+			default:
+				add(r.Int64N(1_500))
+			}
+			if wait := ask(step); wait > 0 && r.IntN(4) == 0 {
+				add(wait.Milliseconds())
+				if again := ask(step); again > 0 {
+					f.Fatalf("%s, step %d: denied again for %s after a wait of %s", name, step, again, wait)
+				}
+			}
+		}
+	})
+}
