@@ -9,6 +9,11 @@ MODULE := github.com/slidingwindow/caddy-sliding-window
 FUZZTIME ?= 5m
 FUZZPKGS ?= ./...
 
+# What make test-valkey runs is where servers differ: what scripts may do, how they are
+# loaded, ACL, Cluster. Walks are fewer, and long ones about arithmetic are left out.
+VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
+VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver)$$
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +35,15 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 test-faults: ## Run what docs/reliability.md lists: Redis, the network and clocks fail under traffic (2 minutes)
 	scripts/install-redis.sh
 	scripts/test.sh ./internal/faults
+
+.PHONY: test-valkey
+test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
+	@server=$$(scripts/install-valkey.sh); \
+	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
+
+.PHONY: test-flood
+test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
+	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window

@@ -24,10 +24,17 @@ type App struct {
 	// pass uncounted, `deny` answers 503. Default: `local`.
 	OnError string `json:"on_error,omitempty"`
 
+	// With `on_error` `local`: whether limits are divided, while the store is away, by
+	// the number of instances that it was last seen to be shared by, rounded down to 1
+	// at least. Default: false.
+	Share bool `json:"share,omitempty"`
+
 	store window.Store
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[zoneID]*zoneUse
+	// Guards of the handlers that share, one for each handler.
+	sharing []*guard
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -56,6 +63,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.OnError == "" {
 		a.OnError = onErrorLocal
 	}
+	if err := checkShare(a.OnError, a.Share); err != nil {
+		return fmt.Errorf("sliding_window: %w", err)
+	}
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
 	}
@@ -64,11 +74,28 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return err
 }
 
+// share has the instances counted that share the guard's store, from Start to Stop.
+func (a *App) share(g *guard) {
+	if g.fallback != nil {
+		a.sharing = append(a.sharing, g)
+	}
+}
+
 // Start implements caddy.App.
-func (a *App) Start() error { return nil }
+func (a *App) Start() error {
+	for _, g := range a.sharing {
+		g.fallback.Share()
+	}
+	return nil
+}
 
 // Stop implements caddy.App.
-func (a *App) Stop() error { return nil }
+func (a *App) Stop() error {
+	for _, g := range a.sharing {
+		g.fallback.Unshare()
+	}
+	return nil
+}
 
 // loadStore loads the store that host, an *App or a *Handler, configures.
 func loadStore(ctx caddy.Context, host any) (window.Store, error) {

@@ -34,7 +34,9 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 //
 //	sliding_window {
 //		store    <name> ...
-//		on_error local|allow|deny
+//		on_error local|allow|deny {
+//			share                       # with local
+//		}
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
@@ -51,7 +53,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case "store":
 			a.StoreRaw, err = parseStore(d)
 		case "on_error":
-			err = parseWord(d, "on_error", &a.OnError, onErrorLocal, onErrorAllow, onErrorDeny)
+			err = parseOnError(d, &a.OnError, &a.Share)
 		default:
 			err = d.Errf("unrecognized subdirective %q of the global option sliding_window", d.Val())
 		}
@@ -99,7 +101,9 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			lease       <units> [<ttl>]
 //		}
 //		store    <name> ...
-//		on_error local|allow|deny
+//		on_error local|allow|deny {
+//			share                       # with local
+//		}
 //		status   <code>
 //		headers  ietf|legacy|both|none
 //		jitter   <share>
@@ -154,7 +158,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "store":
 		h.StoreRaw, err = parseStore(d)
 	case "on_error":
-		err = parseWord(d, "on_error", &h.OnError, onErrorLocal, onErrorAllow, onErrorDeny)
+		err = parseOnError(d, &h.OnError, &h.Share)
 	case "headers":
 		err = parseWord(d, "headers", &h.Headers, fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone)
 	case "status":
@@ -290,6 +294,28 @@ func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 		return nil, err
 	}
 	return caddyconfig.JSONModuleObject(module, "module", name, nil), nil
+}
+
+// parseOnError reads what to do while the store is away.
+func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
+	if err := parseWord(d, "on_error", word, onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
+		return err
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		switch {
+		case d.Val() != "share":
+			return d.Errf("unrecognized subdirective %q of on_error; use share", d.Val())
+		case *share:
+			return d.Err("share stands twice")
+		case d.NextArg():
+			return d.ArgErr()
+		}
+		*share = true
+		if err := checkShare(*word, *share); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
 }
 
 func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...string) error {

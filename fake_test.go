@@ -44,6 +44,10 @@ type fakeStore struct {
 	mu     sync.Mutex
 	decide func(context.Context, []window.Charge) ([]window.Decision, error)
 	taken  [][]window.Charge
+
+	settled  int64 // units
+	attended int
+	parted   int
 }
 
 // newFake registers a store for the test, and returns what configures it.
@@ -62,11 +66,37 @@ func (f *fakeStore) Take(ctx context.Context, charges []window.Charge) ([]window
 	return f.decide(ctx, charges)
 }
 
+// Settle fails as Take does.
+func (f *fakeStore) Settle(ctx context.Context, c window.Charge, _, delta int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.decide(ctx, []window.Charge{c})
+	if err == nil {
+		f.settled += delta
+	}
+	return err
+}
+
 func (f *fakeStore) Ping(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, err := f.decide(ctx, nil)
 	return err
+}
+
+// Attend counts three.
+func (f *fakeStore) Attend(context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attended++
+	return 3, nil
+}
+
+func (f *fakeStore) Leave(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parted++
+	return nil
 }
 
 func (f *fakeStore) String() string { return f.name }

@@ -3,6 +3,7 @@ package slidingwindow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
 
 // StoreModule is what a module in the namespace http.sliding_window.stores
@@ -28,12 +29,19 @@ const (
 	onErrorDeny  = "deny"
 )
 
+// checkShare reports whether share stands where nothing is decided locally.
+func checkShare(onError string, share bool) error {
+	if share && onError != onErrorLocal {
+		return fmt.Errorf("share does not go with on_error %s; write on_error local { share }, or take share out", onError)
+	}
+	return nil
+}
+
 // guard is a store with what protects requests from its absence. There is one
 // for each store, as long as any configuration uses it.
 type guard struct {
-	store   window.Store
-	breaker *window.Breaker // nil for a store that cannot be away
-	local   *memory.Store   // decides while the store is away; nil likewise
+	store    window.Store
+	fallback *fallback.Guard // nil for a store that cannot be away
 
 	seconds, localSeconds prometheus.Observer
 	away, busy            prometheus.Counter // of errors, by reason
@@ -44,50 +52,53 @@ type guard struct {
 
 var guards = caddy.NewUsagePool()
 
-// acquireGuard returns the guard of a store. Release it with releaseGuard.
-func acquireGuard(store window.Store) *guard {
+// acquireGuard returns the guard of a store, for a handler that decides locally while
+// that is away, or does not. Release it with releaseGuard.
+func acquireGuard(store window.Store, local bool) *guard {
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := store.String()
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
-		if away, ok := store.(interface {
-			window.Store
-			window.Pinger
-		}); ok {
+		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
 			g.refused = storeErrorsTotal.WithLabelValues(name, "refused")
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
-			g.local = memory.New(memory.Options{})
-			g.breaker = window.NewBreaker(away, newOutageLog(name).changed)
+			g.fallback = fallback.New(away, fallback.Options{OnChange: newOutageLog(name).changed})
 		}
 		return g, nil
 	})
-	return value.(*guard)
+	g := value.(*guard)
+	if local && g.fallback != nil {
+		g.fallback.Use()
+	}
+	return g
 }
 
-func releaseGuard(g *guard) {
+func releaseGuard(g *guard, local bool) {
+	if local && g.fallback != nil {
+		g.fallback.Disuse()
+	}
 	_, _ = guards.Delete(g.store) // Destruct returns no error
 }
 
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
-	if g.breaker == nil {
+	if g.fallback == nil {
 		return nil
 	}
-	_ = g.breaker.Close()
-	return g.local.Close()
+	return g.fallback.Close()
 }
 
 // take asks the store, unless it is known to be away.
 func (g *guard) take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	start := uptime()
-	if g.breaker == nil {
+	if g.fallback == nil {
 		ds, err := g.store.Take(ctx, charges)
 		g.seconds.Observe((uptime() - start).Seconds())
 		return ds, err
 	}
-	ds, err := g.breaker.Take(ctx, charges)
+	ds, err := g.fallback.Take(ctx, charges)
 	switch {
 	case err == nil:
 		g.seconds.Observe((uptime() - start).Seconds())
@@ -127,10 +138,10 @@ func (r *rare) due(interval time.Duration) bool {
 	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
-// takeLocal decides on this instance's own counts.
-func (g *guard) takeLocal(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+// takeLocal decides on this instance's own counts, because of an error of the store.
+func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
 	start := uptime()
-	ds, err := g.local.Take(ctx, charges)
+	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share)
 	g.localSeconds.Observe((uptime() - start).Seconds())
 	return ds, err
 }

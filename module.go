@@ -44,9 +44,16 @@ type Handler struct {
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=http.sliding_window.stores inline_key=module"`
 
 	// What to do while the store is away: `local` enforces the limits on this
-	// instance's own counts, `allow` lets requests pass uncounted, `deny` answers
-	// 503. Default: as the sliding_window app says, and without it `local`.
+	// instance's own counts, which start from what the store was last known to have
+	// counted, and are booked in it when it is back; `allow` lets requests pass
+	// uncounted, `deny` answers 503. Default: as the sliding_window app says, and
+	// without it `local`.
 	OnError string `json:"on_error,omitempty"`
+
+	// With `on_error` `local`: whether limits are divided, while the store is away, by
+	// the number of instances that it was last seen to be shared by, rounded down to 1
+	// at least. Default: false; without `on_error`, as the sliding_window app says.
+	Share bool `json:"share,omitempty"`
 
 	// The status of a denied request. Default: 429.
 	Status int `json:"status,omitempty"`
@@ -91,8 +98,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 	}
+	if h.OnError == "" {
+		h.OnError, h.Share = app.OnError, h.Share || app.Share
+	}
+	if err := checkShare(h.OnError, h.Share); err != nil {
+		return fmt.Errorf("sliding_window: %w", err)
+	}
 	for _, z := range h.Zones {
-		use, err := app.addZone(store, z.Name, z.definition())
+		use, err := app.addZone(store, z.Name, z.definition(h.Share))
 		if err != nil {
 			return err
 		}
@@ -105,16 +118,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			}
 		}
 	}
-	if h.OnError == "" {
-		h.OnError = app.OnError
-	}
 	if h.Status == 0 {
 		h.Status = http.StatusTooManyRequests
 	}
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
-	h.guard = acquireGuard(store)
+	h.guard = acquireGuard(store, h.OnError == onErrorLocal)
+	if h.Share {
+		app.share(h.guard)
+	}
 	return registerMetrics(ctx)
 }
 
@@ -170,7 +183,7 @@ func checkJitter(jitter float64) error {
 // find the store closed at worst, which is an outage to them.
 func (h *Handler) Cleanup() error {
 	if h.guard != nil {
-		releaseGuard(h.guard)
+		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}
 	return nil
 }
@@ -202,11 +215,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
 	ds, err := h.guard.take(ctx, req.charges)
-	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.local != nil {
+	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		ds, err = h.guard.takeLocal(ctx, req.charges)
+		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share)
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
 	return err

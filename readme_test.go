@@ -220,6 +220,15 @@ func TestReadmeACL(t *testing.T) {
 		if err := store.Ping(ctx); err != nil {
 			t.Error(err)
 		}
+		for _, step := range []int64{0, 1000, -1000} { // nobody is there, somebody is, and a clock has stepped back
+			now += step
+			if _, err := store.Attend(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := store.Leave(ctx); err != nil {
+			t.Error(err)
+		}
 		for _, algorithm := range []window.Algorithm{
 			window.Zset{}, window.Log{}, window.Stream{}, window.Slices{}, window.GCRA{},
 			window.Layers{Coarse: 500 * time.Millisecond, Fine: 100 * time.Millisecond},
@@ -233,6 +242,9 @@ func TestReadmeACL(t *testing.T) {
 			for _, step := range []int64{0, 1, 0, 700, 700, 5000, 60000, -1000, 0, 0, 60000} {
 				now += step
 				if _, err := store.Take(ctx, charges); err != nil {
+					t.Errorf("%s: %v", algorithm.Name(), err)
+				}
+				if err := store.Settle(ctx, charges[0], 0, 1); err != nil {
 					t.Errorf("%s: %v", algorithm.Name(), err)
 				}
 			}

@@ -293,9 +293,13 @@ func checkWord(field, value string, words ...string) error {
 	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
 }
 
-// definition is what two zones of one name have to have in common.
-func (z *Zone) definition() string {
+// definition is what two zones of one name have to have in common. Those that share
+// their limits out while the store is away count differently then.
+func (z *Zone) definition(share bool) string {
 	b, _ := json.Marshal(z) // strings and numbers only: it cannot fail
+	if share {
+		b = append(b, " with share"...)
+	}
 	return string(b)
 }
 

@@ -1,6 +1,6 @@
 // Package lua holds the scripts that decide inside Redis: one file per
-// algorithm, a record that some of them keep, and the driver that calls them. The
-// header of each file names its keys, arguments and reply.
+// algorithm, a record that some of them keep, and the driver that calls them; and one
+// that counts those who ask. The header of each file names its keys, arguments and reply.
 package lua
 
 import (
@@ -17,6 +17,9 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Script is the one script that the Redis store runs: the record, every algorithm,
 // then the driver.
 var Script = build()
+
+// Instances is the script by which processes that share a store count each other.
+var Instances = read("instances")
 
 func build() string {
 	var s strings.Builder

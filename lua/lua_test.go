@@ -18,13 +18,13 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver.lua", "record.lua"}
+	want := []string{"driver.lua", "instances.lua", "record.lua"}
 	for _, name := range Algorithms {
 		want = append(want, name+".lua")
 	}
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms, the record and the driver: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms, the record, the driver and the instances: %v", names, want)
 	}
 }
 
@@ -33,6 +33,7 @@ func TestHeaders(t *testing.T) {
 		header(t, name, "The driver", parts...)
 	}
 	header(t, "record", "record:", "Key ")
+	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
@@ -70,7 +71,7 @@ func TestPortable(t *testing.T) {
 		"trailing space or a tab":   `(?m)[ \t]+$|\t`,
 		"randomness, or the server": `math\.random|redis\.(setresp|replicate|set_repl|log)`,
 	} {
-		if found := regexp.MustCompile(pattern).FindString(Script); found != "" {
+		if found := regexp.MustCompile(pattern).FindString(Script + Instances); found != "" {
 			t.Errorf("the script has %s: %q", what, found)
 		}
 	}

@@ -109,6 +109,7 @@ func (r *Redis) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
+	options.Report = new(reports).add
 	r.pooled = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) })
 	return nil
 }
@@ -294,6 +295,26 @@ func override[T comparable](field *T, value T) {
 func (r *Redis) fingerprint() [sha256.Size]byte {
 	b, _ := json.Marshal(r) // texts and numbers only: it cannot fail
 	return sha256.Sum256(append(b, r.TLS.contents()...))
+}
+
+// reports writes what a store has to report to Caddy's log: a line a second at most,
+// for while servers are away every request may have something.
+type reports struct {
+	mu      sync.Mutex // guards all
+	written time.Time  // when the last line was
+	skipped int        // reports since then
+}
+
+func (r *reports) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.written) < time.Second {
+		r.skipped++
+		return
+	}
+	caddy.Log().Named("http.sliding_window.stores.redis").Warn("a counter could not be corrected; it is right again after one window",
+		zap.Error(err), zap.Int("others", r.skipped))
+	r.written, r.skipped = time.Now(), 0
 }
 
 // quietClient keeps go-redis, which logs to standard error on its own, to the

@@ -1,8 +1,10 @@
 package stores
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -219,3 +221,41 @@ func TestRedisIsPooled(t *testing.T) {
 		t.Error("after the last Cleanup: got the closed store, want a new one")
 	}
 }
+
+// TestReports has many reports in one second written as one line.
+func TestReports(t *testing.T) {
+	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"writer":{"output":"stores_test"}}}}}`), true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = caddy.Stop() })
+	logged.Reset()
+	r := new(reports)
+	for range 3 {
+		r.add(errors.New("the reason"))
+	}
+	if text := logged.String(); strings.Count(text, "could not be corrected") != 1 || !strings.Contains(text, "the reason") {
+		t.Errorf("logged %q, want one line", text)
+	}
+	r.written = r.written.Add(-time.Second)
+	r.add(errors.New("another reason"))
+	if text := logged.String(); !strings.Contains(text, `"error":"another reason","others":2`) {
+		t.Errorf("logged %q, want a line with the number of the others", text)
+	}
+}
+
+func init() { caddy.RegisterModule(logWriter{}) }
+
+// logged is what Caddy writes with the output stores_test.
+var logged bytes.Buffer
+
+type logWriter struct{}
+
+func (logWriter) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.writers.stores_test", New: func() caddy.Module { return logWriter{} }}
+}
+
+func (logWriter) String() string                      { return "stores_test" }
+func (logWriter) WriterKey() string                   { return "stores_test" }
+func (logWriter) OpenWriter() (io.WriteCloser, error) { return logWriter{}, nil }
+func (logWriter) Write(p []byte) (int, error)         { return logged.Write(p) }
+func (logWriter) Close() error                        { return nil }

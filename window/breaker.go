@@ -59,7 +59,7 @@ func NewBreaker(store interface {
 
 // Take is Store.Take, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error) {
-	if b.open.Load() {
+	if b.Open() {
 		return nil, errBreakerOpen
 	}
 	epoch := b.epoch.Load()
@@ -71,6 +71,22 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error
 	}
 	return ds, err
 }
+
+// Settle is Store.Settle, or ErrUnavailable and ErrOpen at once.
+func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) error {
+	if b.Open() {
+		return errBreakerOpen
+	}
+	epoch := b.epoch.Load()
+	err := b.store.Settle(ctx, charge, at, delta)
+	if err != nil {
+		b.failed(epoch, err)
+	}
+	return err
+}
+
+// Open reports whether the store is not asked.
+func (b *Breaker) Open() bool { return b.open.Load() }
 
 var errBreakerOpen = fmt.Errorf("%w: %w", ErrUnavailable, ErrOpen)
 

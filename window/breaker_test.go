@@ -37,6 +37,13 @@ func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, e
 	return []window.Decision{{Allowed: allowed}}, err
 }
 
+func (s *fakeStore) Settle(context.Context, window.Charge, int64, int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes++
+	return s.err
+}
+
 func (s *fakeStore) Ping(ctx context.Context) error {
 	s.mu.Lock()
 	s.pings++
@@ -198,6 +205,30 @@ func TestBreakerStaysClosed(t *testing.T) {
 			b.wantChanges()
 		})
 	}
+}
+
+// TestBreakerSettles counts failures of either call, and refuses both while open.
+func TestBreakerSettles(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		settle := func() error { return b.Settle(b.Context(), window.Charge{}, 0, 1) }
+		if err := settle(); err != nil || b.Open() {
+			b.Errorf("Settle = %v, open: %v, want neither", err, b.Open())
+		}
+		b.fail(2)
+		if err := settle(); !errors.Is(err, errDown) {
+			b.Errorf("Settle = %v, want the store's error", err)
+		}
+		b.wantOpen(true)
+		before, _ := b.store.counts()
+		if err := settle(); !errors.Is(err, window.ErrOpen) || !b.Open() {
+			b.Errorf("Settle = %v, open: %v, want ErrOpen", err, b.Open())
+		}
+		if after, _ := b.store.counts(); after != before {
+			b.Error("the store was asked")
+		}
+		time.Sleep(2 * time.Millisecond) // for the change to be told
+		b.wantChanges(opened)
+	})
 }
 
 // TestBreakerDenials has a store that knows some denials while it is away.

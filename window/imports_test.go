@@ -26,11 +26,12 @@ func TestImportDirection(t *testing.T) {
 	}
 	const goRedis = "github.com/redis/go-redis/v9"
 	for dir, allowed := range map[string]func(string) bool{
-		"lua":           standard,
-		"window":        standard,
-		"window/memory": func(i string) bool { return standard(i) || i == module+"/window" },
-		"window/redis":  oneOf(goRedis, module+"/window", module+"/lua"),
-		".":             func(i string) bool { return !strings.HasPrefix(i, goRedis) },
+		"lua":             standard,
+		"window":          standard,
+		"window/memory":   func(i string) bool { return standard(i) || i == module+"/window" },
+		"window/fallback": oneOf(module + "/window"),
+		"window/redis":    oneOf(goRedis, module+"/window", module+"/lua"),
+		".":               func(i string) bool { return !strings.HasPrefix(i, goRedis) },
 	} {
 		found := imports(t, filepath.Join("..", dir), false)
 		if len(found) == 0 {

@@ -38,6 +38,10 @@ var (
 	// a store that it takes no more.
 	ErrBusy = errors.New("too many requests wait for it")
 
+	// ErrUnknown is in the chain, after ErrUnavailable, when the request may have been
+	// charged all the same: it was sent, and what became of it is not known.
+	ErrUnknown = errors.New("the request may have been charged")
+
 	// ErrRefused is in the chain, after ErrUnavailable, when the store's server
 	// answers that it will not decide: it is out of memory, a replica, ...
 	ErrRefused = errors.New("refused")
@@ -144,8 +148,8 @@ type Result struct {
 //
 // A denial is a Decision, never an error. Errors wrap ErrUnavailable, or
 // ErrInvalid for charges that make no sense, and keep the context's error
-// visible. After an error nobody knows whether the request was charged; it was
-// charged at most once.
+// visible. After an error that wraps ErrUnknown nobody knows whether the request was
+// charged; it was charged at most once. After any other error it was not.
 type Store interface {
 	// Take decides on one request: everything is spent or nothing. It returns
 	// one Decision per policy, in the order of the charges and, within each, of
@@ -188,6 +192,15 @@ type Pinger interface {
 type AlgorithmChecker interface {
 	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.
 	CheckAlgorithm(a Algorithm) error
+}
+
+// Instancer is implemented by stores that know how many processes use them.
+type Instancer interface {
+	// Attend says that this process is there, for the seconds to come, and returns how
+	// many are.
+	Attend(ctx context.Context) (int64, error)
+	// Leave takes that back.
+	Leave(ctx context.Context) error
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package

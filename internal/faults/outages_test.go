@@ -315,6 +315,15 @@ func (s *sites) checkAfter(r *remote, o outage, passed []caddyrun.Answer) {
 			return s.get(policy, "full").Status == want
 		})
 	}
+	// What passed without the store is counted there, but for those requests of which it
+	// may have heard.
+	unsure := 0
+	for s.get("local", "during").Status == http.StatusOK {
+		unsure++
+	}
+	if n := r.charged(s.T, "local", "during"); n != limit || unsure > 5 {
+		s.Errorf("local: the counter stands at %d after %d more, want %d after 5 at most", n, unsure, limit)
+	}
 	undecided := 1 // one may have been charged too late before the fault
 	for range 2 * limit {
 		switch a := s.get("deny", "half"); a.Status {

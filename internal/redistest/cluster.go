@@ -61,8 +61,9 @@ func AddReplica(tb testing.TB, cert *Certificate, nodes []*Server, master *Serve
 
 func startNode(tb testing.TB, cert *Certificate) *Server {
 	tb.Helper()
+	// A master that loses its last slot stays one.
 	return start(tb, cert, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
-		"--cluster-node-timeout", nodeTimeout, "--repl-diskless-sync-delay", "0")
+		"--cluster-node-timeout", nodeTimeout, "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0")
 }
 
 func meet(tb testing.TB, one, other *Server) {

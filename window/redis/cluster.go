@@ -2,6 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
+
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -28,12 +31,32 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 	return results
 }
 
-// assemble puts the answers of one request's calls together.
+// lookAgain has the client of a Cluster ask anew, off the path of requests, which node
+// holds what, if a call got no answer: its node may be gone, and a replica in its
+// place. No node says so to one who does not ask. While it gets answers, the client asks
+// five times a second at most.
+func (s *Store) lookAgain(ctx context.Context, calls []*call) {
+	c, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return
+	}
+	for _, one := range calls {
+		var reply goredis.Error
+		if one.err != nil && (!errors.As(one.err, &reply) || goredis.IsClusterDownError(one.err)) {
+			c.ReloadState(ctx)
+			return
+		}
+	}
+}
+
+// assemble puts the answers of one request's calls together. Where only some failed,
+// what the others charged may not have been given back.
 func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.Result {
 	answers := make([]window.Result, len(calls))
 	var err error
-	allowed := true
+	allowed, charged := true, false
 	for i, c := range calls {
+		charged = charged || !uncharged(c.err)
 		c.answer(answers[i : i+1])
 		if err == nil {
 			err = s.fail(ctx, answers[i].Err)
@@ -41,7 +64,10 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.R
 		allowed = allowed && window.Allowed(answers[i].Decisions)
 	}
 	if op == "take" && len(calls) > 1 && (err != nil || !allowed) {
-		s.giveBack(ctx, calls, answers)
+		s.giveBack(ctx, calls, answers, err != nil)
+	}
+	if err != nil && charged && !errors.Is(err, window.ErrUnknown) {
+		err = unknown{err}
 	}
 	if err != nil {
 		return window.Result{Err: err}
@@ -60,8 +86,9 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.R
 }
 
 // giveBack undoes those charges of a request that were made, because another was
-// denied or failed. The decisions then tell what is left again.
-func (s *Store) giveBack(ctx context.Context, calls []*call, answers []window.Result) {
+// denied. The decisions then tell what is left again. If another failed, they are
+// undone in a while.
+func (s *Store) giveBack(ctx context.Context, calls []*call, answers []window.Result, failed bool) {
 	var back []*call
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.requests[0][0].Cost
@@ -73,8 +100,15 @@ func (s *Store) giveBack(ctx context.Context, calls []*call, answers []window.Re
 			own[j].Remaining += cost
 		}
 	}
-	s.run(ctx, back)
+	if !failed {
+		s.run(ctx, back)
+	} else { // nobody waits for what is left, and there may be no time
+		for _, c := range back {
+			c.err = errLater
+		}
+	}
 	for _, c := range back {
 		s.denials.forget(&c.requests[0][0])
 	}
+	s.giveBackLater(back)
 }

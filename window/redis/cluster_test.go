@@ -27,8 +27,11 @@ func TestCluster(t *testing.T) {
 	t.Run("Concurrent", func(t *testing.T) { testClusterConcurrent(t, open(t)) })
 	t.Run("ScriptFlush", func(t *testing.T) { testClusterScriptFlush(t, open(t), nodes) })
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
+	t.Run("ScriptAsked", func(t *testing.T) { testClusterScriptAsked(t, open(t), nodes) })
 	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
+	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
+	t.Run("Unknown", func(t *testing.T) { testClusterUnknown(t, open(t), nodes[1]) })
 	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, nodes) }) // the last: it does harm
 }
 
@@ -48,6 +51,17 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	}
 	if refused == 0 {
 		t.Error("one node of three answers for every key")
+	}
+	// This is what Caddy logs.
+	var cause error
+	b := window.NewBreaker(s, func(_ bool, err error) { cause = errors.Join(cause, err) })
+	eventually(t, patience, "the breaker opens", func() bool {
+		_, err := b.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(time.Now()), 1, time.Hour)})
+		return errors.Is(err, window.ErrOpen)
+	})
+	_ = b.Close()
+	if cause == nil || !strings.Contains(cause.Error(), "the server is part of a Cluster: add `cluster` to the store: ") {
+		t.Errorf("the breaker opened because of %v, want advice to add `cluster`", cause)
 	}
 	_, err := s.Take(t.Context(), []window.Charge{charge("a", "a", 1, time.Hour), charge("b", "b", 1, time.Hour), charge("c", "c", 1, time.Hour)})
 	if err == nil || !strings.Contains(err.Error(), "add `cluster`") {
@@ -217,6 +231,29 @@ func testClusterScriptFlush(t *testing.T, s *redis.Store, nodes []*redistest.Ser
 			if r.Err != nil || !window.Allowed(r.Decisions) || r.Decisions[0].Remaining != 9-round || r.Decisions[1].Remaining != 9-round {
 				t.Fatalf("round %d, result %d = %+v, want %d remaining", round, i, r, 9-round)
 			}
+		}
+	}
+}
+
+// testClusterScriptAsked asks for a key of a slot that is on its way to a node that
+// does not know the script. It gets the script, and is asked again as it has to be.
+func testClusterScriptAsked(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
+	c := charge("asked", "key", 2, time.Minute)
+	take(t, s, charge("asked", "another", 2, time.Minute)) // the client knows all nodes
+	moved := moveSlot(t, nodes, s.String()[strings.LastIndexByte(s.String(), ' ')+1:]+":zset:asked:key")
+	defer moved()
+	for _, node := range nodes {
+		if err := errors.Join(node.Client(t).ScriptFlush(t.Context()).Err(), node.Client(t).ConfigResetStat(t.Context()).Err()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := take(t, s, c)[0]; d.Remaining != 1 {
+		t.Errorf("Take = %+v, want 1 remaining", d)
+	}
+	for _, node := range nodes {
+		stats := node.Client(t).InfoMap(t.Context(), "errorstats")
+		if n := stats.Item("Errorstats", "errorstat_MOVED"); n != "" {
+			t.Errorf("a node has answered MOVED, %s, want ASK only", n)
 		}
 	}
 }

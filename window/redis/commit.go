@@ -134,7 +134,9 @@ func (c *commit) wait(ctx context.Context, t *ticket) window.Result {
 		t.timer.Stop()
 	case <-t.timer.C:
 	}
-	t.state.CompareAndSwap(waits, left)
+	if t.state.CompareAndSwap(waits, left) {
+		return window.Result{Err: c.store.failUncharged(ctx, err)}
+	}
 	return window.Result{Err: c.store.fail(ctx, err)}
 }
 

@@ -164,8 +164,13 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(uint8(1), numbers(1, 1, 4, 0, 60_000, 60_000))
 	f.Add(uint8(3), numbers(1, -1, 0, 0, 5, 1, 1, 1, 2, 0, 3, 3))
 	f.Add(uint8(2), numbers(1, 1, 1<<62, -2, 1<<62, 1<<62))
+	for _, wrong := range [][2]int64{{0, 2}, {1, -1}, {1, 6}, {2, -2}, {3, -1}, {4, -1}, {2, 1<<62 - 1}, {3, 1<<62 - 1}, {4, 1<<62 - 1}, {5, 2}, {11, 1}} {
+		reply := []int64{1, 4, 0, 9, 9, 1, 8, 0, 9, 9, 0, 0, -1, 0, 9}
+		reply[wrong[0]] = wrong[1]
+		f.Add(uint8(0), numbers(append([]int64{1}, reply...)...))
+	}
 	f.Add(uint8(9), numbers(0, 5, 4, -1, 12))
-	f.Add(uint8(9), numbers(1, 1<<62, 1<<62, 1<<62, 1<<62))
+	f.Add(uint8(9), numbers(1, 1<<62, 1<<62, 1<<62-1, 1<<62-1))
 	f.Add(uint8(0), []byte{})
 	f.Fuzz(func(t *testing.T, mode uint8, bytes []byte) {
 		reply := make([]int64, len(bytes)/8)
@@ -186,6 +191,43 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReplyLengths holds what is let through, to the byte and to the item.
+func TestReplyLengths(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("*1\r\n", n) + ":1\r\n" }
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"*65536\r\n", true},
+		{"*65537\r\n", false},
+		{"%65536\r\n", true},
+		{"%65537\r\n", false},
+		{"$1048576\r\n", true},
+		{"$1048577\r\n", false},
+		{"$2\r\n\r\n\r\n*65537\r\n", false},
+		{"$9\r\n*65537\r\n\r\n+OK\r\n", true}, // inside of a text
+		{"+" + strings.Repeat("x", 1<<16-3) + "\r\n", true},
+		{"+" + strings.Repeat("x", 1<<16-2) + "\r\n", false},
+		{strings.Repeat(nested(16), 3), true},
+		{nested(17), false},
+		{"|1\r\n+a\r\n:1\r\n" + nested(16) + nested(16), true},
+		{"*2\r\n|1\r\n+a\r\n:1\r\n*0\r\n*-1\r\n" + nested(16), true},
+		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(15), true},
+		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(16), false},
+		{"*2\r\n|0\r\n:1\r\n$-1\r\n" + nested(16), true},
+		{"*3\r\n:1\r\n*1\r\n$1\r\nx\r\n_\r\n" + nested(16), true},
+		{"*?\r\n", false},
+		{"$\r\n", false},
+		{"\r\n", false},
+		{"*-2\r\n", false},
+		{"*9223372036854775807\r\n", false},
+	} {
+		if got := redis.CheckReplies([]byte(c.text)); got != c.want {
+			t.Errorf("%.60q: let through: %t, want %t", c.text, got, c.want)
+		}
+	}
 }
 
 // FuzzReplyLengths: what is let through does not make the client take much memory,

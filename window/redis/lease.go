@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -163,7 +164,7 @@ func (l *leases) wait(ctx context.Context, f *fetch, start time.Time) error {
 	case <-f.done:
 		return f.err
 	case <-ctx.Done():
-		return l.store.fail(ctx, ctx.Err())
+		return l.store.failUncharged(ctx, ctx.Err()) // what is charged is the lease
 	}
 }
 
@@ -241,7 +242,9 @@ func (l *leases) book(own *lease, used int64) {
 	if used > 0 {
 		requests, numbers = append(requests, requests[0]), append([]int64{0, used}, numbers...)
 	}
-	_ = s.all(context.Background(), s.newSettleCalls(requests, numbers...))
+	if err := s.all(context.Background(), s.newSettleCalls(requests, numbers...)); err != nil {
+		s.report(fmt.Errorf("zone %q: a lease of %d units, %d of them used, was not booked at its end: %w", own.charge.Zone, own.charge.Cost, used, err))
+	}
 	if own.left > 0 {
 		s.denials.forget(&own.charge)
 	}
@@ -263,6 +266,21 @@ func (l *leases) giveBack(c *window.Charge, at, units int64) bool {
 	}
 	own.left += min(units, own.charge.Cost-own.left)
 	return true
+}
+
+// endOf ends the lease of a charge, if there is one: units that were spent beside it may
+// leave no room for it.
+func (l *leases) endOf(c *window.Charge) {
+	key := appendCharge(nil, c, 0)
+	e := l.shard(key).find(key)
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lease != nil {
+		l.end(e, l.store.clock())
+	}
 }
 
 // forget drops the leases of a counter, whatever its policies: its history is gone.

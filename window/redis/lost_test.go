@@ -22,17 +22,10 @@ func TestReplyLost(t *testing.T) {
 	for name, cluster := range map[string]bool{"one server": false, "a Cluster": true} {
 		t.Run(name, func(t *testing.T) {
 			p := startProxy(t)
-			args := []string{}
 			if cluster {
-				_, port, _ := net.SplitHostPort(p.addr)
-				args = append(args, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
-			}
-			own := redistest.Start(t, args...)
-			p.target.Store(&own.Addr)
-			if cluster {
-				if err := own.OwnAllSlots(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				startBehind(t, p)
+			} else {
+				p.target.Store(&redistest.Start(t).Addr)
 			}
 			s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: cluster, Prefix: "lost", Timeout: time.Second})
 			warm(t, s, "key")
@@ -83,11 +76,24 @@ func charged(t *testing.T, s *redis.Store, c window.Charge) int64 {
 }
 
 // proxy stands between a client and a server. With cut, it passes requests on,
-// and hangs up when the reply of a script comes.
+// and hangs up when the reply of a script comes. With meanwhile, it does that once,
+// while such a reply waits.
 type proxy struct {
-	addr   string
-	target atomic.Pointer[string]
-	cut    atomic.Bool
+	addr      string
+	target    atomic.Pointer[string]
+	cut       atomic.Bool
+	meanwhile atomic.Pointer[func()]
+}
+
+// startBehind runs a Cluster of one server behind a proxy.
+func startBehind(t *testing.T, p *proxy) *redistest.Server {
+	_, port, _ := net.SplitHostPort(p.addr)
+	own := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
+	p.target.Store(&own.Addr)
+	if err := own.OwnAllSlots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return own
 }
 
 // scriptReply is how the reply of the script begins.
@@ -135,6 +141,11 @@ func (p *proxy) serve(client net.Conn) {
 		n, err := server.Read(buf)
 		if err != nil || p.cut.Load() && scriptReply.Match(buf[:n]) {
 			return
+		}
+		if scriptReply.Match(buf[:n]) {
+			if f := p.meanwhile.Swap(nil); f != nil {
+				(*f)()
+			}
 		}
 		if _, err := client.Write(buf[:n]); err != nil {
 			return

@@ -79,11 +79,14 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
+	// Report is told of units that could not be taken back, or booked at the end of
+	// a lease, each time: no request fails of it. It must not wait. Nil: nobody is.
+	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
 }
 
-// Store implements window.Store and window.Pinger.
+// Store implements window.Store, window.Pinger and window.Instancer.
 type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
@@ -96,6 +99,7 @@ type Store struct {
 	ids         ids
 	denials     *denials
 	leases      *leases
+	report      func(error)
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -104,7 +108,8 @@ type Store struct {
 	// that was not.
 	noThrottle atomic.Bool
 	// A *commit per server, by address; "" is the only one's.
-	commits sync.Map
+	commits   sync.Map
+	givebacks givebacks
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -137,8 +142,13 @@ func New(o Options) *Store {
 		ids:         newIDs(),
 		denials:     newDenials(clock),
 		clock:       clock,
+		report:      o.Report,
+	}
+	if s.report == nil {
+		s.report = func(error) {}
 	}
 	s.leases = newLeases(s)
+	loadScripts(s.client)
 	return s
 }
 
@@ -219,6 +229,7 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
 	s.leases.close()
+	s.givebacks.close()
 	return s.client.Close()
 }
 
@@ -295,6 +306,8 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 	}
 	if delta < 0 {
 		defer s.denials.forget(&charge)
+	} else if charge.Lease.Units > 0 {
+		s.leases.endOf(&charge)
 	}
 	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
 }
@@ -330,9 +343,21 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// fail says that the store could not decide, and why. What was asked may be in
-// the reply of a server, so nothing but the reply's text is passed on.
+// Timeout returns the longest that one call waits.
+func (s *Store) Timeout() time.Duration { return s.timeout }
+
+// fail says that the store could not decide, and why, and whether the server may have
+// charged what it was asked.
 func (s *Store) fail(ctx context.Context, err error) error {
+	if err == nil || uncharged(err) {
+		return s.failUncharged(ctx, err)
+	}
+	return unknown{s.failUncharged(ctx, err)}
+}
+
+// failUncharged is fail for a request that was not sent. What was asked may be in the
+// reply of a server, so nothing but the reply's text is passed on.
+func (s *Store) failUncharged(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -28,6 +28,21 @@ type scriptCmd struct{ *goredis.IntSliceCmd }
 // NoRetry implements goredis.Cmder.
 func (scriptCmd) NoRetry() bool { return true }
 
+// pipedCmd is a scriptCmd among others. Its reply stays, once it is there: when another
+// node of a Cluster cannot be reached in time, the client sets an error to all.
+type pipedCmd struct {
+	scriptCmd
+	answered bool
+}
+
+// SetErr implements goredis.Cmder.
+func (c *pipedCmd) SetErr(err error) {
+	if !c.answered {
+		c.answered = err == nil
+		c.scriptCmd.SetErr(err)
+	}
+}
+
 // call is one run of the script, or of CL.THROTTLE: what is asked, and the answer.
 type call struct {
 	key      string // the first: it picks the node of a Cluster
@@ -120,37 +135,12 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 	return c
 }
 
-// run sends the calls in one round trip, and sets their reply or err. A server
-// that does not know the script gets it, and the calls that it refused again.
+// run sends the calls in one round trip, and sets their reply or err.
 func (s *Store) run(ctx context.Context, calls []*call) {
 	s.leaveNative(ctx, calls)
 	s.send(ctx, calls)
 	s.send(ctx, s.refusedNative(ctx, calls))
-	var refused []*call
-	var loaded map[goredis.Scripter]error
-	for _, c := range calls {
-		if c.err == nil || !goredis.HasErrorPrefix(c.err, "NOSCRIPT") { // the words after it differ in Valkey
-			continue
-		}
-		server, err := s.server(ctx, c.key)
-		if err != nil {
-			c.err = err
-			continue
-		}
-		err, known := loaded[server]
-		if !known {
-			// SCRIPT LOAD, because some servers drop scripts that came with EVAL.
-			err = server.ScriptLoad(ctx, lua.Script).Err()
-			if loaded == nil {
-				loaded = make(map[goredis.Scripter]error)
-			}
-			loaded[server] = err
-		}
-		if c.err = err; err == nil {
-			refused = append(refused, c)
-		}
-	}
-	s.send(ctx, refused)
+	s.lookAgain(ctx, calls)
 }
 
 func (s *Store) send(ctx context.Context, calls []*call) {
@@ -162,10 +152,10 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 		calls[0].reply, calls[0].err = cmd.Result()
 	default:
 		pipe := s.client.Pipeline()
-		cmds := make([]scriptCmd, len(calls))
+		cmds := make([]pipedCmd, len(calls))
 		for i, c := range calls {
-			cmds[i] = c.command(ctx)
-			_ = pipe.Process(ctx, cmds[i])
+			cmds[i].scriptCmd = c.command(ctx)
+			_ = pipe.Process(ctx, &cmds[i])
 		}
 		_, _ = pipe.Exec(ctx)
 		for i, c := range calls {
@@ -180,14 +170,6 @@ func (c *call) command(ctx context.Context) scriptCmd {
 		cmd.SetFirstKeyPos(1)
 	}
 	return cmd
-}
-
-// server returns the server that holds key.
-func (s *Store) server(ctx context.Context, key string) (goredis.Scripter, error) {
-	if c, ok := s.client.(*goredis.ClusterClient); ok {
-		return c.MasterForKey(ctx, key)
-	}
-	return s.client, nil
 }
 
 // ids makes names for units that no other process makes too. They need not be

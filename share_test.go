@@ -1,0 +1,117 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+const share = `,"on_error":"local","share":true,"store":`
+
+// Instances are counted from the start of the app to its stop, and limits divided.
+func TestShare(t *testing.T) {
+	f, store := newFake(t, away)
+	h, ctx := newHandler(t, zoneHandler(t, `"limits":[{"max":7,"window":"1h"}]`, share+store))
+	value, err := ctx.App("sliding_window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := value.(*App)
+	beats := func() (attended, parted int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.attended, f.parted
+	}
+	if attended, _ := beats(); attended != 0 {
+		t.Error("the store is asked while the configuration loads")
+	}
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "three instances", func() bool { return h.guard.fallback.Instances() == 3 })
+	for i, want := range []int{204, 204, 429} {
+		w := serve(t, get(), h)
+		if w.Code != want {
+			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
+		}
+		if got := w.Header().Get("RateLimit"); i == 0 && !strings.Contains(got, "r=1;") {
+			t.Errorf("request %d: RateLimit is %s, want r=1", i+1, got)
+		}
+	}
+	if err := app.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if attended, parted := beats(); attended != 1 || parted != 1 {
+		t.Errorf("attended %d times, left %d, want 1 and 1", attended, parted)
+	}
+}
+
+// The app says whether its handlers share that do not say what on_error is.
+func TestShareOfTheApp(t *testing.T) {
+	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
+	value, err := ctx.App("sliding_window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value.(*App).Share = true
+	for i, c := range []struct {
+		config string
+		want   bool
+	}{
+		{``, true},
+		{`,"share":true`, true},
+		{`,"on_error":"local"`, false},
+		{`,"on_error":"deny"`, false},
+	} {
+		config := strings.Replace(zoneHandler(t, twoAnHour, c.config), zoneName(t), zoneName(t)+string(rune('a'+i)), 1)
+		h, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.(*Handler).Share; got != c.want {
+			t.Errorf("%q: share is %v, want %v", c.config, got, c.want)
+		}
+	}
+	value.(*App).OnError = onErrorDeny
+	_, err = ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour, `,"share":true`)))
+	if err == nil || !strings.Contains(err.Error(), "share does not go with on_error deny") {
+		t.Errorf("share without on_error where the app says deny: got %v, want an error", err)
+	}
+}
+
+// A zone counts in one way: it is shared out in all of its handlers, or in none.
+func TestShareInTwoHandlers(t *testing.T) {
+	_, store := newFake(t, away)
+	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, share+store))
+	for config, want := range map[string]bool{share + store: true, `,"store":` + store: false} {
+		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour, config)))
+		if (err == nil) != want {
+			t.Errorf("%s: got %v", config, err)
+		}
+	}
+}
+
+// What passed while the store was away is booked in it.
+func TestReturn(t *testing.T) {
+	f, store := newFake(t, away)
+	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
+	for i, want := range []int{204, 204, 429, 429} {
+		if w := serve(t, get(), h); w.Code != want {
+			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
+		}
+	}
+	f.become(decides(window.Decision{Limit: 2, RetryAfter: time.Hour, ResetAfter: time.Hour}))
+	poll(t, "2 units are booked", func() bool {
+		serve(t, get(), h)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.settled == 2
+	})
+	serve(t, get(), h)
+	if f.settled != 2 {
+		t.Errorf("%d units were booked, want 2", f.settled)
+	}
+}

@@ -1,0 +1,173 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+const (
+	// maxOwed and maxUnsure are how many counters may have such units: 150 bytes each.
+	maxOwed   = memory.DefaultMaxKeys
+	maxUnsure = 100_000
+)
+
+// debts are units by counter, which are forgotten a window after they were added. The
+// lock of the counter's shard guards them.
+type debts struct {
+	store *memory.Store
+	most  int64 // counters
+}
+
+func newDebts(most int64) debts {
+	return debts{memory.New(memory.Options{MaxKeys: most}), most}
+}
+
+// counter returns what counts the units of c: exactly, in the longest of its windows,
+// and without a limit of its own. A bucket is looked at for as long as it takes to run
+// empty.
+func counter(c *window.Charge) window.Charge {
+	var longest int64 // ms
+	for _, p := range c.Policies {
+		length := p.Window.Milliseconds()
+		if most := window.AtOnce(c.Algorithm, p); most > p.Limit {
+			length = most * length / p.Limit
+		}
+		longest = max(longest, length)
+	}
+	return window.Charge{
+		Zone: c.Algorithm.Name() + ":" + c.Zone, Key: c.Key, Algorithm: window.Log{},
+		Policies: []window.Policy{{Limit: window.MaxProduct / longest, Window: time.Duration(longest) * time.Millisecond}},
+	}
+}
+
+// none is the cheap way to know that there is nothing.
+func (d debts) none() bool { return d.store.Keys() == 0 }
+
+// of returns the units of c.
+func (d debts) of(c *window.Charge) int64 {
+	if d.none() {
+		return 0
+	}
+	ds, err := d.store.Peek(context.Background(), []window.Charge{counter(c)})
+	if err != nil {
+		return 0 // what can be charged can be counted
+	}
+	return ds[0].Limit - ds[0].Remaining
+}
+
+// add adds units of c. Rather than have counters share one, as they would in a full
+// store, it forgets them.
+func (d debts) add(c *window.Charge, units int64) {
+	if d.store.Keys() < d.most {
+		_ = d.store.Settle(context.Background(), counter(c), 0, units)
+	}
+}
+
+// takeOut returns the units of c, and forgets them.
+func (d debts) takeOut(c *window.Charge) int64 {
+	units := d.of(c)
+	if units > 0 {
+		_ = d.store.Reset(context.Background(), counter(c))
+	}
+	return units
+}
+
+// settled reports whether there is nothing to be booked before a store decides.
+func (g *Guard) settled() bool { return g.owed.none() && g.settling.Load() == 0 }
+
+// repay books what is owed on the counters of a request, before the store decides on
+// it. It returns when that is done, by whomever, or has failed.
+func (g *Guard) repay(ctx context.Context, charges []window.Charge) (booked []int64, err error) {
+	booked = make([]int64, len(charges))
+	for i := range charges {
+		if booked[i], err = g.repayOne(ctx, &charges[i]); err != nil {
+			break
+		}
+	}
+	return booked, err
+}
+
+func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, late(err)
+	}
+	k := g.table()
+	hash := k.hash(c)
+	s := k.shard(hash)
+	s.mu.Lock()
+	for s.settling[hash] != nil {
+		done := s.settling[hash]
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return 0, late(ctx.Err())
+		}
+		s.mu.Lock()
+	}
+	units := g.owed.takeOut(c)
+	if units == 0 {
+		s.mu.Unlock()
+		return 0, nil
+	}
+	if s.settling == nil {
+		s.settling = make(map[uint64]chan struct{})
+	}
+	done := make(chan struct{})
+	s.settling[hash] = done
+	g.settling.Add(1)
+	s.mu.Unlock()
+
+	err := g.settle(ctx, c, units)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+	case errors.Is(err, window.ErrUnknown):
+		g.unsure.add(c, units)
+	default:
+		g.owed.add(c, units)
+	}
+	delete(s.settling, hash)
+	g.settling.Add(-1)
+	close(done)
+	if err != nil {
+		return 0, err
+	}
+	return units, nil
+}
+
+// settle books units in the store. It has as much time as its caller, but goes on when
+// the client goes: who else waits for it has to know how it went.
+func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error {
+	own := context.WithoutCancel(ctx)
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		own, cancel = context.WithDeadline(own, end)
+		defer cancel()
+	}
+	return g.breaker.Settle(own, *c, 0, units)
+}
+
+func late(err error) error {
+	return fmt.Errorf("%w: booking what passed without it: %w", window.ErrUnavailable, err)
+}
+
+// doubt notes that units may be in the store beside what is known of it, for a decision
+// that would have told did not come.
+func (g *Guard) doubt(charges []window.Charge, units []int64) {
+	k := g.table()
+	for i := range charges {
+		if units[i] > 0 {
+			locked := k.lock([]uint64{k.hash(&charges[i])})
+			g.unsure.add(&charges[i], units[i])
+			k.unlock(locked)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+// Package fallback keeps limits while a store is away.
+//
+// A [Guard] stands in front of a store that others share. While that does not decide,
+// it decides on counts of this process, which start from what the store was last known
+// to have counted. What it admits is booked in the store once that is back.
+package fallback
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+// Store is what a Guard stands in front of.
+type Store interface {
+	window.Store
+	window.Pinger
+}
+
+// Options of a Guard.
+type Options struct {
+	// Is told of every change of the store's state, one after the other. Nil: nobody.
+	OnChange func(open bool, cause error)
+}
+
+// Guard decides on requests, by the store or in its place. It is safe for concurrent
+// use.
+//
+// Of what this process knows, the limit holds in every window: what the store was last
+// known to have counted, and what was admitted here. The units that were known count
+// from the first decision that is made here on their key, and those that were admitted
+// here from when they are booked in the store, so that a client may get them back late,
+// by one window at most; where a key has several limits, a short one sees all of them.
+//
+// What was admitted here is booked before the store decides on the key again, once at
+// most. A request that may have been charged in the store is never booked again: up to
+// so many more may pass if it was not. So may those that are under way when the store
+// goes or comes back. Counts of CL.THROTTLE cannot be booked.
+type Guard struct {
+	store   Store
+	breaker *window.Breaker
+	start   time.Time
+	local   *memory.Store
+	// Units that were admitted here, and the store does not have.
+	owed debts
+	// Units that were admitted here or booked, and the store may have: what is known of
+	// it may be without them.
+	unsure   debts
+	settling atomic.Int64 // counters whose units are being booked
+
+	users atomic.Int64 // see Use
+	once  sync.Once
+	known *known // see table
+
+	crew crew
+}
+
+// New returns a guard of a store, which it does not close.
+func New(store Store, o Options) *Guard {
+	if o.OnChange == nil {
+		o.OnChange = func(bool, error) {}
+	}
+	g := &Guard{
+		store:   store,
+		start:   time.Now(),
+		breaker: window.NewBreaker(store, o.OnChange),
+		local:   memory.New(memory.Options{}),
+		owed:    newDebts(maxOwed),
+		unsure:  newDebts(maxUnsure),
+	}
+	g.crew.store, _ = store.(window.Instancer)
+	return g
+}
+
+// Use says that somebody may call TakeLocal. From then on the guard keeps what the
+// store decides.
+func (g *Guard) Use() {
+	g.table()
+	g.users.Add(1)
+}
+
+// Disuse takes one Use back.
+func (g *Guard) Disuse() { g.users.Add(-1) }
+
+func (g *Guard) table() *known {
+	g.once.Do(func() { g.known = newKnown() })
+	return g.known
+}
+
+// now returns the time in ms, since any moment.
+func (g *Guard) now() int64 { return time.Since(g.start).Milliseconds() }
+
+// Close ends what the guard has started.
+func (g *Guard) Close() error {
+	g.crew.close()
+	_ = g.breaker.Close()
+	return errors.Join(g.local.Close(), g.owed.store.Close(), g.unsure.store.Close())
+}
+
+// Take asks the store, unless it is known to be away.
+func (g *Guard) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	switch {
+	case !g.settled() && !g.breaker.Open():
+		return g.repayAndTake(ctx, charges)
+	case g.users.Load() == 0:
+		return g.breaker.Take(ctx, charges)
+	}
+	return g.ask(ctx, charges)
+}
+
+// ask asks the store, and keeps what it says.
+func (g *Guard) ask(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	asked := g.now()
+	ds, err := g.breaker.Take(ctx, charges)
+	if err == nil {
+		g.table().note(asked, g.now(), charges, ds)
+	}
+	return ds, err
+}
+
+func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	if err := window.CheckCharges(charges); err != nil {
+		return nil, err
+	}
+	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Timeout()) // of both calls
+		defer cancel()
+	}
+	booked, err := g.repay(ctx, charges)
+	var ds []window.Decision
+	if err == nil {
+		ds, err = g.ask(ctx, charges)
+	}
+	if err != nil {
+		g.doubt(charges, booked)
+	}
+	return ds, err
+}
+
+// TakeLocal decides in place of the store, which could not: cause is its error. With
+// share, limits are divided by the number of processes that were last seen to share the
+// store.
+func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
+	if err := window.CheckCharges(charges); err != nil {
+		return nil, err
+	}
+	n := int64(1)
+	if share {
+		n = g.crew.size()
+	}
+	k, own := g.table(), make([]window.Charge, len(charges))
+	var room [2]uint64
+	hashes := room[:0]
+	for i := range charges {
+		own[i] = divided(charges[i], n)
+		hashes = append(hashes, k.hash(&charges[i]))
+	}
+	locked := k.lock(hashes)
+	defer k.unlock(locked)
+	now := g.now()
+	for i := range own {
+		if used, ok := k.shard(hashes[i]).takeOut(now, hashes[i]); ok {
+			g.startFrom(&own[i], (used+n-1)/n)
+		}
+	}
+	ds, err := g.local.Take(ctx, own)
+	if err != nil || !window.Allowed(ds) {
+		return ds, err
+	}
+	for i := range own {
+		switch c := &charges[i]; {
+		case c.Cost == 0:
+		case errors.Is(cause, window.ErrUnknown) || isNative(c):
+			g.unsure.add(c, c.Cost)
+		default:
+			g.owed.add(c, c.Cost)
+		}
+	}
+	return ds, nil
+}
+
+// startFrom makes the local count of a key what the store was known to have, and what
+// it is not known to have of the units that were admitted here. They count from now on:
+// when they were spent is not known, and the store's own count of time is another.
+// The lock of the key's shard is held.
+func (g *Guard) startFrom(c *window.Charge, used int64) {
+	used += g.owed.of(c) + g.unsure.of(c)
+	_ = g.local.Reset(context.Background(), *c)
+	if used > 0 {
+		_ = g.local.Settle(context.Background(), *c, 0, used)
+	}
+}
+
+func isNative(c *window.Charge) bool {
+	a, ok := c.Algorithm.(window.GCRA)
+	return ok && a.Native != window.NativeOff
+}

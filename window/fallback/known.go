@@ -1,0 +1,185 @@
+package fallback
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+const (
+	shardCount = 64 // as many as an integer has bits
+	setCount   = 256
+	ways       = 4
+	// overtakes is how much earlier, in ms, a decision may have been made than one that
+	// was heard of before it. More than that is a clock that has stepped back.
+	overtakes = 10_000
+)
+
+// known is what the store was last heard to have counted on each key: 65,536 of them
+// at most, in 2 MB. It is lossy. A new key takes the place of one that is over, or
+// that has used no larger share of its limit; those that deny therefore stay when many
+// others come.
+type known struct {
+	seed   maphash.Seed
+	shards [shardCount]shard
+}
+
+// shard holds the keys with the same upper bits of their hash. mu guards all that is
+// known of a key, and whatever is done to its counts in this process.
+type shard struct {
+	sets     [setCount][ways]entry // of two cache lines each
+	mu       sync.Mutex
+	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
+	_        [112]byte                // keeps the locks of two shards apart
+}
+
+// entry is what is known of a key; the zero value is of none.
+type entry struct {
+	hash  uint64
+	stamp int64 // ms: the decision that it is from; see note
+	until int64 // ms on this process's clock: nothing of it counts any more
+	use   use
+}
+
+// use is what was used of a key's limits: the units, of the limit that has most of
+// them, and in the lowest 8 bits the largest share of a limit, up to 255.
+type use int64
+
+func (u use) units() int64 { return int64(u >> 8) }
+func (u use) share() use   { return u & 0xff }
+
+func useOf(units, limit int64) use {
+	if units >= limit {
+		return use(units)<<8 | 0xff
+	}
+	return use(units)<<8 | use(float64(units)/float64(limit)*255)
+}
+
+// and returns the larger units, and the larger share.
+func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.share(), o.share()) }
+
+func newKnown() *known { return &known{seed: maphash.MakeSeed()} }
+
+// hash tells counters apart. Clients cannot know which keys get the same.
+func (k *known) hash(c *window.Charge) uint64 {
+	return maphash.String(k.seed, c.Key) ^
+		bits.RotateLeft64(maphash.String(k.seed, c.Zone), 32) ^
+		bits.RotateLeft64(maphash.String(k.seed, c.Algorithm.Name()), 16)
+}
+
+func (k *known) shard(hash uint64) *shard { return &k.shards[hash>>58] }
+
+// note keeps what the store has decided on a request, which was asked for and heard of
+// at these times in ms. Decisions may be heard of in another order than they were made
+// in; a store that does not say when that was is taken to have made those first that
+// were heard of before the others were asked for.
+//
+// Only a request that passed, with something left of its limits, makes what is known
+// less: a denial may be one that was remembered, and where nothing is left more may
+// have been used than the limit tells.
+func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.Decision) {
+	allowed := window.Allowed(ds)
+	for i := range charges {
+		own := ds[:len(charges[i].Policies)]
+		ds = ds[len(own):]
+		e, lowers, reset := entry{hash: k.hash(&charges[i])}, allowed, int64(0)
+		for j := range own {
+			d := &own[j]
+			e.use = e.use.and(useOf(max(0, d.Limit-d.Remaining), d.Limit))
+			reset = max(reset, d.ResetAfter.Milliseconds()+1)
+			lowers = lowers && d.Remaining > 0
+		}
+		e.until = heard + reset
+		made := own[0].At
+		if e.stamp = made; made == 0 {
+			made, e.stamp = asked, heard
+		}
+		s := k.shard(e.hash)
+		s.mu.Lock()
+		s.note(heard, made, e, lowers)
+		s.mu.Unlock()
+	}
+}
+
+// note keeps e, of a decision that was made at a time in ms. mu is held.
+func (s *shard) note(now, made int64, e entry, lowers bool) {
+	old := s.find(e.hash)
+	if old == nil || old.until <= now {
+		if old == nil && e.use.units() > 0 {
+			old = s.victim(now, e)
+		}
+		if old != nil {
+			*old = e
+		}
+		return
+	}
+	newer := made > old.stamp || made < old.stamp-overtakes
+	if !newer {
+		e.stamp = old.stamp
+	}
+	if !newer || !lowers {
+		e.use, e.until = e.use.and(old.use), max(e.until, old.until)
+	}
+	*old = e
+}
+
+func (s *shard) set(hash uint64) *[ways]entry { return &s.sets[hash>>50%setCount] }
+
+func (s *shard) find(hash uint64) *entry {
+	set := s.set(hash)
+	for i := range set {
+		if set[i].hash == hash {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// victim returns the entry whose place e takes, or nil if e is to be forgotten.
+func (s *shard) victim(now int64, e entry) *entry {
+	set := s.set(e.hash)
+	least := &set[0]
+	for i := range set {
+		if set[i].until <= now {
+			return &set[i]
+		}
+		if set[i].use.share() < least.use.share() {
+			least = &set[i]
+		}
+	}
+	if least.use.share() > e.use.share() {
+		return nil
+	}
+	return least
+}
+
+// takeOut returns the units that may still count, and forgets them. It reports whether
+// anything was known. mu is held.
+func (s *shard) takeOut(now int64, hash uint64) (used int64, ok bool) {
+	e := s.find(hash)
+	if e == nil {
+		return 0, false
+	}
+	used, ok = e.use.units(), e.until > now
+	*e = entry{}
+	return used, ok
+}
+
+// lock locks the shards of the hashes in ascending order, and returns them, a bit each.
+func (k *known) lock(hashes []uint64) (locked uint64) {
+	for _, hash := range hashes {
+		locked |= 1 << (hash >> 58)
+	}
+	for rest := locked; rest != 0; rest &= rest - 1 {
+		k.shards[bits.TrailingZeros64(rest)].mu.Lock()
+	}
+	return locked
+}
+
+func (k *known) unlock(locked uint64) {
+	for ; locked != 0; locked &= locked - 1 {
+		k.shards[bits.TrailingZeros64(locked)].mu.Unlock()
+	}
+}

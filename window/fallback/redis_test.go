@@ -1,0 +1,89 @@
+package fallback_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestReturnToRedis has a Redis refuse all writes for a while: what it had counted and
+// what passes here are the limit together, and in the end it has counted all of it, once.
+func TestReturnToRedis(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	memory := func(limit string) {
+		t.Helper()
+		if err := admin.ConfigSet(t.Context(), "maxmemory", limit).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "return"}
+	store, other := redis.New(options), redis.New(options)
+	s := &site{Guard: fallback.New(store, fallback.Options{})}
+	s.Use()
+	defer func() {
+		_ = s.Close()
+		_ = store.Close()
+		_ = other.Close()
+	}()
+
+	const limit = 100
+	charges := map[string]window.Charge{}
+	add := func(name string, change func(c *window.Charge)) {
+		c := charge(name, "key", limit, 10*time.Hour)
+		change(&c)
+		charges[name] = c
+	}
+	for _, v := range variants {
+		if v.name != "layers" && v.name != "adaptive" { // many slices in ten hours
+			add(v.name, func(c *window.Charge) { c.Algorithm = v.algorithm })
+		}
+	}
+	add("packed", func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1000 })
+	add("leased", func(c *window.Charge) { c.Lease = window.Lease{Units: 20, TTL: time.Hour} })
+	add("leased log", func(c *window.Charge) {
+		c.Algorithm, c.Lease = window.Log{}, window.Lease{Units: 20, TTL: time.Hour}
+	})
+	counted := func(c window.Charge) int64 {
+		ds, err := other.Peek(t.Context(), []window.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ds[0].Limit - ds[0].Remaining
+	}
+
+	for name, c := range charges {
+		if got := s.passed(t, 40, c); got != 40 {
+			t.Fatalf("%s: %d of 40 pass with Redis", name, got)
+		}
+	}
+	memory("1")
+	for name, c := range charges {
+		if got := s.passed(t, limit, c); got != limit-40 {
+			t.Errorf("%s: %d pass without Redis, want %d", name, got, limit-40)
+		}
+	}
+	memory("0")
+	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := s.Take(t.Context(), []window.Charge{charge("awake", "key", limit, time.Hour)}); err == nil {
+			break
+		} else if time.Since(start) > 10*time.Second {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range charges {
+		if got := s.passed(t, 10, c); got != 0 {
+			t.Errorf("%s: %d pass when Redis is back, want none", name, got)
+		}
+		for start := time.Now(); counted(c) != limit; time.Sleep(5 * time.Millisecond) { // leases are booked in the background
+			if time.Since(start) > 10*time.Second {
+				t.Errorf("%s: Redis has counted %d, want %d", name, counted(c), limit)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestInstances counts stores that share a prefix: those that come, stay away and
+// leave, whatever the clock does.
+func TestInstances(t *testing.T) {
+	own := redistest.Start(t)
+	now := int64(1_800_000_000_000)
+	open := func(prefix string) *redis.Store {
+		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: prefix, Now: func() int64 { return now }})
+	}
+	a, b, c, other := open("p"), open("p"), open("p"), open("q")
+	attend := func(s *redis.Store, want int64) {
+		t.Helper()
+		if n, err := s.Attend(t.Context()); n != want || err != nil {
+			t.Errorf("Attend = %d, %v, want %d", n, err, want)
+		}
+	}
+	attend(a, 1)
+	attend(a, 1)
+	attend(b, 2)
+	attend(c, 3)
+	attend(other, 1)
+	if err := c.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	attend(a, 2)
+	now += 14_999
+	attend(a, 2)
+	now++
+	attend(a, 1) // b has not come for 15 s
+	attend(b, 2)
+	now -= time.Hour.Milliseconds() // and they count from there
+	attend(a, 2)
+	now += 15_000
+	attend(a, 1) // b has not come since
+}
+
+// TestInstancesExpire leaves nothing behind when nobody comes any more.
+func TestInstancesExpire(t *testing.T) {
+	own := redistest.Start(t)
+	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"}), own.Client(t)
+	eventually(t, patience, "a count", func() bool {
+		n, err := s.Attend(t.Context())
+		return n == 1 && err == nil
+	})
+	if ttl := raw.PTTL(t.Context(), "p:{instances}").Val(); ttl <= 0 || ttl > 15*time.Second {
+		t.Errorf("the key lives for %s, want up to 15s", ttl)
+	}
+	if err := raw.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "a count by a server that has forgotten the script", func() bool {
+		n, err := s.Attend(t.Context())
+		return n == 1 && err == nil
+	})
+	if err := s.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := raw.Exists(t.Context(), "p:{instances}").Val(); n != 0 {
+		t.Error("the key is there when all have left")
+	}
+}

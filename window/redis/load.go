@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/lua"
+)
+
+// loader is a hook of the client of one server. A server that does not know a
+// script gets them, and then the calls that it refused again. It has to be the server
+// that refused them: of a slot on its way to another node of a Cluster, that is not
+// the one where the key is said to be.
+type loader struct{ server *goredis.Client }
+
+// loadScripts gives every server the script when it turns out not to know it.
+func loadScripts(client goredis.UniversalClient) {
+	switch c := client.(type) {
+	case *goredis.Client:
+		c.AddHook(loader{c})
+	case *goredis.ClusterClient:
+		c.OnNewNode(func(node *goredis.Client) { node.AddHook(loader{node}) })
+	}
+}
+
+// DialHook implements goredis.Hook.
+func (loader) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+// ProcessHook implements goredis.Hook.
+func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		err := next(ctx, cmd)
+		if !lacksScript(err) {
+			return err
+		}
+		if err := l.load(ctx); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements goredis.Hook.
+func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		err := next(ctx, cmds)
+		var refused []goredis.Cmder
+		for i, cmd := range cmds {
+			if !lacksScript(cmd.Err()) {
+				continue
+			}
+			if i > 0 && cmds[i-1].Name() == "asking" { // holds for the next command only
+				refused = append(refused, cmds[i-1])
+			}
+			refused = append(refused, cmd)
+		}
+		if len(refused) == 0 {
+			return err
+		}
+		if err := l.load(ctx); err != nil {
+			for _, cmd := range refused {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, refused)
+	}
+}
+
+// load sends the scripts by SCRIPT LOAD, because some servers drop scripts that came
+// with EVAL.
+func (l loader) load(ctx context.Context) error {
+	_, err := l.server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+		pipe.ScriptLoad(ctx, lua.Script)
+		pipe.ScriptLoad(ctx, lua.Instances)
+		return nil
+	})
+	return err
+}
+
+func lacksScript(err error) bool {
+	return err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") // the words after it differ in Valkey
+}
