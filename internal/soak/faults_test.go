@@ -17,8 +17,11 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
-// timeout is that of the store.
-const timeout = 200 * time.Millisecond
+// What the stores are told.
+const (
+	timeout  = 200 * time.Millisecond
+	poolSize = 10
+)
 
 // world is what can fail.
 type world struct {

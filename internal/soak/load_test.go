@@ -125,6 +125,7 @@ func (l *load) ask(address string, c counter) (int, string, error) {
 func (l *load) end() {
 	close(l.stop)
 	l.group.Wait()
+	l.client.CloseIdleConnections()
 }
 
 // counted returns how many units a ledger holds, but for those that it takes to ask:

@@ -1,6 +1,7 @@
 package soak_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -15,12 +16,12 @@ func TestOver(t *testing.T) {
 	if n := over(all, 5, 500*time.Millisecond); n != 0 {
 		t.Errorf("%d over with one each 100 ms and 5 in 500 ms, want none", n)
 	}
-	all = append(all, admission{450 * time.Millisecond, 455 * time.Millisecond})
-	if n := over(all, 5, 500*time.Millisecond); n != 6 {
+	more := append(slices.Clone(all), admission{450 * time.Millisecond, 455 * time.Millisecond})
+	if n := over(more, 5, 500*time.Millisecond); n != 6 {
 		t.Errorf("%d over with one more, want 6", n)
 	}
-	all[len(all)-1].sent = 0 // may have been decided long before
-	if n := over(all, 5, 500*time.Millisecond); n != 0 {
+	more = append(slices.Clone(all), admission{-time.Second, 455 * time.Millisecond}) // may have been decided long before
+	if n := over(more, 5, 500*time.Millisecond); n != 0 {
 		t.Errorf("%d over with one more that took long, want none", n)
 	}
 }
