@@ -45,6 +45,11 @@ test-valkey: ## Run the tests of the Redis store on Valkey, which is brought bes
 test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
+.PHONY: soak
+soak: ## Ten minutes of load and faults at random, reported in docs/reliability.md; make test takes 15 seconds
+	scripts/install-redis.sh
+	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/soak -soak.length 10m -soak.report ../../docs/reliability.md
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
 	@status=0; found=0; \
