@@ -22,12 +22,15 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
-// 50 reloads under load, one of them invalid: no request fails, every request
-// that passed is counted, and nothing is left over.
+// 200 reloads under load with changing limits, stores and zones, one of them invalid:
+// no request fails, every request that passed is counted, and nothing is left over.
 func TestReloadUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
-	alone, fleet := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
+	alone, fleet, other := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
+	stores := []string{"memory", "redis redis://" + server.Addr, "redis redis://" + server.Addr + "/1"}
+	algorithms := []string{"zset", "log", "slices", "gcra", "stream"}
 	config := func(limit int) string {
+		n := max(0, limit)
 		return fmt.Sprintf(`{
 	admin off
 	persist_config off
@@ -46,13 +49,26 @@ http://%s {
 	}
 	respond ok
 }
-`, alone, limit, fleet, limit, server.Addr)
+http://%s {
+	sliding_window {
+		zone other%d {
+			key {header.X-Key}
+			limit 1000000 10m
+			algorithm %s
+		}
+		store %s {
+		}
+		on_error allow
+	}
+	respond ok
+}
+`, alone, limit, fleet, limit, server.Addr, other, n%7, algorithms[n%len(algorithms)], stores[n%len(stores)])
 	}
 	client, key := caddyrun.NewClient(t), rand.Text() // memory outlives this test
 	var closed atomic.Int64
 	load := func(reloads func()) map[string]int64 {
 		stop := make(chan struct{})
-		passed := map[string]*atomic.Int64{alone: new(atomic.Int64), fleet: new(atomic.Int64)}
+		passed := map[string]*atomic.Int64{alone: new(atomic.Int64), fleet: new(atomic.Int64), other: new(atomic.Int64)}
 		var wg sync.WaitGroup
 		for address, n := range passed {
 			for range 4 {
@@ -86,16 +102,16 @@ http://%s {
 		return map[string]int64{alone: passed[alone].Load(), fleet: passed[fleet].Load()}
 	}
 
-	const limit = 1_000_000
+	const limit, reloads = 1_000_000, 200
 	if err := loadCaddy(config(limit)); err != nil {
 		t.Fatal(err)
 	}
 	before := load(func() { time.Sleep(200 * time.Millisecond) })
-	goroutines, connections := runtime.NumGoroutine(), connectionCount(t, server)
+	goroutines := runtime.NumGoroutine()
 
 	after := load(func() {
-		for i := range 50 {
-			if i == 25 {
+		for i := range reloads {
+			if i == reloads/2 {
 				if err := loadCaddy(config(-1)); err == nil {
 					t.Error("a negative limit was accepted")
 				}
@@ -104,19 +120,20 @@ http://%s {
 			if err := loadCaddy(config(limit + i)); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	for _, address := range []string{alone, fleet} {
 		a := caddyrun.MustGet(t, client, address, key)
-		count := int64(limit+49) - remaining(t, a)
+		count := int64(limit+reloads-1) - remaining(t, a)
 		if want := before[address] + after[address] + 1; count != want {
 			t.Errorf("%s: %d counted, %d passed", address, count, want)
 		}
 	}
-	t.Logf("%d requests passed during 50 reloads, %d connections found the listener closing", after[alone]+after[fleet], closed.Load())
+	t.Logf("%d requests passed during %d reloads, %d connections found the listener closing", after[alone]+after[fleet]+after[other], reloads, closed.Load())
 	client.CloseIdleConnections()
-	caddyrun.Eventually(t, 10*time.Second, "as many goroutines and connections as before", func() bool {
+	const connections = 2 * 2 // two calls under way to each of the two stores that are left
+	caddyrun.Eventually(t, 10*time.Second, "no more goroutines than before, and no connections of stores that are gone", func() bool {
 		return runtime.NumGoroutine() <= goroutines && connectionCount(t, server) <= connections
 	})
 }
