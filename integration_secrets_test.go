@@ -180,6 +180,9 @@ http://%s {
 	logged := make(map[string]bool)
 	caddyrun.Eventually(t, 10*time.Second, "every denial is in the log", func() bool {
 		for line := range strings.Lines(process.Log.String()) {
+			if !strings.HasSuffix(line, "\n") {
+				break // not there as a whole yet
+			}
 			var entry struct{ Zone, Key string }
 			if err := json.Unmarshal([]byte(line), &entry); err != nil {
 				t.Fatalf("the log has a line that is not JSON: %.200q", line)
