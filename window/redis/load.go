@@ -27,18 +27,22 @@ func loadScripts(client goredis.UniversalClient) {
 // DialHook implements goredis.Hook.
 func (loader) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
+// loads is how often a call is made again, for somebody may flush scripts as often as
+// they come.
+const loads = 3
+
 // ProcessHook implements goredis.Hook.
 func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
-		if !lacksScript(err) {
-			return err
+		for i := 0; i < loads && lacksScript(err); i++ {
+			if err := l.load(ctx); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
+			err = next(ctx, cmd)
 		}
-		if err := l.load(ctx); err != nil {
-			cmd.SetErr(err)
-			return err
-		}
-		return next(ctx, cmd)
+		return err
 	}
 }
 
@@ -46,27 +50,34 @@ func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		err := next(ctx, cmds)
-		var refused []goredis.Cmder
-		for i, cmd := range cmds {
-			if !lacksScript(cmd.Err()) {
-				continue
+		for range loads {
+			if cmds = refused(cmds); len(cmds) == 0 {
+				return err
 			}
-			if i > 0 && cmds[i-1].Name() == "asking" { // holds for the next command only
-				refused = append(refused, cmds[i-1])
+			if err := l.load(ctx); err != nil {
+				for _, cmd := range cmds {
+					cmd.SetErr(err)
+				}
+				return err
 			}
-			refused = append(refused, cmd)
+			err = next(ctx, cmds)
 		}
-		if len(refused) == 0 {
-			return err
-		}
-		if err := l.load(ctx); err != nil {
-			for _, cmd := range refused {
-				cmd.SetErr(err)
-			}
-			return err
-		}
-		return next(ctx, refused)
+		return err
 	}
+}
+
+// refused returns the commands that lack the script, with what has to precede them.
+func refused(cmds []goredis.Cmder) (all []goredis.Cmder) {
+	for i, cmd := range cmds {
+		if !lacksScript(cmd.Err()) {
+			continue
+		}
+		if i > 0 && cmds[i-1].Name() == "asking" { // holds for the next command only
+			all = append(all, cmds[i-1])
+		}
+		all = append(all, cmd)
+	}
+	return all
 }
 
 // load sends the scripts by SCRIPT LOAD, because some servers drop scripts that came
