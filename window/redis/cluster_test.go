@@ -63,6 +63,11 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	if cause == nil || !strings.Contains(cause.Error(), "the server is part of a Cluster: add `cluster` to the store: ") {
 		t.Errorf("the breaker opened because of %v, want advice to add `cluster`", cause)
 	}
+	for range 5 {
+		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "add `cluster`") {
+			t.Errorf("Ping = %v, want advice to add `cluster`, wherever its key is", err)
+		}
+	}
 	_, err := s.Take(t.Context(), []window.Charge{charge("a", "a", 1, time.Hour), charge("b", "b", 1, time.Hour), charge("c", "c", 1, time.Hour)})
 	if err == nil || !strings.Contains(err.Error(), "add `cluster`") {
 		t.Errorf("Take of several zones = %v, want advice to add `cluster`", err)

@@ -100,6 +100,8 @@ type Store struct {
 	denials     *denials
 	leases      *leases
 	report      func(error)
+	// What a node of a Cluster has said to a store that was not told of one.
+	elsewhere atomic.Pointer[error]
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
@@ -370,13 +372,13 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	if cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	hint := ""
+	hint, elsewhere := "", false
 	switch text := err.Error(); {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, context.DeadlineExceeded):
 		hint = fmt.Sprintf("no answer within %s: ", s.timeout)
 	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
-		hint = "the server is part of a Cluster: add `cluster` to the store: "
+		hint, elsewhere = "the server is part of a Cluster: add `cluster` to the store: ", true
 	case errors.Is(err, io.EOF):
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
@@ -393,5 +395,9 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 		}
 		err = fmt.Errorf("%w: %w", what, err)
 	}
-	return fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
+	err = fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
+	if elsewhere {
+		s.elsewhere.CompareAndSwap(nil, &err)
+	}
+	return err
 }
