@@ -74,7 +74,7 @@ func (s *Store) decideIn(ctx context.Context, r *round, op string, requests [][]
 // may go together, and one of CL.THROTTLE for each that it decides on.
 func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
 	for _, c := range r.calls {
-		if !c.native {
+		if c.kept {
 			r.spare = append(r.spare, c)
 		}
 	}
@@ -82,7 +82,7 @@ func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
 	first, weight := 0, int64(0)
 	for i, charges := range requests {
 		own := s.weightOf(charges)
-		apart := s.native(charges) != window.NativeOff
+		apart := s.throttles(charges)
 		if apart || weight > 0 && weight+own > batchWeight {
 			s.planScript(r, op, requests, first, i)
 			first, weight = i, 0
@@ -107,7 +107,7 @@ func (s *Store) planScript(r *round, op string, requests [][]window.Charge, firs
 	if last := len(r.spare) - 1; last >= 0 {
 		c, r.spare = r.spare[last], r.spare[:last]
 	} else {
-		c = &call{namings: s.namings}
+		c = &call{namings: s.namings, kept: true}
 	}
 	s.writeCall(c, op, requests[first:end])
 	c.first = first

@@ -23,6 +23,19 @@ func (s *Store) native(charges []window.Charge) window.Native {
 	return native(charges)
 }
 
+// throttles reports whether CL.THROTTLE is to decide on a request to the only server:
+// not where it is known to be missing, so that such requests go together.
+func (s *Store) throttles(charges []window.Charge) bool {
+	switch s.native(charges) {
+	case window.NativeOff:
+		return false
+	case window.NativeAuto:
+		_, missing := s.scriptOnly.Load("")
+		return !missing
+	}
+	return true
+}
+
 // native returns how a request wants CL.THROTTLE to take part.
 func native(charges []window.Charge) window.Native {
 	if a, ok := charges[0].Algorithm.(window.GCRA); ok {

@@ -261,6 +261,30 @@ func TestNativePing(t *testing.T) {
 	}
 }
 
+// TestNativeTogether has requests go together as soon as the server is known not to
+// have the command.
+func TestNativeTogether(t *testing.T) {
+	addr, asked := countingProxy(t, server.Addr, calls("evalsha"))
+	s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}}))
+	request := func(i int) []window.Charge {
+		return []window.Charge{nativeCharge(strconv.Itoa(i), 1, window.GCRA{Native: window.NativeAuto}, window.Policy{Limit: 100, Window: time.Second})}
+	}
+	take(t, s, request(0)...)
+	before := asked.Load()
+	var requests [][]window.Charge
+	for i := range 50 {
+		requests = append(requests, request(i))
+	}
+	for i, r := range s.TakeBatch(t.Context(), requests) {
+		if r.Err != nil || !r.Decisions[0].Allowed {
+			t.Errorf("request %d: %+v", i, r)
+		}
+	}
+	if n := asked.Load() - before; n != 1 {
+		t.Errorf("%d calls of the script for 50 requests, want 1", n)
+	}
+}
+
 // TestNativeOnRedis has a server without the command: it is asked once, and the
 // script goes on as if nothing had been.
 func TestNativeOnRedis(t *testing.T) {

@@ -52,6 +52,7 @@ type call struct {
 	namings  []naming // under each of which the requests are charged
 	first    int      // the place of its first request among those that are decided on
 	native   bool     // asks CL.THROTTLE, not the script
+	kept     bool     // by a round, which uses it again
 	reply    []int64
 	err      error
 
