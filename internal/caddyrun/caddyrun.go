@@ -27,8 +27,8 @@ var Environment = os.Environ()
 var home string
 
 // Main runs the tests of a package, for TestMain, and end when they are done. It
-// fails if they leave a goroutine behind.
-func Main(m interface{ Run() int }, end func()) int {
+// fails if they leave a goroutine behind that no option excuses.
+func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 	var err error
 	if home, err = os.MkdirTemp("", "sliding_window"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,7 +41,7 @@ func Main(m interface{ Run() int }, end func()) int {
 	code := m.Run()
 	end()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(options...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
