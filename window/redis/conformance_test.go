@@ -86,7 +86,8 @@ func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }
 // TestConformanceRemembering leaves out what takes minutes and is about slices, not
 // about denials.
 func TestConformanceRemembering(t *testing.T) {
-	windowtest.Exercise(t, openRemembering, "MillisecondSlicesAreExact", "MillisecondLayersAreExact")
+	windowtest.Exercise(t, openRemembering, "AdaptiveSwitches", "LayersAreFineSlices", "ManyLayers", "ManySlices",
+		"MillisecondLayersAreExact", "MillisecondSlicesAreExact", "StrictNeverOver", "WeightedWorstCase")
 }
 
 func TestAgreesWithMemory(t *testing.T) { windowtest.Agree(t, 200, openMemory, open) }

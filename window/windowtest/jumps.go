@@ -53,7 +53,7 @@ func testClockJumps(t *testing.T, open Open) {
 			}
 			return 0
 		}
-		for step := range 800 {
+		for step := range 300 {
 			switch n := r.IntN(40); n {
 			case 0:
 				add(r.Int64N(20_000))
