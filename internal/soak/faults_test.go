@@ -64,7 +64,12 @@ var faults = []fault{
 	}},
 	{"Redis is killed, and starts again", func(w *world, _ *rand.Rand) func() {
 		w.server.Kill()
-		return func() { w.server.Restart(w.T) }
+		return func() {
+			w.server.Restart(w.T)
+			caddyrun.Eventually(w.T, time.Minute, "Redis has read what it had on disk", func() bool {
+				return w.server.Client(w.T).Ping(context.Background()).Err() == nil
+			})
+		}
 	}},
 	{"out of memory", func(w *world, _ *rand.Rand) func() {
 		w.command("CONFIG", "SET", "maxmemory", "1")
