@@ -12,8 +12,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -347,57 +345,3 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 
 // Timeout returns the longest that one call waits.
 func (s *Store) Timeout() time.Duration { return s.timeout }
-
-// fail says that the store could not decide, and why, and whether the server may have
-// charged what it was asked.
-func (s *Store) fail(ctx context.Context, err error) error {
-	if err == nil || uncharged(err) {
-		return s.failUncharged(ctx, err)
-	}
-	return unknown{s.failUncharged(ctx, err)}
-}
-
-// failUncharged is fail for a request that was not sent. What was asked may be in the
-// reply of a server, so nothing but the reply's text is passed on.
-func (s *Store) failUncharged(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	// What a connection reports once a call's time is up is not the context's
-	// error, and may come a little before it.
-	cause := ctx.Err()
-	if cause == nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		cause = context.DeadlineExceeded
-	}
-	if cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	hint, elsewhere := "", false
-	switch text := err.Error(); {
-	case errors.Is(err, context.Canceled):
-	case errors.Is(err, context.DeadlineExceeded):
-		hint = fmt.Sprintf("no answer within %s: ", s.timeout)
-	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
-		hint, elsewhere = "the server is part of a Cluster: add `cluster` to the store: ", true
-	case errors.Is(err, io.EOF):
-		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
-	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
-		hint = "the server wants a password: "
-	case strings.Contains(text, "all sentinels") && strings.Contains(text, "NOPERM "):
-		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
-	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
-		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
-	}
-	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
-		what := window.ErrRefused
-		if strings.HasPrefix(err.Error(), "WRONGTYPE ") {
-			what = window.ErrForeign
-		}
-		err = fmt.Errorf("%w: %w", what, err)
-	}
-	err = fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
-	if elsewhere {
-		s.elsewhere.CompareAndSwap(nil, &err)
-	}
-	return err
-}

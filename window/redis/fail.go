@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// unknown is an error after which the server may have charged the request. It says so
+// to errors.Is only, for most errors are of this kind.
+type unknown struct{ error }
+
+func (u unknown) Unwrap() error { return u.error }
+
+func (unknown) Is(target error) bool { return target == window.ErrUnknown }
+
+// refusals are how servers begin to say that they have not run a script, or that its
+// first write was refused. NOPERM is none: it may be about a later command.
+var refusals = []string{
+	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
+	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
+}
+
+// uncharged reports whether a call that ended with an error cannot have charged
+// anything: it was not sent, or the server said that it did not run it. Where nobody
+// can tell, as after a timeout or a lost connection, it may have.
+func uncharged(err error) bool {
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "dial" {
+		return true
+	}
+	for _, refusal := range refusals {
+		if goredis.HasErrorPrefix(err, refusal+" ") {
+			return true
+		}
+	}
+	return errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, errNoThrottle)
+}
+
+// fail says that the store could not decide, and why, and whether the server may have
+// charged what it was asked.
+func (s *Store) fail(ctx context.Context, err error) error {
+	if err == nil || uncharged(err) {
+		return s.failUncharged(ctx, err)
+	}
+	return unknown{s.failUncharged(ctx, err)}
+}
+
+// failUncharged is fail for a request that was not sent. What was asked may be in the
+// reply of a server, so nothing but the reply's text is passed on.
+func (s *Store) failUncharged(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	// What a connection reports once a call's time is up is not the context's
+	// error, and may come a little before it.
+	cause := ctx.Err()
+	if cause == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		cause = context.DeadlineExceeded
+	}
+	if cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	hint, elsewhere := "", false
+	switch text := err.Error(); {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
+		hint = fmt.Sprintf("no answer within %s: ", s.timeout)
+	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
+		hint, elsewhere = "the server is part of a Cluster: add `cluster` to the store: ", true
+	case errors.Is(err, io.EOF):
+		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
+	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
+		hint = "the server wants a password: "
+	case strings.Contains(text, "all sentinels") && strings.Contains(text, "NOPERM "):
+		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
+	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
+		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
+	}
+	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
+		what := window.ErrRefused
+		if strings.HasPrefix(err.Error(), "WRONGTYPE ") {
+			what = window.ErrForeign
+		}
+		err = fmt.Errorf("%w: %w", what, err)
+	}
+	err = fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
+	if elsewhere {
+		s.elsewhere.CompareAndSwap(nil, &err)
+	}
+	return err
+}
