@@ -35,7 +35,7 @@ type happened struct {
 // leftovers are what a process at rest has open, of both Caddys.
 type leftovers struct {
 	goroutines, connections int
-	megabytes               int // of memory that is resident
+	megabytes               int // of the heap, after the garbage was collected
 }
 
 type report struct {
@@ -78,7 +78,8 @@ func (w *world) leftovers() (all leftovers) {
 			w.Fatal(err)
 		}
 		all.goroutines += n
-		all.megabytes += int(w.metric(p, "process_resident_memory_bytes") / 1e6)
+		_ = w.get(p, "/debug/pprof/heap?gc=1")
+		all.megabytes += int(w.metric(p, "go_memstats_heap_alloc_bytes") / 1e6)
 	}
 	list, err := w.server.Client(w.T).ClientList(context.Background()).Result()
 	if err != nil {
@@ -88,13 +89,17 @@ func (w *world) leftovers() (all leftovers) {
 	return all
 }
 
+// memory is by how many megabytes heaps may grow: with what is known of counters, and
+// was denied.
+const memory = 20
+
 // settle waits until no goroutine is left that was not there before, and no connection
 // that no pool holds, and returns what there is.
 func (w *world) settle(base leftovers) (rest leftovers) {
 	http.DefaultClient.CloseIdleConnections()
 	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
 		rest = w.leftovers()
-		if rest.goroutines <= base.goroutines && rest.connections <= len(w.caddys)*poolSize {
+		if rest.goroutines <= base.goroutines && rest.connections <= len(w.caddys)*poolSize && rest.megabytes <= base.megabytes+memory {
 			return rest
 		}
 	}
@@ -136,7 +141,7 @@ func (r *report) text() string {
 	fmt.Fprintf(&s, "%s, %d CPUs, `-soak.seed %d`: %d requests, of which %d passed, %d were denied and %d got 503, and %d faults. ",
 		r.length, runtime.NumCPU(), *seed, r.load.served.Load(), total[200], total[429], total[503], r.count())
 	fmt.Fprintf(&s, "The longest request took %d ms, with a timeout of %s and the race detector. "+
-		"%d goroutines, %d connections and %d MB at rest before, %d, %d and %d after it, of both Caddys.\n\n",
+		"%d goroutines, %d connections and %d MB of heap at rest before, %d, %d and %d after it, of both Caddys.\n\n",
 		r.load.longest.Milliseconds(), timeout, r.base.goroutines, r.base.connections, r.base.megabytes,
 		r.rest.goroutines, r.rest.connections, r.rest.megabytes)
 	s.WriteString("| zone | at most in a window | passed | denied | over |\n|---|---|---|---|---|\n")
