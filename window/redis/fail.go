@@ -94,7 +94,8 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	err = fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 	if elsewhere {
-		s.elsewhere.CompareAndSwap(nil, &err)
+		said := err
+		s.elsewhere.CompareAndSwap(nil, &said)
 	}
 	return err
 }
