@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -186,16 +185,7 @@ http://%s {
 		t.Errorf("sixth request: status %d, want 429", a.Status)
 	}
 	patch := func(max string) (int, string) {
-		req, _ := http.NewRequest(http.MethodPatch,
-			"http://"+p.Admin+"/config/apps/http/servers/srv0/routes/0/handle/0/routes/0/handle/0/zones/0/limits/0/max", strings.NewReader(max))
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode, string(body)
+		return p.Tell(t, http.MethodPatch, "/config/apps/http/servers/srv0/routes/0/handle/0/routes/0/handle/0/zones/0/limits/0/max", "application/json", max)
 	}
 	if status, body := patch("-7"); status < 400 || !strings.Contains(body, "zone patched: limit -7 1h") {
 		t.Errorf("PATCH max -7: status %d, body %s", status, body)

@@ -3,6 +3,7 @@ package caddyrun
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -48,4 +49,28 @@ func MustGet(tb testing.TB, client *http.Client, address, key string) Answer {
 		tb.Fatal(err)
 	}
 	return a
+}
+
+// Tell sends something to the admin API, and returns the status and the body of the
+// answer. With each change Caddy closes the connections that the API had, and those
+// that come at that moment: it is told again then.
+func (p *Process) Tell(tb testing.TB, method, path, contentType, text string) (status int, body string) {
+	tb.Helper()
+	Eventually(tb, 20*time.Second, "the admin API answers", func() bool {
+		req, err := http.NewRequest(method, "http://"+p.Admin+path, strings.NewReader(text))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		req.Header.Set("Content-Type", contentType)
+		req.Close = true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = resp.Body.Close() }()
+		answer, err := io.ReadAll(resp.Body)
+		status, body = resp.StatusCode, string(answer)
+		return err == nil
+	})
+	return status, body
 }

@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -57,13 +56,7 @@ func patientStore(r *remote) string {
 // load loads a Caddyfile over the admin API.
 func (s *sites) load(caddyfile string) (status int, body string) {
 	s.Helper()
-	resp, err := s.client.Post("http://"+s.caddy.Admin+"/load", "text/caddyfile", strings.NewReader(strings.ReplaceAll(caddyfile, "{admin}", s.caddy.Admin)))
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(text)
+	return s.caddy.Tell(s.T, http.MethodPost, "/load", "text/caddyfile", strings.ReplaceAll(caddyfile, "{admin}", s.caddy.Admin))
 }
 
 // users returns how many connections of the limiter a server has.

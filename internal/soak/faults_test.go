@@ -131,14 +131,8 @@ func (w *world) toxic(format string, args ...any) func() {
 func (w *world) reload(i int) {
 	w.reloads++
 	text := strings.ReplaceAll(caddyfile(w.addresses[i], w.network.Listen, w.reloads), "{admin}", w.caddys[i].Admin)
-	resp, err := http.Post("http://"+w.caddys[i].Admin+"/load", "text/caddyfile", strings.NewReader(text))
-	if err != nil {
-		w.Errorf("reload: %v", err)
-		return
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		w.Errorf("reload: status %d", resp.StatusCode)
+	if status, body := w.caddys[i].Tell(w.T, http.MethodPost, "/load", "text/caddyfile", text); status != http.StatusOK {
+		w.Errorf("reload: status %d: %s", status, body)
 	}
 }
 
