@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -53,19 +52,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	caddyfile := fmt.Sprintf("{\nadmin {admin}\npersist_config off\nauto_https off\ndebug\nmetrics\n}\nhttp://%s {\n%s\nhandle /healthz {\nrespond ok\n}\n}\n", address, handles.String())
 	process := caddyrun.Start(t, caddyfile, address)
 	client := caddyrun.NewClient(t)
-	fetch := func(url string) string {
-		t.Helper()
-		resp, err := client.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body)
-	}
+	fetch := func(url string) string { return caddyrun.Fetch(t, client, url) }
 	caddyrun.Eventually(t, 60*time.Second, "every store is found to be unavailable", func() bool {
 		for i := range stores {
 			_ = fetch(fmt.Sprintf("http://%s/%d", address, i))

@@ -51,6 +51,21 @@ func MustGet(tb testing.TB, client *http.Client, address, key string) Answer {
 	return a
 }
 
+// Fetch returns what stands at a URL.
+func Fetch(tb testing.TB, client *http.Client, url string) string {
+	tb.Helper()
+	resp, err := client.Get(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(body)
+}
+
 // Tell sends something to the admin API, and returns the status and the body of the
 // answer. With each change Caddy closes the connections that the API had, and those
 // that come at that moment: it is told again then.

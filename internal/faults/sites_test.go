@@ -2,7 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -222,16 +221,7 @@ func (s *sites) checkSlowest(site string, all answers) {
 // metrics returns all metrics, as text.
 func (s *sites) metrics() string {
 	s.Helper()
-	resp, err := s.client.Get("http://" + s.caddy.Admin + "/metrics")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return string(text)
+	return caddyrun.Fetch(s.T, s.client, "http://"+s.caddy.Admin+"/metrics")
 }
 
 // metric returns the value of a metric of this plugin, 0 if there is none. Labels

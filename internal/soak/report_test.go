@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -59,16 +58,7 @@ func (l *load) refused(name string) int64 {
 // get returns what an admin endpoint says.
 func (w *world) get(p *caddyrun.Process, path string) string {
 	w.Helper()
-	resp, err := http.Get("http://" + p.Admin + path)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return string(body)
+	return caddyrun.Fetch(w.T, http.DefaultClient, "http://"+p.Admin+path)
 }
 
 func (w *world) leftovers() (all leftovers) {
