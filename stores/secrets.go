@@ -12,6 +12,8 @@ import (
 // addresses: whoever can guess the secret can tell them by their hashes.
 const leastSecret = 16
 
+var errShortSecret = fmt.Errorf("hash_keys: a secret is shorter than %d bytes; make one with openssl rand -base64 32", leastSecret)
+
 // checkHashKeys reports what is wrong with the secrets as configured. Like all that
 // is said of secrets, it does not repeat them.
 func checkHashKeys(secrets []string) error {
@@ -25,7 +27,7 @@ func checkHashKeys(secrets []string) error {
 	}
 	for _, secret := range secrets {
 		if len(secret) < leastSecret && !hasPlaceholder(secret) {
-			return fmt.Errorf("hash_keys: a secret is shorter than %d bytes; make one with openssl rand -base64 32", leastSecret)
+			return errShortSecret
 		}
 	}
 	return nil
@@ -36,7 +38,7 @@ func checkHashKeys(secrets []string) error {
 func checkExpandedHashKeys(secrets []string) error {
 	for _, secret := range secrets {
 		if len(secret) < leastSecret {
-			return fmt.Errorf("hash_keys: a secret is shorter than %d bytes; make one with openssl rand -base64 32", leastSecret)
+			return errShortSecret
 		}
 	}
 	return checkHashKeys(secrets)
