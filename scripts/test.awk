@@ -1,7 +1,7 @@
 # Turns the events of go test -json back into what plain go test prints: a line
-# for each package, one for each test that took more than 20 s, and the output of
-# what failed. Exits with 1 if a test was skipped. A package is skipped too when it
-# has no tests: that is fine.
+# for each package, one for each test or part of one that took more than 20 s, and
+# the output of what failed. Exits with 1 if a test was skipped. A package is
+# skipped too when it has no tests: that is fine.
 
 # field returns the raw JSON string of a field. Quotes inside strings are
 # escaped, so that no output can look like a field.
@@ -71,7 +71,7 @@ action == "output" {
 action == "pass" || action == "fail" || action == "skip" {
 	if (test == "") { flush(pkg, action != "fail"); next }
 	result[pkg, test] = action
-	if (test !~ /\// && match($0, /"Elapsed":[0-9]+/) && substr($0, RSTART + 10, RLENGTH - 10) + 0 > 20) {
+	if (match($0, /"Elapsed":[0-9]+/) && substr($0, RSTART + 10, RLENGTH - 10) + 0 > 20) {
 		printf "    %s s %s\n", substr($0, RSTART + 10, RLENGTH - 10), test
 		fflush()
 	}
