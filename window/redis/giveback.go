@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // givebacks are those that go on when their requests have been answered.
@@ -47,9 +49,10 @@ func (s *Store) giveBackLater(calls []*call) {
 	if calls = s.unheard(calls); len(calls) == 0 {
 		return
 	}
-	for _, c := range calls {
-		charge := &c.requests[0][0]
-		charge.Key = strings.Clone(charge.Key) // it outlives the request
+	for _, c := range calls { // which outlive the request, whose caller may read its charges
+		charge := c.requests[0][0]
+		charge.Key = strings.Clone(charge.Key)
+		c.requests = [][]window.Charge{{charge}}
 	}
 	if !s.givebacks.run(func() { s.giveBackNow(calls) }) {
 		s.stayCharged(calls)
