@@ -36,10 +36,16 @@ func dialer(timeout time.Duration, encrypt *tls.Config) func(context.Context, st
 			return nil, err
 		}
 		checked := &checkedConn{Conn: conn}
-		if plain, ok := conn.(syscall.Conn); ok {
-			return checkedSocket{checked, plain}, nil
+		plain, ok := conn.(syscall.Conn)
+		if !ok {
+			return checked, nil
 		}
-		return checked, nil
+		socket, err := plain.SyscallConn()
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return checkedSocket{checked, socket}, nil
 	}
 }
 
@@ -49,11 +55,15 @@ type checkedConn struct {
 	replies replies
 }
 
-// checkedSocket is one of which the client can look at the socket.
+// checkedSocket is one of which the client can look at the socket. It does so each
+// time that it takes the connection out of its pool.
 type checkedSocket struct {
 	*checkedConn
-	syscall.Conn
+	socket syscall.RawConn
 }
+
+// SyscallConn implements syscall.Conn.
+func (c checkedSocket) SyscallConn() (syscall.RawConn, error) { return c.socket, nil }
 
 // Read implements net.Conn.
 func (c *checkedConn) Read(b []byte) (int, error) {
