@@ -98,7 +98,15 @@ func (GCRA) Name() string { return "gcra" }
 func (a GCRA) Options() []int64 { return []int64{a.Burst} }
 
 // NewState implements Algorithm.
-func (GCRA) NewState() State { return new(gcraState) }
+func (GCRA) NewState() State {
+	// Most keys have one policy: its bucket is beside the state.
+	s := new(struct {
+		gcraState
+		first [1]gcraBucket
+	})
+	s.buckets = s.first[:0]
+	return &s.gcraState
+}
 
 // AtOnce returns how many units may pass at once.
 func (a GCRA) AtOnce(p Policy) int64 {
