@@ -103,11 +103,12 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]wind
 
 // nameRequest writes all of a request that its decisions depend on.
 func nameRequest(charges []window.Charge) string {
-	charges = slices.Clone(charges)
+	var name []byte
 	for i := range charges {
-		charges[i].Fields = nil
+		c := &charges[i]
+		name = fmt.Appendf(window.AppendKey(name, c), "%#v %v %d %d ", c.Algorithm, c.Policies, c.Cost, c.Pack)
 	}
-	return fmt.Sprintf("%#v", charges)
+	return string(name)
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.
