@@ -90,3 +90,4 @@ build: ## Build ./caddy with xcaddy, on the Caddy version of go.mod
 lint: ## Run golangci-lint
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
 	golangci-lint run
+	cd bench && golangci-lint run

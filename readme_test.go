@@ -230,7 +230,11 @@ func TestReadmeACL(t *testing.T) {
 			t.Error(err)
 		}
 		for _, algorithm := range []window.Algorithm{
-			window.Zset{}, window.Log{}, window.Stream{}, window.Slices{}, window.GCRA{},
+			window.Zset{},
+			window.Log{},
+			window.Stream{},
+			window.Slices{},
+			window.GCRA{},
 			window.Layers{Coarse: 500 * time.Millisecond, Fine: 100 * time.Millisecond},
 		} {
 			charges := []window.Charge{{
@@ -261,8 +265,14 @@ func TestReadmeNames(t *testing.T) {
 	words := source.cases(func(function string) bool { return strings.HasPrefix(strings.ToLower(function), "unmarshal") })
 	words = append(words, source.constants(regexp.MustCompile(`^(onError|empty|fields)[A-Z]`))...)
 	for _, v := range []any{
-		slidingwindow.Handler{}, slidingwindow.App{}, slidingwindow.Zone{}, slidingwindow.Limit{}, slidingwindow.Algorithm{},
-		stores.Memory{}, stores.Redis{}, stores.TLS{},
+		slidingwindow.Handler{},
+		slidingwindow.App{},
+		slidingwindow.Zone{},
+		slidingwindow.Limit{},
+		slidingwindow.Algorithm{},
+		stores.Memory{},
+		stores.Redis{},
+		stores.TLS{},
 	} {
 		for field := range fieldsOf(reflect.TypeOf(v)) {
 			words = append(words, field)

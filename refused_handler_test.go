@@ -23,7 +23,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
 			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share does not go with on_error allow; write on_error local { share }, or take share out`},
 			{"on_error deny {\nshare\n}", 1, `"on_error":"deny","share":true`, `share does not go with on_error deny; write on_error local { share }, or take share out`},
-			{"on_error local {\nshare\nshare\n}", 2, ``, `share stands twice`},
+			{"on_error local {\nshare\nshare\n}", 2, ``, `share stands twice`}, //nolint:dupword // is refused
 			{"on_error local {\nshare 3\n}", 1, ``, `wrong argument count or unexpected line ending after '3'`},
 			{"on_error local {\nhalve\n}", 1, ``, `unrecognized subdirective "halve" of on_error; use share`},
 			{"jitter -0.1", 0, `"jitter":-0.1`, `jitter -0.1: must be from 0 to 1`},
@@ -41,11 +41,11 @@ func TestRefusedZoneName(t *testing.T) {
 	long := strings.Repeat("n", 65)
 	for _, r := range []struct{ caddyfile, json, want string }{
 		{`""`, ``, `zone: name is missing`},
-		{`a/b`, `a/b`, `zone "a/b": name holds '/'; use letters, digits, _, - and .`},
-		{`a:b`, `a:b`, `zone "a:b": name holds ':'; use letters, digits, _, - and .`},
-		{`"a b"`, `a b`, `zone "a b": name holds ' '; use letters, digits, _, - and .`},
-		{`für`, `für`, `zone "für": name holds 'ü'; use letters, digits, _, - and .`},
-		{`{method}`, `{http.request.method}`, `zone "{http.request.method}": name holds '{'; use letters, digits, _, - and .`},
+		{`a/b`, `a/b`, `zone "a/b": name holds '/'; use letters, digits, ., - and _`},
+		{`a:b`, `a:b`, `zone "a:b": name holds ':'; use letters, digits, ., - and _`},
+		{`"a b"`, `a b`, `zone "a b": name holds ' '; use letters, digits, ., - and _`},
+		{`für`, `für`, `zone "für": name holds 'ü'; use letters, digits, ., - and _`},
+		{`{method}`, `{http.request.method}`, `zone "{http.request.method}": name holds '{'; use letters, digits, ., - and _`},
 		{long, long, `zone "` + long + `": name is longer than 64 characters`},
 	} {
 		_, err := adapt(t, fmt.Sprintf("http:// {\n\tsliding_window {\n\t\tzone %s {\n\t\t\tlimit 5 1m\n\t\t}\n\t}\n}\n", r.caddyfile))
@@ -66,7 +66,7 @@ func TestRefusedDirective(t *testing.T) {
 		{"sliding_window api", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1m 1h", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
-		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, _, - and ., at Caddyfile:2`},
+		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, ., - and _, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1us", `zone api: limit 5 1us: window 1µs is not a whole number of milliseconds, at Caddyfile:2`},
 		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required, at Caddyfile:2`},
 		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone', at Caddyfile:3`},

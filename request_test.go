@@ -24,7 +24,7 @@ func TestPlaceholders(t *testing.T) {
 		{"name":"a","limits":[{"max":10,"window":"1s"},{"max":100,"window":"1m"}]},
 		{"name":"b.c","limits":[{"max":5,"window":"1m"}]}
 	],"store":`
-	second := func(n time.Duration) time.Duration { return n * time.Second }
+	second := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for _, c := range []struct {
 		name      string
 		decisions []window.Decision

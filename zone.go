@@ -117,7 +117,7 @@ func checkZoneName(name string) error {
 	}
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
-			return fmt.Errorf("zone %q: name holds %q; use letters, digits, _, - and .", name, c)
+			return fmt.Errorf("zone %q: name holds %q; use letters, digits, ., - and _", name, c)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -111,15 +112,20 @@ func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64
 		return 0, 0, err
 	}
 	keys, err := client.Keys(ctx, "sw:*").Result()
-	if err != nil || len(keys) == 0 {
-		return 0, 0, fmt.Errorf("no key in Redis: %v", err)
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(keys) == 0 {
+		return 0, 0, errors.New("no key in Redis")
 	}
 	bytes, err := client.MemoryUsage(ctx, keys[0], 0).Result()
 	if err != nil {
 		return 0, 0, err
 	}
-	charge := []window.Charge{{Zone: "z", Key: "k", Cost: 1, Algorithm: algorithm,
-		Policies: []window.Policy{{Limit: int64(4*n) + 10_000, Window: traffic.Length}}}}
+	charge := []window.Charge{{
+		Zone: "z", Key: "k", Cost: 1, Algorithm: algorithm,
+		Policies: []window.Policy{{Limit: int64(4*n) + 10_000, Window: traffic.Length}},
+	}}
 	var micros []float64
 	for range rounds {
 		if err := client.ConfigResetStat(ctx).Err(); err != nil {

@@ -54,9 +54,20 @@ func TestNumber(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{0, "0.00"}, {0.625, "0.62"}, {-1.5, "-1.50"}, {9.994, "9.99"}, {9.996, "10.0"}, {99.94, "99.9"},
-		{99.96, "100"}, {999.6, "1,000"}, {123456.4, "123,456"}, {1234567, "1,234,567"},
-		{-123456, "-123,456"}, {-999, "-999"}, {math.NaN(), "–"}, {math.Inf(1), "–"},
+		{0, "0.00"},
+		{0.625, "0.62"},
+		{-1.5, "-1.50"},
+		{9.994, "9.99"},
+		{9.996, "10.0"},
+		{99.94, "99.9"},
+		{99.96, "100"},
+		{999.6, "1,000"},
+		{123456.4, "123,456"},
+		{1234567, "1,234,567"},
+		{-123456, "-123,456"},
+		{-999, "-999"},
+		{math.NaN(), "–"},
+		{math.Inf(1), "–"},
 	} {
 		if got := Number(c.value); got != c.want {
 			t.Errorf("Number(%v) = %q, want %q", c.value, got, c.want)
@@ -110,8 +121,12 @@ func TestAim(t *testing.T) {
 		value float64
 		met   bool
 	}{
-		{AtLeast(2), 2, true}, {AtLeast(2), 1.99, false}, {AtMost(2), 2, true}, {AtMost(2), 2.01, false},
-		{AtLeast(2), math.NaN(), false}, {AtMost(2), math.NaN(), false},
+		{AtLeast(2), 2, true},
+		{AtLeast(2), 1.99, false},
+		{AtMost(2), 2, true},
+		{AtMost(2), 2.01, false},
+		{AtLeast(2), math.NaN(), false},
+		{AtMost(2), math.NaN(), false},
 	} {
 		if got := c.aim.Met(c.value); got != c.met {
 			t.Errorf("%v: Met(%v) = %v", c.aim, c.value, got)

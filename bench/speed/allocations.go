@@ -11,9 +11,8 @@ import (
 	caddyserver "github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/bench/report"
-
 	_ "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/bench/report"
 )
 
 // allocations are those that a handler adds to an allowed request.

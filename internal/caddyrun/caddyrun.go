@@ -88,7 +88,7 @@ func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(caddyfile, "{admin}", p.Admin)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	p.cmd = exec.Command(Binary(tb), "run", "--config", path)
+	p.cmd = exec.Command(Binary(tb), "run", "--config", path) //nolint:gosec // built here
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)

@@ -165,5 +165,5 @@ func (r *report) write(path string) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no %q and %q", path, begin, end)
 	}
-	return os.WriteFile(path, []byte(before+begin+r.text()+end+after), 0o644) //nolint:gosec // a document that all may read
+	return os.WriteFile(path, []byte(before+begin+r.text()+end+after), 0o644)
 }

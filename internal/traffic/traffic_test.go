@@ -42,7 +42,9 @@ func TestStrict(t *testing.T) {
 	eachShape(t, func(t *testing.T, arrivals []Arrival) {
 		seconds, layers := window.Slices{}, window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
 		for _, algo := range []window.Algorithm{
-			seconds, layers, window.Slices{Count: 1}, window.Slices{Size: 100 * time.Millisecond},
+			seconds, layers,
+			window.Slices{Count: 1},
+			window.Slices{Size: 100 * time.Millisecond},
 			window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second},
 		} {
 			if a := Judge(algo, arrivals); a.WronglyAllowed != 0 || a.Worst != Limit {

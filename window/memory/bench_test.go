@@ -22,7 +22,8 @@ const benchKeys = 100_000
 func drive(b *testing.B, take func(key string)) {
 	b.Helper()
 	name := func(room *[16]byte, i int) string {
-		key := append(room[:0], "198.51."...)
+		key := room[:0]
+		key = append(key, "198.51."...)
 		key = strconv.AppendInt(key, int64(i/256), 10)
 		key = append(key, '.')
 		key = strconv.AppendInt(key, int64(i%256), 10)

@@ -88,7 +88,7 @@ func TestDeniedFlood(t *testing.T) {
 			}
 		}
 		for _, m := range commands.FindAllStringSubmatch(c.Info(t.Context(), "commandstats").Val(), -1) {
-			want := ""
+			var want string
 			switch m[1] {
 			case "evalsha":
 				want = "10"

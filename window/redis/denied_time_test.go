@@ -133,8 +133,10 @@ func TestDeniedAnswerTakesTime(t *testing.T) {
 		}
 		want := c.want
 		want.Limit, want.At = 1, first.At+c.after
-		want.ResetAfter, want.EffectiveWindow = want.ResetAfter*time.Millisecond, want.EffectiveWindow*time.Millisecond
-		if want.RetryAfter *= time.Millisecond; want.RetryAfter < 0 {
+		for _, d := range []*time.Duration{&want.RetryAfter, &want.ResetAfter, &want.EffectiveWindow} {
+			*d = time.Duration(d.Nanoseconds()) * time.Millisecond // which the table has
+		}
+		if want.RetryAfter < 0 {
 			want.RetryAfter = window.Never
 		}
 		if got != want {

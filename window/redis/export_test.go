@@ -88,7 +88,7 @@ const DenialBytes = denialBytes
 func EndLeases(s *Store) {
 	s.leases.each(func(e *lessee) {
 		if e.lease != nil && s.clock() >= e.lease.ends {
-			s.leases.end(e, s.clock())
+			s.leases.end(e)
 		}
 	})
 	s.leases.ends.Wait()

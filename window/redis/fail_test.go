@@ -43,11 +43,11 @@ func TestUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := raw.SlaveOf(t.Context(), "127.0.0.1", strconv.Itoa(redistest.FreePort(t))).Err(); err != nil {
+	if err := raw.ReplicaOf(t.Context(), "127.0.0.1", strconv.Itoa(redistest.FreePort(t))).Err(); err != nil {
 		t.Fatal(err)
 	}
 	ask("a replica", false)
-	if err := raw.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := raw.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n := charged(t, s, one[0]); n != 0 {

@@ -116,7 +116,7 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 			continue
 		}
 		if e.lease != nil {
-			l.end(e, now)
+			l.end(e)
 		}
 		size := e.grow(c, now, life)
 		if size < 2*c.Cost {
@@ -217,12 +217,12 @@ func (l *leases) expire(e *lessee, own *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lease == own {
-		l.end(e, l.store.clock())
+		l.end(e)
 	}
 }
 
 // end ends the lease of e, whose lock is held, and has it booked.
-func (l *leases) end(e *lessee, now time.Duration) {
+func (l *leases) end(e *lessee) {
 	own := e.lease
 	e.lease = nil
 	own.timer.Stop()
@@ -279,7 +279,7 @@ func (l *leases) endOf(c *window.Charge) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.lease != nil {
-		l.end(e, l.store.clock())
+		l.end(e)
 	}
 }
 
@@ -304,7 +304,7 @@ func (l *leases) close() {
 	}
 	l.each(func(e *lessee) {
 		if e.lease != nil {
-			l.end(e, l.store.clock())
+			l.end(e)
 		}
 	})
 	l.ends.Wait()

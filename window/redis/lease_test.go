@@ -16,7 +16,10 @@ import (
 
 // leasable are the algorithms that can be leased.
 var leasable = []window.Algorithm{
-	window.Zset{}, window.Log{}, window.Slices{Count: 20}, window.Slices{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
+	window.Zset{},
+	window.Log{},
+	window.Slices{Count: 20},
+	window.Slices{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
 	window.Layers{Coarse: 200 * time.Millisecond, Fine: 50 * time.Millisecond},
 }
 

@@ -40,8 +40,8 @@ type Remembering struct {
 	denied map[string]*memory
 }
 
-// memory is what a store may have of a request, which was denied from from to
-// until, less spread: it may be remembered in all of that time.
+// memory is what a store may have of a request, which was denied again and again,
+// until spread before until: it may be remembered in all of that time.
 type memory struct {
 	from, until   int64
 	change, added int
