@@ -25,9 +25,12 @@ const MaxProduct = int64(1) << 53
 // MaxFields is how many fields a charge may have.
 const MaxFields = 100
 
-// MaxPackedPolicies is how many policies a packed counter may have, for its state to
-// fit into the 64 bytes of a field in a small hash.
-const MaxPackedPolicies = 3
+// What a packed counter may have at most, for its state to fit into the 64 bytes of a
+// field in a small hash.
+const (
+	MaxPackedPolicies = 3 // with GCRA; one with Slices
+	MaxPackedSlices   = 3 // Slices.Count
+)
 
 var (
 	// ErrUnavailable is in the chain of every error that says that a store could
@@ -94,8 +97,9 @@ type Charge struct {
 	// bytes. The other algorithms have no use for it.
 	Fields []string
 	// How many counters the zone is expected to have, for a store in Redis to keep
-	// many of them in one key; 0 for a key each. Only with GCRA, and no more than
-	// MaxPackedPolicies policies. It is a part of the counter's name there: with
+	// many of them in one key; 0 for a key each. Only with GCRA and no more than
+	// MaxPackedPolicies policies, or with Slices whose Count is from 1 to
+	// MaxPackedSlices and one policy. It is a part of the counter's name there: with
 	// another number it starts afresh. Other stores have no use for it.
 	Pack int64
 	// How much a store may take ahead. The memory store has no use for it.
@@ -326,18 +330,27 @@ func CheckPolicy(a Algorithm, p Policy) error {
 // CheckPack reports why counters of so many policies cannot be packed, in words for
 // an operator; 0 expected keys means that they are not.
 func CheckPack(a Algorithm, policies int, expected int64) error {
-	g, ok := a.(GCRA)
-	switch {
-	case expected == 0:
+	if expected == 0 {
 		return nil
-	case expected < 0:
+	}
+	if expected < 0 {
 		return fmt.Errorf("pack %d is negative; write how many keys are expected", expected)
-	case !ok:
-		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra, or take out pack", expected, a.Name())
-	case g.Native != NativeOff:
-		return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
-	case policies > MaxPackedPolicies:
-		return fmt.Errorf("pack %d: %d limits are too many, %d is the most; take out some, or pack", expected, policies, MaxPackedPolicies)
+	}
+	most := 0
+	switch a := a.(type) {
+	case GCRA:
+		if most = MaxPackedPolicies; a.Native != NativeOff {
+			return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
+		}
+	case Slices:
+		if most = 1; a.Count < 1 || a.Count > MaxPackedSlices {
+			return fmt.Errorf("pack %d: so many slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices)
+		}
+	default:
+		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra or slices, or take out pack", expected, a.Name())
+	}
+	if policies > most {
+		return fmt.Errorf("pack %d: %d limits are too many, %d is the most with %s; take out some, or pack", expected, policies, most, a.Name())
 	}
 	return nil
 }

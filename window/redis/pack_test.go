@@ -371,3 +371,42 @@ func TestPackedForeign(t *testing.T) {
 		t.Errorf("Take = %v, want WRONGTYPE", err)
 	}
 }
+
+// TestPackedSlices measures slices in place of gcra: with one unit per key, and with
+// every slice in use, which still leaves hashes small.
+func TestPackedSlices(t *testing.T) {
+	const n = 20_000
+	own := redistest.Start(t)
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Minute, Now: clock.Now}), own.Client(t)
+	warm(t, s, "warm")
+	before := usedMemory(t, c)
+	take := func() {
+		takeAll(t, s, n, func(i int) window.Charge {
+			one := packed("zone", strconv.Itoa(i), n, 1_000_000, 24*time.Hour)
+			one.Algorithm = window.Slices{Count: window.MaxPackedSlices}
+			return one
+		})
+	}
+	take()
+	bytes := float64(usedMemory(t, c)-before) / n
+	t.Logf("%.1f bytes per key", bytes)
+	if bytes > 48 {
+		t.Errorf("%.1f bytes per key, want 48 at most", bytes)
+	}
+	for range window.MaxPackedSlices {
+		clock.Add(1)
+		take()
+		clock.Add(8*3_600_000 - 1)
+		take()
+	}
+	hashes := keys(t, c, "*:pack-slices:*")
+	if want := (n + 63) / 64; len(hashes) != want {
+		t.Errorf("%d hashes, want %d", len(hashes), want)
+	}
+	for _, hash := range hashes {
+		if encoding := c.ObjectEncoding(t.Context(), hash).Val(); encoding != "listpack" && encoding != "ziplist" {
+			t.Fatalf("a hash of %d fields is a %s", c.HLen(t.Context(), hash).Val(), encoding)
+		}
+	}
+}

@@ -12,7 +12,7 @@ var pinged = map[string]window.Algorithm{
 	window.Zset{}.Name():   window.Zset{},
 	window.Log{}.Name():    window.Log{},
 	window.Stream{}.Name(): window.Stream{},
-	window.Slices{}.Name(): window.Slices{},
+	window.Slices{}.Name(): window.Slices{Count: 1}, // which can be packed
 	window.Layers{}.Name(): window.Layers{Coarse: time.Millisecond, Fine: time.Millisecond},
 	window.GCRA{}.Name():   window.GCRA{},
 }

@@ -40,6 +40,7 @@ func TestPingTriesWhatFailed(t *testing.T) {
 		{"hset", window.Layers{Coarse: time.Second, Fine: time.Second}, 0},
 		{"set", window.GCRA{}, 0},
 		{"hset", window.GCRA{}, 100},
+		{"hset", window.Slices{Count: 2}, 100},
 	} {
 		command, c := kind.command, charge("zone", "key", 100, time.Minute)
 		c.Algorithm, c.Pack = kind.algo, kind.pack

@@ -325,6 +325,10 @@ func testInvalid(t *testing.T, open Open) {
 		{packed(gcra(window.GCRA{}, per(1, 1_000)), -1)},
 		{packed(gcra(native, per(1, 1_000)), 1)},
 		{packed(gcra(window.GCRA{}, per(1, 1_000), per(2, 2_000), per(3, 3_000), per(4, 4_000)), 1)},
+		{packed(slices(window.Slices{}), 1)},
+		{packed(slices(window.Slices{Count: 4}), 1)},
+		{packed(slices(window.Slices{Size: time.Minute}), 1)},
+		{packed(slices(window.Slices{Count: 1}), -1)},
 	}...)
 	for i, charges := range cases {
 		if _, err := f.store.Take(f.Context(), charges); !errors.Is(err, window.ErrInvalid) || errors.Is(err, window.ErrUnavailable) {

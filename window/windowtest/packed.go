@@ -30,8 +30,8 @@ func alsoPacked(test func(*testing.T, Open)) func(*testing.T, Open) {
 func pack(charges ...window.Charge) []window.Charge {
 	charges = slices.Clone(charges)
 	for i := range charges {
-		if _, ok := charges[i].Algorithm.(window.GCRA); ok {
-			charges[i].Pack = 1
+		if c := &charges[i]; c.Algorithm != nil && window.CheckPack(c.Algorithm, len(c.Policies), 1) == nil {
+			c.Pack = 1
 		}
 	}
 	return charges

@@ -24,6 +24,7 @@ func Agree(t *testing.T, walks int, openA, openB Open) {
 		{"log", func(*rand.Rand) window.Algorithm { return window.Log{} }},
 		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
 		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+		{"few slices", func(r *rand.Rand) window.Algorithm { return fewSlices(r, r.IntN(2) == 0) }},
 		{"adaptive slices", randomAdaptive},
 		{"layers", randomLayers},
 		{"gcra", randomGCRA},
@@ -77,6 +78,11 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 	return a
 }
 
+// fewSlices returns slices that can be packed.
+func fewSlices(r *rand.Rand, weighted bool) window.Algorithm {
+	return window.Slices{Count: 1 + r.Int64N(window.MaxPackedSlices), Weighted: weighted}
+}
+
 func randomAdaptive(r *rand.Rand) window.Algorithm {
 	shortest := 1 + r.Int64N(1_000)
 	return window.Slices{
@@ -126,8 +132,9 @@ type zone struct {
 func (w *walk) run(n int) {
 	for z := range w.zones {
 		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: randomPolicies(w.Rand), algo: w.algo(w.Rand)}
-		if _, ok := w.zones[z].algo.(window.GCRA); ok && w.IntN(2) == 0 {
+		if window.CheckPack(w.zones[z].algo, 0, 1) == nil && w.IntN(2) == 0 {
 			w.zones[z].pack = 1 << 20 // few share a hash: what is over may count again under another limit
+			w.keepPackable(&w.zones[z])
 		}
 	}
 	for step := range walkSteps {
@@ -158,10 +165,22 @@ func (w *walk) run(n int) {
 				}
 			}
 		}
+		w.keepPackable(z)
 		w.call(step)
 		if w.Failed() {
 			return
 		}
+	}
+}
+
+// keepPackable changes a zone that is packed so that it can be.
+func (w *walk) keepPackable(z *zone) {
+	if window.CheckPack(z.algo, len(z.policies), z.pack) == nil {
+		return
+	}
+	z.policies = z.policies[:1]
+	if a, ok := z.algo.(window.Slices); ok {
+		z.algo = fewSlices(w.Rand, a.Weighted)
 	}
 }
 

@@ -74,16 +74,16 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"ManyLayers", testManyLayers},
 		{"StreamIsExact", testStreamExact},
 		{"StreamDecidesAsZset", testStreamAsZset},
-		{"StrictNeverOver", testStrictNeverOver},
+		{"StrictNeverOver", alsoPacked(testStrictNeverOver)},
 		{"StrictWorstCase", testStrictWorstCase},
 		{"AdaptiveSwitches", testAdaptiveSwitches},
-		{"WeightedWorstCase", testWeightedWorstCase},
+		{"WeightedWorstCase", alsoPacked(testWeightedWorstCase)},
 		{"GCRATables", alsoPacked(testGCRATables)},
 		{"GCRAIsGCRA", alsoPacked(testGCRASchedule)},
 		{"GCRAWorstCase", alsoPacked(testGCRAWorstCase)},
 		{"GCRASettle", alsoPacked(testGCRASettle)},
 		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
-		{"WeightedUnits", testWeightedUnits},
+		{"WeightedUnits", alsoPacked(testWeightedUnits)},
 		{"ManySlices", testManySlices},
 	} {
 		if slices.Contains(without, test.name) {
@@ -120,7 +120,9 @@ func each(t *testing.T, open Open, run func(f *fixture)) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) { run(newFixture(t, open, v.algo)) })
 	}
-	t.Run("packed gcra", func(t *testing.T) { run(newFixture(t, packed(open), window.GCRA{})) })
+	for _, algo := range []window.Algorithm{window.GCRA{}, window.Slices{Count: 1, Weighted: true}} {
+		t.Run("packed "+algo.Name(), func(t *testing.T) { run(newFixture(t, packed(open), algo)) })
+	}
 }
 
 // eachOfWindows is each without the algorithms in which units have no time at
