@@ -28,8 +28,8 @@ local function drain(level, limit, window)
   return ceil(level / limit)
 end
 
--- The room for what stays the same from one request to the next: how much each
--- bucket holds, in units and in those of levels, and the record that is written.
+-- Makes room for what the charge's next requests use again: how many units a bucket
+-- holds, how full it is with them, and the record that is written.
 local function prepare(c)
   c.burst, c.full, c.state = {}, {}, {0}
   for j = 1, c.policies do
@@ -39,78 +39,60 @@ local function prepare(c)
   end
 end
 
--- Reads the record, and brings its levels to now. What was measured in another
--- window is converted, and cut to what the bucket can hold before it leaks: a
--- denial holds as long as it says, whatever the limit was before.
-local function load(c, now)
-  if not c.state then prepare(c) end
-  local before, state, full = record.get(c), c.state, c.full
-  if before and #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
-  c.before = before
-  for j = 1, c.policies do
-    local level, window = before and before[2 * j + 1] or 0, state[2 * j]
-    if level > 0 then
-      if before[2 * j] ~= window then level = ceil(level / before[2 * j] * window) end
-      if level > full[j] then level = full[j] end
-      level = rest(level, now - before[1], c.limit[j])
-    end
-    state[2 * j + 1] = level
-  end
-end
-
--- Sets the times until the buckets are empty, and returns the longest.
-local function empty(c)
-  local state, limit, reset, longest = c.state, c.limit, c.reset, 0
-  for j = 1, c.policies do
-    local time = drain(state[2 * j + 1], limit[j], state[2 * j])
-    reset[j] = time
-    if time > longest then longest = time end
-  end
-  return longest
+-- How full bucket j is, by the record before. What was measured in another window is
+-- converted, and cut to what the bucket can hold before it leaks: a denial holds as
+-- long as it says, whatever the limit was before.
+local function level(c, now, j, before)
+  local level = before[2 * j + 1]
+  if not level or level == 0 then return 0 end
+  local measured, window, full = before[2 * j], c.window[j], c.full[j]
+  if measured ~= window then level = ceil(level / measured * window) end
+  if level > full then level = full end
+  return rest(level, now - before[1], c.limit[j])
 end
 
 -- Writes the levels, which are those at now. They go when the last one is 0.
-local function save(c, now)
-  local longest = empty(c)
+local function save(c, now, longest)
   c.state[1] = now
   record.set(c, c.state, now + max(1, longest + min(longest, 100)))
 end
 
--- Pours n units into each bucket, as far as they fit.
-local function add(c, now, n)
-  local state, full = c.state, c.full
-  for j = 1, c.policies do
-    state[2 * j + 1] = min(state[2 * j + 1] + n * state[2 * j], full[j])
-  end
-  save(c, now)
-end
-
--- Sets the time until bucket j has room for one unit more than remains.
-local function effective(c, j)
-  local window = c.state[2 * j]
-  local over = c.state[2 * j + 1] + (c.remaining[j] + 1) * window - c.full[j]
-  c.effective[j] = drain(over, c.limit[j], window)
-end
-
 function gcra.look(c, now)
-  load(c, now)
-  local fits, cost, state, full = true, c.cost, c.state, c.full
+  if not c.state then prepare(c) end
+  local before = record.get(c)
+  if before and #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
+  c.before = before
+  local fits, cost, state = true, c.cost, c.state
   for j = 1, c.policies do
-    local left = floor((full[j] - state[2 * j + 1]) / state[2 * j])
+    local level = before and level(c, now, j, before) or 0
+    local left = floor((c.full[j] - level) / c.window[j])
     local allowed = cost == 0 or cost <= left
+    state[2 * j + 1] = level
     c.allowed[j], c.remaining[j] = allowed, left
     fits = fits and allowed
   end
   return fits
 end
 
+-- Sets the times until bucket j, at its level, is empty, and until it has room for
+-- one unit more than remains. Returns the first.
+local function times(c, j, level)
+  local limit, window = c.limit[j], c.window[j]
+  local reset = drain(level, limit, window)
+  c.reset[j] = reset
+  c.effective[j] = drain(level + (c.remaining[j] + 1) * window - c.full[j], limit, window)
+  return reset
+end
+
 function gcra.spend(c, now)
-  add(c, now, c.cost)
+  local cost, state, longest = c.cost, c.state, 0
   for j = 1, c.policies do
-    c.retry[j] = 0
-    c.remaining[j] = c.remaining[j] - c.cost
-    effective(c, j)
+    local level = min(state[2 * j + 1] + cost * c.window[j], c.full[j])
+    state[2 * j + 1] = level
+    c.retry[j], c.remaining[j] = 0, c.remaining[j] - cost
+    longest = max(longest, times(c, j, level))
   end
+  save(c, now, longest)
 end
 
 function gcra.explain(c, now, repair)
@@ -119,33 +101,36 @@ function gcra.explain(c, now, repair)
     before[1] = now
     record.set(c, before)
   end
-  empty(c)
   for j = 1, c.policies do
-    local window = c.window[j]
+    local level = c.state[2 * j + 1]
     if c.allowed[j] then
       c.retry[j] = 0
     elseif c.cost > c.burst[j] then
       c.retry[j] = -1
     else
-      c.retry[j] = drain(c.state[2 * j + 1] + c.cost * window - c.full[j], c.limit[j], window)
+      c.retry[j] = drain(level + c.cost * c.window[j] - c.full[j], c.limit[j], c.window[j])
     end
-    effective(c, j)
+    times(c, j, level)
   end
 end
 
 function gcra.settle(c, now, at, delta)
-  load(c, now)
+  if delta > 0 then c.cost = delta end
+  gcra.look(c, now)
   if delta > 0 then
-    add(c, now, delta)
+    gcra.spend(c, now)
     return
   end
   if not c.before or at > c.before[1] then return end -- nothing was spent then
-  local state, full = c.state, c.full
+  local state, longest = c.state, 0
   for j = 1, c.policies do
-    local units = min(-delta * state[2 * j], full[j])
-    state[2 * j + 1] = max(0, state[2 * j + 1] - rest(units, now - at, c.limit[j]))
+    local limit, window = c.limit[j], c.window[j]
+    local back = rest(min(-delta * window, c.full[j]), now - at, limit)
+    local level = max(0, state[2 * j + 1] - back)
+    state[2 * j + 1] = level
+    longest = max(longest, drain(level, limit, window))
   end
-  save(c, now)
+  save(c, now, longest)
 end
 
 return gcra
