@@ -15,7 +15,7 @@
 local record = {}
 local call, unpack, byte, char = redis.call, table.unpack or unpack, string.byte, string.char
 local read, write = struct.unpack, struct.pack
-local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
+local ceil, floor, frexp, log, max, min = math.ceil, math.floor, math.frexp, math.log, math.max, math.min
 
 -- Fields that are looked at, at random, and how many of them are over where more are
 -- looked at as soon as another counter comes: in the long run, about a quarter is.
@@ -44,7 +44,7 @@ local packed = setmetatable({}, {__index = function(all, shape)
 end})
 
 local function encode(life, numbers)
-  local _, bits = math.frexp(max(unpack(numbers, 2)))
+  local _, bits = frexp(max(unpack(numbers, 2)))
   local shape = 4 * (#numbers - 1) + ceil(bits / 8)
   return char(life, shape) .. write(packed[shape], unpack(numbers))
 end
@@ -59,10 +59,12 @@ local function decode(value)
   return life, numbers
 end
 
+local quarters = 4 / log(2)
+
 local function lasts(life) return 2 ^ (life / 4) end
 
 -- The life that lasts for a time, or up to a fifth longer.
-local function life(ms) return max(0, ceil(log(ms) * (4 / log(2)))) end
+local function life(ms) return ceil(log(ms) * quarters) end
 
 -- How much longer a hash may live than a counter that lasts for a time, so that not
 -- every one has to put its expiry off.
