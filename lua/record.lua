@@ -13,7 +13,7 @@
 -- A hash is small if its fields are few and short: a list without pointers, of a few
 -- dozen bytes per counter. Those that are over go when others come.
 local record = {}
-local call, unpack, byte, char = redis.call, table.unpack or unpack, string.byte, string.char
+local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
 local ceil, floor, frexp, log, max, min = math.ceil, math.floor, math.frexp, math.log, math.max, math.min
 
@@ -46,7 +46,7 @@ end})
 local function encode(life, numbers)
   local _, bits = frexp(max(unpack(numbers, 2)))
   local shape = 4 * (#numbers - 1) + ceil(bits / 8)
-  return char(life, shape) .. write(packed[shape], unpack(numbers))
+  return write('BB' .. packed[shape], life, shape, unpack(numbers))
 end
 
 -- Returns the byte that tells when they are over, and the numbers.
