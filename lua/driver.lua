@@ -64,9 +64,10 @@ local definitions, charges, keys = {}, {}, 0
 
 -- Names the units of a charge: one character behind the dot in all but large
 -- batches, for many units have such a name.
+local prefix, char = ARGV[3] .. '.', string.char
 local function id(k)
-  if k < 64 then return ARGV[3] .. '.' .. string.char(48 + k) end
-  return ARGV[3] .. '.' .. k
+  if k < 64 then return prefix .. char(48 + k) end
+  return prefix .. k
 end
 
 -- Reads charge i of a request. Returns whether it is the last.
@@ -108,7 +109,8 @@ local function decide(n)
   local fits = op == 'take'
   concluding = false
   for i = 1, n do
-    if not charges[i].algorithm.look(charges[i], now) then fits = false end
+    local c = charges[i]
+    if not c.algorithm.look(c, now) then fits = false end
   end
   concluding = true
   for i = 1, n do

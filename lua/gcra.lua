@@ -22,121 +22,115 @@ local function rest(level, elapsed, limit)
 end
 
 -- The time until a level is gone; the whole window if it never is.
-local function drain(c, j, level)
+local function drain(level, limit, window)
   if level == 0 then return 0 end
-  if c.limit[j] == 0 then return c.window[j] end
-  return ceil(level / c.limit[j])
+  if limit == 0 then return window end
+  return ceil(level / limit)
 end
 
--- How full bucket j is. What was measured in another window is converted, and cut
--- to what the bucket can hold before it leaks: a denial holds as long as it says,
--- whatever the limit was before.
-local function level(c, now, j)
-  local numbers = c.numbers
-  local level = numbers and numbers[2 * j + 1]
-  if not level then return 0 end
-  local before, window = numbers[2 * j], c.window[j]
-  if before ~= window then level = ceil(level / before * window) end
-  local full = c.burst[j] * window
-  if level > full then level = full end
-  return rest(level, now - numbers[1], c.limit[j])
-end
-
-local function load(c)
-  c.numbers = record.get(c)
-  if c.numbers and #c.numbers < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
-  if not c.level then
-    c.level, c.burst = {}, {}
-    for j = 1, c.policies do c.burst[j] = at_once(c, j) end
+-- Makes room for what the charge's next requests use again: how many units a bucket
+-- holds, how full it is with them, and the record that is written.
+local function prepare(c)
+  c.burst, c.full, c.state = {}, {}, {0}
+  for j = 1, c.policies do
+    c.burst[j] = at_once(c, j)
+    c.full[j] = c.burst[j] * c.window[j]
+    c.state[2 * j], c.state[2 * j + 1] = c.window[j], 0
   end
 end
 
--- Brings the levels to now.
-local function refresh(c, now)
-  for j = 1, c.policies do c.level[j] = level(c, now, j) end
+-- How full bucket j is, by the record before. What was measured in another window is
+-- converted, and cut to what the bucket can hold before it leaks: a denial holds as
+-- long as it says, whatever the limit was before.
+local function level(c, now, j, before)
+  local level = before[2 * j + 1]
+  if not level or level == 0 then return 0 end
+  local measured, window, full = before[2 * j], c.window[j], c.full[j]
+  if measured ~= window then level = ceil(level / measured * window) end
+  if level > full then level = full end
+  return rest(level, now - before[1], c.limit[j])
 end
 
 -- Writes the levels, which are those at now. They go when the last one is 0.
-local function save(c, now)
-  local numbers, longest = {now}, 0
-  for j = 1, c.policies do
-    numbers[2 * j], numbers[2 * j + 1] = c.window[j], c.level[j]
-    longest = max(longest, drain(c, j, c.level[j]))
-  end
-  record.set(c, numbers, now + max(1, longest + min(longest, 100)))
-end
-
--- Pours n units into each bucket, as far as they fit.
-local function add(c, now, n)
-  for j = 1, c.policies do
-    local burst, window = c.burst[j], c.window[j]
-    c.level[j] = min(c.level[j] + min(n, burst) * window, burst * window)
-  end
-  save(c, now)
-end
-
--- Sets the times until bucket j is empty, and until it has room for one unit more
--- than remains.
-local function times(c, j)
-  local level = c.level[j]
-  c.reset[j] = drain(c, j, level)
-  c.effective[j] = drain(c, j, level + (c.remaining[j] + 1 - c.burst[j]) * c.window[j])
+local function save(c, now, longest)
+  c.state[1] = now
+  record.set(c, c.state, now + max(1, longest + min(longest, 100)))
 end
 
 function gcra.look(c, now)
-  load(c)
-  refresh(c, now)
-  local fits = true
+  if not c.state then prepare(c) end
+  local before = record.get(c)
+  if before and #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
+  c.before = before
+  local fits, cost, state = true, c.cost, c.state
   for j = 1, c.policies do
-    local burst, window = c.burst[j], c.window[j]
-    local left = floor((burst * window - c.level[j]) / window)
-    c.allowed[j] = c.cost == 0 or c.cost <= left
-    c.remaining[j] = left
-    fits = fits and c.allowed[j]
+    local level = before and level(c, now, j, before) or 0
+    local left = floor((c.full[j] - level) / c.window[j])
+    local allowed = cost == 0 or cost <= left
+    state[2 * j + 1] = level
+    c.allowed[j], c.remaining[j] = allowed, left
+    fits = fits and allowed
   end
   return fits
 end
 
+-- Sets the times until bucket j, at its level, is empty, and until it has room for
+-- one unit more than remains. Returns the first.
+local function times(c, j, level)
+  local limit, window = c.limit[j], c.window[j]
+  local reset = drain(level, limit, window)
+  c.reset[j] = reset
+  c.effective[j] = drain(level + (c.remaining[j] + 1) * window - c.full[j], limit, window)
+  return reset
+end
+
 function gcra.spend(c, now)
-  add(c, now, c.cost)
+  local cost, state, longest = c.cost, c.state, 0
   for j = 1, c.policies do
-    c.retry[j] = 0
-    c.remaining[j] = c.remaining[j] - c.cost
-    times(c, j)
+    local level = min(state[2 * j + 1] + cost * c.window[j], c.full[j])
+    state[2 * j + 1] = level
+    c.retry[j], c.remaining[j] = 0, c.remaining[j] - cost
+    longest = max(longest, times(c, j, level))
   end
+  save(c, now, longest)
 end
 
 function gcra.explain(c, now, repair)
-  if repair and c.numbers and c.numbers[1] > now then
-    c.numbers[1] = now
-    record.set(c, c.numbers)
+  local before = c.before
+  if repair and before and before[1] > now then
+    before[1] = now
+    record.set(c, before)
   end
   for j = 1, c.policies do
-    local burst = c.burst[j]
+    local level = c.state[2 * j + 1]
     if c.allowed[j] then
       c.retry[j] = 0
-    elseif c.cost > burst then
+    elseif c.cost > c.burst[j] then
       c.retry[j] = -1
     else
-      c.retry[j] = drain(c, j, c.level[j] + (c.cost - burst) * c.window[j])
+      c.retry[j] = drain(level + c.cost * c.window[j] - c.full[j], c.limit[j], c.window[j])
     end
-    times(c, j)
+    times(c, j, level)
   end
 end
 
 function gcra.settle(c, now, at, delta)
-  load(c)
-  refresh(c, now)
+  if delta > 0 then c.cost = delta end
+  gcra.look(c, now)
   if delta > 0 then
-    add(c, now, delta)
+    gcra.spend(c, now)
     return
   end
-  if not c.numbers or at > c.numbers[1] then return end -- nothing was spent then
+  if not c.before or at > c.before[1] then return end -- nothing was spent then
+  local state, longest = c.state, 0
   for j = 1, c.policies do
-    local units = min(-delta, c.burst[j])
-    c.level[j] = max(0, c.level[j] - rest(units * c.window[j], now - at, c.limit[j]))
+    local limit, window = c.limit[j], c.window[j]
+    local back = rest(min(-delta * window, c.full[j]), now - at, limit)
+    local level = max(0, state[2 * j + 1] - back)
+    state[2 * j + 1] = level
+    longest = max(longest, drain(level, limit, window))
   end
-  save(c, now)
+  save(c, now, longest)
 end
 
 return gcra

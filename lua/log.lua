@@ -51,16 +51,21 @@ local function varint(n)
   return bytes .. char(n)
 end
 
--- Returns the varint at position i, and the position after it.
+-- Returns the varint at position i, and the position after it. Most are short, and to
+-- read three bytes takes hardly longer than to read one.
 local function read_varint(text, i)
-  local n, scale = 0, 1
-  while true do
-    local b = byte(text, i)
-    i = i + 1
-    if b < 128 then return n + b * scale, i end
-    n = n + (b - 128) * scale
+  local a, b, c = byte(text, i, i + 2)
+  if a < 128 then return a, i + 1 end
+  if b < 128 then return a - 128 + b * 128, i + 2 end
+  local n, scale = a - 128 + (b - 128) * 128, 16384
+  i = i + 2
+  while c > 127 do
+    n = n + (c - 128) * scale
     scale = scale * 128
+    i = i + 1
+    c = byte(text, i)
   end
+  return n + c * scale, i + 1
 end
 
 local function entry(gap, units)
@@ -139,8 +144,14 @@ local function locate(c, t, k)
   end
   local before, size = total - units, #text
   while i <= size and before > k do
-    local gap = byte(text, i)
-    if gap < 128 then i = i + 1 else gap, i = read_varint(text, i) end
+    local gap, high = byte(text, i, i + 1) -- in most cases all of it: no call
+    if gap < 128 then
+      i = i + 1
+    elseif high < 128 then
+      gap, i = gap - 128 + high * 128, i + 2
+    else
+      gap, i = read_varint(text, i)
+    end
     units = gap % 2
     gap = (gap - units) / 2
     if at - gap < t then break end

@@ -4,23 +4,28 @@
 -- Key     a string: the first number in 6 bytes, the others in 7, which come in
 --         pairs; most significant bytes first. Or, of packed counters, a hash that
 --         many of them share:
---         <12 bytes>  the numbers of one, behind a byte n: it is over 2^(n/4) ms
---                     after it was written. Seven bits a byte, the lowest first; the
---                     eighth says that the number goes on
---         expires     when the hash expires: not before the last of them is over
+--         <12 bytes>  a counter: a byte n, it is over 2^(n/4) ms after it was written;
+--                     a byte for its shape, 8 × pairs + bytes of each number but the
+--                     first; the first number in 6 bytes, the others in so many
+--         expires     two times of 6 bytes: when the hash expires, not before the last
+--                     of them is over; when to look for some that are
 --
 -- A hash is small if its fields are few and short: a list without pointers, of a few
 -- dozen bytes per counter. Those that are over go when others come.
 local record = {}
-local unpack, call, floor = table.unpack or unpack, redis.call, math.floor
+local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
+local read, write = struct.unpack, struct.pack
+local ceil, floor, frexp, log, max, min = math.ceil, math.floor, math.frexp, math.log, math.max, math.min
 
--- Fields that are looked at, at random, for each that comes: in the long run, one
--- of so many is over.
-local looked_at = '5'
+-- Fields that are looked at, at random, and how many of them are over where more are
+-- looked at as soon as another counter comes: in the long run, about a quarter is.
+local looked_at, many = '20', 5
 
--- When hashes expire, as far as this call knows: several counters of a request may
--- be in one.
-local expiry = {}
+-- When hashes expire and are looked at, as far as this call knows: several counters
+-- of a request may be in one.
+local expiry, due = {}, {}
+
+local none = {}
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
 local function text(n) return string.format('%d', n) end
@@ -31,48 +36,35 @@ local formats = setmetatable({}, {__index = function(all, pairs)
   return all[pairs]
 end})
 
+-- The formats of packed counters by shape, behind its byte.
+local packed = setmetatable({}, {__index = function(all, shape)
+  local width = shape % 8
+  all[shape] = '>I6' .. string.rep('I' .. width, (shape - width) / 4)
+  return all[shape]
+end})
+
 local function encode(life, numbers)
-  local bytes, k = {life}, 1
-  for i = 1, #numbers do
-    local n = numbers[i]
-    while n >= 128 do
-      local low = n % 128
-      k = k + 1
-      bytes[k] = 128 + low
-      n = (n - low) / 128
-    end
-    k = k + 1
-    bytes[k] = n
-  end
-  return string.char(unpack(bytes))
+  local _, bits = frexp(max(unpack(numbers, 2)))
+  local shape = 4 * (#numbers - 1) + ceil(bits / 8)
+  return write('BB' .. packed[shape], life, shape, unpack(numbers))
 end
 
--- Returns the byte that tells when they are over, and the first numbers.
-local function decode(value, most)
-  local bytes, numbers, found, n, factor = {string.byte(value, 1, -1)}, {}, 0, 0, 1
-  for i = 2, #bytes do
-    local byte = bytes[i]
-    if byte < 128 then
-      found = found + 1
-      numbers[found] = n + byte * factor
-      if found == most then break end
-      n, factor = 0, 1
-    else
-      n = n + (byte - 128) * factor
-      factor = factor * 128
-    end
-  end
-  return bytes[1], numbers
+-- Returns the byte that tells when they are over, and the numbers.
+local function decode(value)
+  local life, shape = byte(value, 1, 2)
+  local width = (shape or 0) % 8
+  if #value <= 8 or #value ~= 8 + (shape - width) / 4 * width then return nil, {} end -- foreign
+  local numbers = {read(packed[shape], value, 3)}
+  numbers[#numbers] = nil -- the position after them
+  return life, numbers
 end
+
+local quarters = 4 / log(2)
 
 local function lasts(life) return 2 ^ (life / 4) end
 
 -- The life that lasts for a time, or up to a fifth longer.
-local function life(ms)
-  local n = math.max(0, floor(4 * math.log(ms) / math.log(2)))
-  while lasts(n) < ms do n = n + 1 end
-  return n
-end
+local function life(ms) return ceil(log(ms) * quarters) end
 
 -- How much longer a hash may live than a counter that lasts for a time, so that not
 -- every one has to put its expiry off.
@@ -81,55 +73,81 @@ local function slack(ms)
   return floor(ms / 4)
 end
 
+local function get_packed(c)
+  local values, numbers = call('HMGET', c.key, c.member, 'expires')
+  local value, times = values[1], values[2]
+  if not times then
+    expiry[c.key], due[c.key] = 0, math.huge
+  elseif #times == 12 then
+    expiry[c.key], due[c.key] = read('>I6I6', times)
+  else
+    error('WRONGTYPE the hash holds no packed counters', 0)
+  end
+  c.life = nil
+  if value then c.life, numbers = decode(value) end
+  return numbers
+end
+
 -- Returns the numbers; nil if there are none.
 function record.get(c)
-  local numbers
-  if c.member then
-    local values = call('HMGET', c.key, c.member, 'expires')
-    c.life, expiry[c.key] = nil, tonumber(values[2] or 0)
-    if values[1] then c.life, numbers = decode(values[1]) end
-    return numbers
-  end
+  if c.member then return get_packed(c) end
   local value = call('GET', c.key)
   if not value then return nil end
   local pairs = (#value - 6) / 14
-  if pairs < 1 or pairs > 1000 or pairs ~= floor(pairs) then return {} end -- foreign
-  numbers = {struct.unpack(formats[pairs], value)}
+  if pairs < 1 or pairs > 1000 or pairs % 1 > 0 then return {} end -- foreign
+  local numbers = {read(formats[pairs], value)}
   numbers[2 * pairs + 2] = nil -- the position after them
   return numbers
 end
 
--- Deletes some of the counters that are over.
-local function prune(c, now)
-  local found, over = call('HRANDFIELD', c.key, looked_at, 'WITHVALUES'), {}
+-- Returns some of the fields that are over.
+local function over(key, now)
+  local found, fields = call('HRANDFIELD', key, looked_at, 'WITHVALUES'), {}
   for i = 1, #found, 2 do
-    if found[i] ~= 'expires' then
-      local n, numbers = decode(found[i + 1], 1)
-      if numbers[1] and numbers[1] + lasts(n) <= now then over[#over + 1] = found[i] end
+    local field, value = found[i], found[i + 1]
+    if #value > 8 and field ~= 'expires' then
+      local n, _, at = read('>BBI6', value)
+      if at + lasts(n) <= now then fields[#fields + 1] = field end
     end
   end
-  if #over > 0 then call('HDEL', c.key, unpack(over)) end
+  return fields
+end
+
+-- Returns some of the fields that are over, if it is time to look for them, and when
+-- to look next. A counter comes that lasts for a time.
+local function look(key, now, lasting)
+  local at, next = due[key], now + floor(lasting / 16)
+  if now < at then return none, min(at, next) end
+  local found = over(key, now)
+  if #found < many then at = next end
+  return found, at
+end
+
+local function set_packed(c, numbers, expires)
+  local key, now, gone = c.key, numbers[1], none
+  local ends, looks = expiry[key], due[key]
+  if expires then
+    local lasting = expires - now
+    if not c.life then gone, looks = look(key, now, lasting) end
+    c.life = life(lasting)
+    if expires > ends then ends = expires + slack(lasting) end
+  end
+  local value = encode(c.life, numbers)
+  if ends == expiry[key] and looks == due[key] then
+    call('HSET', key, c.member, value)
+  else
+    call('HSET', key, c.member, value, 'expires', write('>I6I6', ends, looks))
+    if ends ~= expiry[key] then call('PEXPIREAT', key, text(ends)) end
+    expiry[key], due[key] = ends, looks
+  end
+  if gone[1] then call('HDEL', key, unpack(gone)) end
 end
 
 -- Writes numbers in place of those that get has returned. Without a time at which
 -- they expire, they do when those would have.
 function record.set(c, numbers, expires)
-  if c.member then
-    local new, lasting = not c.life, expires and expires - numbers[1]
-    if expires then c.life = life(lasting) end
-    local value = encode(c.life, numbers)
-    if expires and expires > expiry[c.key] then
-      expiry[c.key] = expires + slack(lasting)
-      local at = text(expiry[c.key])
-      call('HSET', c.key, c.member, value, 'expires', at)
-      call('PEXPIREAT', c.key, at)
-    else
-      call('HSET', c.key, c.member, value)
-    end
-    if new then prune(c, numbers[1]) end
-    return
-  end
-  local value = struct.pack(formats[(#numbers - 1) / 2], unpack(numbers))
+  if c.member then return set_packed(c, numbers, expires) end
+  local value = write(formats[(#numbers - 1) / 2], unpack(numbers))
   if expires then
     call('SET', c.key, value, 'PXAT', text(expires))
   else

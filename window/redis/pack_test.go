@@ -357,7 +357,7 @@ func TestPackedForeign(t *testing.T) {
 		if field == "expires" {
 			continue
 		}
-		for _, value := range []string{"", "v", "\xff", "\xff\xff\xff", "12\x01"} {
+		for _, value := range []string{"", "v", "\xff", "\xff\xff\xff", "12\x01", strings.Repeat("\x00", 8), strings.Repeat("\x08", 8), strings.Repeat("\x0b", 15), strings.Repeat("v", 100)} {
 			c.HSet(t.Context(), hash, field, value)
 			c.HSet(t.Context(), hash, "foreign", value)
 			if _, err := s.Take(t.Context(), []window.Charge{one}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
@@ -365,6 +365,10 @@ func TestPackedForeign(t *testing.T) {
 			}
 			take(t, s, packed("zone", value, 1, 5, time.Hour)) // looks at all fields, for some that are over
 		}
+	}
+	c.HSet(t.Context(), hash, "expires", "1800000000000")
+	if _, err := s.Take(t.Context(), []window.Charge{one}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("Take = %v, want WRONGTYPE", err)
 	}
 	c.Set(t.Context(), hash, "v", time.Minute)
 	if _, err := s.Take(t.Context(), []window.Charge{one}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
