@@ -5,8 +5,8 @@
 --         pairs; most significant bytes first. Or, of packed counters, a hash that
 --         many of them share:
 --         <12 bytes>  a counter: a byte n, it is over 2^(n/4) ms after it was written;
---                     a byte for its shape, 8 × pairs + bytes of each number but the
---                     first; the first number in 6 bytes, the others in so many
+--                     a byte for its shape, 8 × numbers + bytes of each, without the
+--                     first; the first number in 6 bytes, up to 31 others in so many
 --         expires     two times of 6 bytes: when the hash expires, not before the last
 --                     of them is over; when to look for some that are
 --
@@ -15,7 +15,7 @@
 local record = {}
 local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
-local ceil, floor, frexp, log, max, min = math.ceil, math.floor, math.frexp, math.log, math.max, math.min
+local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
 
 -- Fields that are looked at, at random, and how many of them are over where more are
 -- looked at as soon as another counter comes: in the long run, about a quarter is.
@@ -39,13 +39,16 @@ end})
 -- The formats of packed counters by shape, behind its byte.
 local packed = setmetatable({}, {__index = function(all, shape)
   local width = shape % 8
-  all[shape] = '>I6' .. string.rep('I' .. width, (shape - width) / 4)
+  all[shape] = '>I6' .. string.rep('I' .. width, (shape - width) / 8)
   return all[shape]
 end})
 
 local function encode(life, numbers)
-  local _, bits = frexp(max(unpack(numbers, 2)))
-  local shape = 4 * (#numbers - 1) + ceil(bits / 8)
+  local largest, width, bound = max(unpack(numbers, 2)), 1, 256
+  while largest >= bound do
+    width, bound = width + 1, bound * 256
+  end
+  local shape = 8 * (#numbers - 1) + width
   return write('BB' .. packed[shape], life, shape, unpack(numbers))
 end
 
@@ -53,7 +56,7 @@ end
 local function decode(value)
   local life, shape = byte(value, 1, 2)
   local width = (shape or 0) % 8
-  if #value <= 8 or #value ~= 8 + (shape - width) / 4 * width then return nil, {} end -- foreign
+  if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return nil, {} end -- foreign
   local numbers = {read(packed[shape], value, 3)}
   numbers[#numbers] = nil -- the position after them
   return life, numbers

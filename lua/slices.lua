@@ -1,7 +1,9 @@
 -- slices: units counted per slice of the window. Twin of window/slices.go.
 --
 -- Key     a hash: one field per slice. The field is the slice's start in ms, its
---         value "<units>:<time of the latest unit - start>".
+--         value "<units>:<time of the latest unit - start>". Of packed counters, a
+--         record: the time in ms; then per slice, oldest first: how long before that
+--         time its latest unit is, how long before that one its start, units.
 -- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
 --         max of an adaptive slice in ms (0: not adaptive)
 --
@@ -9,6 +11,7 @@
 -- the next one's start. To write a number takes as long as to read ten, so that a
 -- slice keeps its field and value as they are stored; what changes it drops them.
 local slices = {}
+local record -- from the first packed counter on
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
 
 local function size(c, window)
@@ -23,9 +26,34 @@ local function value(s) return format('%d:%d', s.count, s.last - s.start) end
 
 local function earlier(a, b) return a.start < b.start end
 
+-- Reads the slices of a packed counter.
+local function load_packed(c)
+  record = record or modules.record()
+  local numbers, all = record.get(c) or {0}, {}
+  if #numbers % 3 ~= 1 then error('WRONGTYPE the key holds no slices', 0) end
+  for k = 2, #numbers, 3 do
+    local last = numbers[1] - numbers[k]
+    all[#all + 1] = {start = last - numbers[k + 1], last = last, count = numbers[k + 2]}
+  end
+  return all
+end
+
+local function save_packed(c, now, all)
+  if not all[1] then
+    call('HDEL', c.key, c.member)
+    return
+  end
+  local numbers = {now}
+  for i, s in ipairs(all) do
+    numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
+  end
+  record.set(c, numbers, now + c.longest + math.min(c.longest, 100))
+end
+
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
 -- there is seldom anything to sort.
 local function load(c)
+  if c.member then return load_packed(c) end
   local raw, all, n, before, sorted = call('HGETALL', c.key), {}, 0, 0, true
   for i = 1, #raw, 2 do
     local f, v = raw[i], raw[i + 1]
@@ -45,7 +73,8 @@ end
 
 -- Writes what differs from what was loaded. Writes that need memory come first:
 -- without it nothing at all is changed.
-local function save(c, all)
+local function save(c, now, all)
+  if c.member then return save_packed(c, now, all) end
   for i = 1, #all do
     local s = all[i]
     if not s.value then
@@ -184,7 +213,7 @@ local function add(c, now, n)
     end
   end
   c.slices = kept
-  save(c, kept)
+  save(c, now, kept)
 end
 
 function slices.look(c, now)
@@ -211,7 +240,7 @@ function slices.spend(c, now)
 end
 
 function slices.explain(c, now, repair)
-  if c.stepped and repair then save(c, c.slices) end
+  if c.stepped and repair then save(c, now, c.slices) end
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
     local count = limit - c.remaining[j]
@@ -246,7 +275,7 @@ function slices.settle(c, now, at, delta)
     end
     if s.count > 0 then rest[#rest + 1] = s end
   end
-  if found or c.stepped then save(c, rest) end
+  if found or c.stepped then save(c, now, rest) end
 end
 
 return slices

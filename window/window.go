@@ -336,7 +336,7 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	if expected < 0 {
 		return fmt.Errorf("pack %d is negative; write how many keys are expected", expected)
 	}
-	most := 0
+	var most int
 	switch a := a.(type) {
 	case GCRA:
 		if most = MaxPackedPolicies; a.Native != NativeOff {
