@@ -15,7 +15,7 @@
 local record = {}
 local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
-local ceil, floor, frexp, log, max, min = math.ceil, math.floor, math.frexp, math.log, math.max, math.min
+local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
 
 -- Fields that are looked at, at random, and how many of them are over where more are
 -- looked at as soon as another counter comes: in the long run, about a quarter is.
@@ -25,7 +25,7 @@ local looked_at, many = '20', 5
 -- of a request may be in one.
 local expiry, due = {}, {}
 
-local none = {}
+local none, never = {}, 2 ^ 48 - 1
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
 local function text(n) return string.format('%d', n) end
@@ -44,8 +44,9 @@ local packed = setmetatable({}, {__index = function(all, shape)
 end})
 
 local function encode(life, numbers)
-  local _, bits = frexp(max(unpack(numbers, 2)))
-  local shape = 4 * (#numbers - 1) + ceil(bits / 8)
+  local width, largest = 1, max(unpack(numbers, 2))
+  while largest >= 256 ^ width do width = width + 1 end
+  local shape = 4 * (#numbers - 1) + width
   return write('BB' .. packed[shape], life, shape, unpack(numbers))
 end
 
@@ -77,7 +78,7 @@ local function get_packed(c)
   local values, numbers = call('HMGET', c.key, c.member, 'expires')
   local value, times = values[1], values[2]
   if not times then
-    expiry[c.key], due[c.key] = 0, math.huge
+    expiry[c.key], due[c.key] = 0, never
   elseif #times == 12 then
     expiry[c.key], due[c.key] = read('>I6I6', times)
   else
