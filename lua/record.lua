@@ -25,7 +25,7 @@ local looked_at, many = '20', 5
 -- of a request may be in one.
 local expiry, due = {}, {}
 
-local none = {}
+local none, never = {}, 2 ^ 48 - 1
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
 local function text(n) return string.format('%d', n) end
@@ -44,10 +44,8 @@ local packed = setmetatable({}, {__index = function(all, shape)
 end})
 
 local function encode(life, numbers)
-  local largest, width, bound = max(unpack(numbers, 2)), 1, 256
-  while largest >= bound do
-    width, bound = width + 1, bound * 256
-  end
+  local width, largest = 1, max(unpack(numbers, 2))
+  while largest >= 256 ^ width do width = width + 1 end
   local shape = 8 * (#numbers - 1) + width
   return write('BB' .. packed[shape], life, shape, unpack(numbers))
 end
@@ -80,7 +78,7 @@ local function get_packed(c)
   local values, numbers = call('HMGET', c.key, c.member, 'expires')
   local value, times = values[1], values[2]
   if not times then
-    expiry[c.key], due[c.key] = 0, math.huge
+    expiry[c.key], due[c.key] = 0, never
   elseif #times == 12 then
     expiry[c.key], due[c.key] = read('>I6I6', times)
   else
