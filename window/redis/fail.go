@@ -87,7 +87,9 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
 		what := window.ErrRefused
-		if strings.HasPrefix(err.Error(), "WRONGTYPE ") {
+		// What the script itself says is WRONGTYPE stands behind an ERR. Or it stumbles
+		// over what it cannot read; what a command answers names it behind an @.
+		if text := err.Error(); strings.Contains(text, "WRONGTYPE ") || strings.Contains(text, " user_script:") {
 			what = window.ErrForeign
 		}
 		err = fmt.Errorf("%w: %w", what, err)

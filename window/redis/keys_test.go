@@ -200,3 +200,30 @@ func TestWrongType(t *testing.T) {
 		t.Errorf("Take = %+v, want 1 remaining", d)
 	}
 }
+
+// TestForeignContent has keys of the right type that somebody else has made.
+func TestForeignContent(t *testing.T) {
+	s, c := newStore(t, redis.Options{Prefix: "content"}), server.Client(t)
+	contents := map[string]func(key string) error{
+		"gcra":   func(key string) error { return c.Set(t.Context(), key, "v", time.Minute).Err() },
+		"log":    func(key string) error { return c.RPush(t.Context(), key, "v").Err() },
+		"slices": func(key string) error { return c.HSet(t.Context(), key, "field", "v").Err() },
+		"stream": func(key string) error {
+			return c.XAdd(t.Context(), &goredis.XAddArgs{Stream: key, Values: []string{"field", "v"}}).Err()
+		},
+	}
+	for _, algo := range algorithms {
+		set := contents[algo.Name()]
+		if set == nil {
+			continue // zset reads scores, which all sorted sets have, and layers fields by their names
+		}
+		if err := set("content:" + algo.Name() + ":zone:key"); err != nil {
+			t.Fatal(err)
+		}
+		foreign := charge("zone", "key", 2, time.Hour)
+		foreign.Algorithm = suited(algo, time.Hour)
+		if ds, err := s.Take(t.Context(), []window.Charge{foreign}); !errors.Is(err, window.ErrForeign) {
+			t.Errorf("%s: Take = %+v, %v; want ErrForeign", algo.Name(), ds, err)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -230,16 +229,5 @@ func TestLogRebase(t *testing.T) {
 		w.take(c)
 		c.Policies = []window.Policy{{Limit: window.MaxProduct / 60_000, Window: time.Minute}}
 		w.peek(c)
-	}
-}
-
-// A list that somebody else has made is an outage, not a verdict.
-func TestLogForeignList(t *testing.T) {
-	s, c := newStore(t, redis.Options{Prefix: "foreign-list"}), server.Client(t)
-	c.RPush(t.Context(), "foreign-list:log:zone:key", "v")
-	one := charge("zone", "key", 2, time.Hour)
-	one.Algorithm = window.Log{}
-	if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
-		t.Errorf("Take = %v, want ErrUnavailable", err)
 	}
 }

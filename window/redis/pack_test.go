@@ -265,8 +265,8 @@ func TestPackedTTL(t *testing.T) {
 		{"a long and a short one", spend(packed("zone", "longer", 1, 1, 20*time.Second), packed("zone", "shorter", 1, 1, time.Second)), 20 * time.Second},
 		{"what is given back", settle(long, -1), 0},
 	} {
-		before := c.PTTL(t.Context(), hash).Val()
 		from := serverTime(t, c)
+		before := c.PTTL(t.Context(), hash).Val()
 		at := step.spend()
 		left := c.PTTL(t.Context(), hash).Val()
 		now := serverTime(t, c)
