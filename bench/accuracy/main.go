@@ -58,6 +58,11 @@ func run(plots string, seed uint64) error {
 	printAccuracy(results)
 	printFields(seed)
 
+	all := make(map[string]*costs)
+	for _, v := range variants {
+		all[v.name] = new(costs)
+		all[v.name].measureMemory(v.algorithm)
+	}
 	dir, err := os.MkdirTemp("", "accuracy")
 	if err != nil {
 		return err
@@ -68,9 +73,8 @@ func run(plots string, seed uint64) error {
 		return err
 	}
 	defer server.Kill()
-	all := make(map[string]costs)
 	for _, v := range variants {
-		if all[v.name], err = measure(v.algorithm, server); err != nil {
+		if err := all[v.name].measureRedis(v.algorithm, server); err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
 	}
@@ -102,7 +106,7 @@ func printAccuracy(results map[string]map[string]traffic.Accuracy) {
 	}
 }
 
-func printCosts(all map[string]costs) {
+func printCosts(all map[string]*costs) {
 	fmt.Printf("\nBytes per key with n units in the window (Redis: `MEMORY USAGE`; memory: heap), %s/%s, %d CPUs:\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	header := "\n| algorithm |"
 	for _, n := range sizes {

@@ -20,7 +20,7 @@ const (
 // colors are one for each algorithm.
 var colors = slices.Concat(plotutil.SoftColors, plotutil.DarkColors)
 
-func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]costs) error {
+func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]*costs) error {
 	if err := plotShapes(filepath.Join(dir, "overshoot.svg"), "Worst overshoot of a trailing window", "% of the limit", results, traffic.Accuracy.Overshoot); err != nil {
 		return err
 	}
