@@ -47,7 +47,7 @@ local function save_packed(c, now, all)
   for i, s in ipairs(all) do
     numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
   end
-  record.set(c, numbers, now + c.longest + math.min(c.longest, 100))
+  record.set(c, numbers, tonumber(c.expires))
 end
 
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
