@@ -339,11 +339,13 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	var most int
 	switch a := a.(type) {
 	case GCRA:
-		if most = MaxPackedPolicies; a.Native != NativeOff {
+		most = MaxPackedPolicies
+		if a.Native != NativeOff {
 			return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
 		}
 	case Slices:
-		if most = 1; a.Count < 1 || a.Count > MaxPackedSlices {
+		most = 1
+		if a.Count < 1 || a.Count > MaxPackedSlices {
 			return fmt.Errorf("pack %d: so many slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices)
 		}
 	default:
