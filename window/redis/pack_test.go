@@ -66,14 +66,21 @@ func TestPackedBytes(t *testing.T) {
 		if bytes > test.most {
 			t.Errorf("%s: %.1f bytes per key, want %.0f at most", test.name, bytes, test.most)
 		}
-		hashes := keys(t, c, "*:pack-gcra:*")
-		if want := (n + 63) / 64; len(hashes) != want {
-			t.Errorf("%s: %d hashes, want %d", test.name, len(hashes), want)
-		}
-		for _, hash := range hashes {
-			if encoding := c.ObjectEncoding(t.Context(), hash).Val(); encoding != "listpack" && encoding != "ziplist" {
-				t.Fatalf("%s: a hash of %d fields is a %s", test.name, c.HLen(t.Context(), hash).Val(), encoding)
-			}
+		wantSmallHashes(t, c, "*:pack-gcra:*", n)
+	}
+}
+
+// wantSmallHashes wants all hashes for n keys to be there, in the encoding of small
+// ones.
+func wantSmallHashes(t *testing.T, c *goredis.Client, pattern string, n int) {
+	t.Helper()
+	hashes := keys(t, c, pattern)
+	if want := (n + 63) / 64; len(hashes) != want {
+		t.Errorf("%d hashes, want %d", len(hashes), want)
+	}
+	for _, hash := range hashes {
+		if encoding := c.ObjectEncoding(t.Context(), hash).Val(); encoding != "listpack" && encoding != "ziplist" {
+			t.Fatalf("a hash of %d fields is a %s", c.HLen(t.Context(), hash).Val(), encoding)
 		}
 	}
 }
@@ -392,14 +399,14 @@ func TestPackedSlices(t *testing.T) {
 	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Minute, Now: clock.Now}), own.Client(t)
 	warm(t, s, "warm")
 	before := usedMemory(t, c)
-	take := func() {
+	spend := func() {
 		takeAll(t, s, n, func(i int) window.Charge {
 			one := packed("zone", strconv.Itoa(i), n, 1_000_000, 24*time.Hour)
 			one.Algorithm = window.Slices{Count: window.MaxPackedSlices}
 			return one
 		})
 	}
-	take()
+	spend()
 	bytes := float64(usedMemory(t, c)-before) / n
 	t.Logf("%.1f bytes per key", bytes)
 	if bytes > 40 {
@@ -407,17 +414,9 @@ func TestPackedSlices(t *testing.T) {
 	}
 	for range window.MaxPackedSlices {
 		clock.Add(1)
-		take()
+		spend()
 		clock.Add(8*3_600_000 - 1)
-		take()
+		spend()
 	}
-	hashes := keys(t, c, "*:pack-slices:*")
-	if want := (n + 63) / 64; len(hashes) != want {
-		t.Errorf("%d hashes, want %d", len(hashes), want)
-	}
-	for _, hash := range hashes {
-		if encoding := c.ObjectEncoding(t.Context(), hash).Val(); encoding != "listpack" && encoding != "ziplist" {
-			t.Fatalf("a hash of %d fields is a %s", c.HLen(t.Context(), hash).Val(), encoding)
-		}
-	}
+	wantSmallHashes(t, c, "*:pack-slices:*", n)
 }

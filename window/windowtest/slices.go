@@ -24,16 +24,22 @@ func testStrictNeverOver(t *testing.T, open Open) {
 		window.Layers{Coarse: 5 * time.Second, Fine: time.Second},
 		window.Layers{Coarse: 4900 * time.Millisecond, Fine: 70 * time.Millisecond},
 	} {
-		f := newFixture(t, open, algo)
-		for walk := range 10 {
-			r, name := random(walk)
-			policies := randomPolicies(r)
-			var admitted Log
-			for step := range 400 {
-				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
-				c := f.charge("strict", name, randomCost(r), policies...)
-				f.takeStrict(fmt.Sprintf("%s, step %d", name, step), c, &admitted)
-			}
+		newFixture(t, open, algo).neverOver()
+		if window.CheckPack(algo, 1, 1) == nil {
+			newFixture(t, packed(open), algo).neverOver()
+		}
+	}
+}
+
+func (f *fixture) neverOver() {
+	for walk := range 10 {
+		r, name := random(walk)
+		policies := randomPolicies(r)
+		var admitted Log
+		for step := range 400 {
+			f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
+			c := f.charge("strict", name, randomCost(r), policies...)
+			f.takeStrict(fmt.Sprintf("%s, step %d", name, step), c, &admitted)
 		}
 	}
 }
