@@ -5,62 +5,48 @@
 -- ARGV[2] take | peek | settle | reset
 -- ARGV[3] what the names of units begin with (unique)
 -- ARGV[4] a list in MessagePack:
+--         number of definitions, and of each: how many items follow, algorithm, packed
+--         (0 or 1; see record.lua), longest window in ms, number of policies, (limit,
+--         window in ms)..., option...;
 --         per charge: number of its definition, below 0 unless it is the last of
---         its request; the definition if the number is new; cost; if packed, the
---         field of the hash at its key; where the algorithm notes fields, number of
---         words, (name, value)...;
+--         its request; cost; if packed, the field of the hash at its key; where the
+--         algorithm notes fields, number of words, (name, value)...;
 --         settle only, of one charge: at (ms), delta.
---         A definition: algorithm, packed (0 or 1; see record.lua), number of
---         options, option..., number of policies, (limit, window in ms)...
--- Reply   integers: now; then, for take and peek, per request five per policy:
---         allowed (0 or 1), remaining, retry after (ms, -1: never), reset after
---         (ms), effective window (ms). Of several requests, one that fails has a
---         single number: -1 if it is as if it had not come, -2 if it may have
---         been charged, -3 likewise, because a command is not allowed
+-- Reply   integers: now; then, for take and peek, per request one of
+--         0 or more  a unit of one policy passes, and so many remain; its reset after
+--                    and effective window are the window
+--         -4         likewise; then come remaining, reset after, effective window
+--         -5         then come five per policy: allowed (0 or 1), remaining, retry
+--                    after (ms, -1: never), reset after (ms), effective window (ms)
+--         -1         of several requests, this one failed: it is as if it had not come
+--         -2         likewise, but it may have been charged
+--         -3         likewise, because a command is not allowed
 --
--- The algorithms stand above this file, in the table `modules`: functions that
--- return them, so that a call makes only those which it needs. Each has look,
--- spend, explain and settle, with the meaning of window.State, and says whether it
--- names units, and notes fields. Some keep a record, which stands there too. A charge
--- is used again for later requests; look begins anew.
+-- The algorithms stand above this file, in the function `module`, so that a call makes
+-- only those which it needs. Each has look, spend, explain and settle, with the meaning
+-- of window.State, and says whether it names units, and notes fields. Some keep a
+-- record, which stands there too. A charge is used again for later requests; look
+-- begins anew.
+--
+-- Most requests are for one unit of one policy. For them an algorithm can have a module
+-- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, the first
+-- option, and whether counters are packed, it makes a function of a key, and the
+-- number of the charge or its field. That decides, and returns what remains; unless the
+-- unit passes and both are the window, reset after and effective window; if it does not
+-- pass, retry after. Where this is not simple it has done nothing, and returns nothing.
+--
+-- Before the first write of a request, `spending` is set to true.
 
-local op, read = ARGV[2], 0
-local plan = cmsgpack.unpack(ARGV[4])
+local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
 
-local function item()
-  read = read + 1
-  return plan[read]
-end
-
--- The clock is read once: on Redis 7.0 it runs on while a script does.
-local now = tonumber(ARGV[1])
+-- The clock is read once: on Redis 7.0 it runs on while a script does. By its
+-- microseconds, which nobody chooses, one call of eight has to tidy up what is over.
+local now, tidies = tonumber(ARGV[1]), true
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
+  tidies = time[2] % 8 == 0
 end
-
-local algorithms = {}
-
-local function read_definition()
-  local name, packed, option, limit, window, longest = item(), item() == 1, {}, {}, {}, 0
-  algorithms[name] = algorithms[name] or modules[name]()
-  for i = 1, item() do option[i] = item() end
-  local policies = item()
-  for j = 1, policies do
-    limit[j], window[j] = item(), item()
-    if window[j] > longest then longest = window[j] end
-  end
-  return {
-    algorithm = algorithms[name], names = algorithms[name].names, fields = algorithms[name].fields,
-    packed = packed, option = option, policies = policies,
-    limit = limit, window = window, longest = longest,
-    -- with some slack: never earlier than the history says
-    expires = string.format('%d', now + longest + math.min(longest, 100)),
-    charges = {},
-  }
-end
-
-local definitions, charges, keys = {}, {}, 0
 
 -- Names the units of a charge: one character behind the dot in all but large
 -- batches, for many units have such a name.
@@ -70,116 +56,195 @@ local function id(k)
   return prefix .. k
 end
 
--- Reads charge i of a request. Returns whether it is the last.
-local function read_charge(i)
-  read = read + 1
-  local k = plan[read]
-  local number = k < 0 and -k or k
-  local d = definitions[number]
-  if not d then
-    d = read_definition()
-    definitions[number] = d
+local definitions = {} -- where in the plan they are
+
+for k = 1, plan[1] do
+  definitions[k] = read + 1
+  read = read + 1 + plan[read + 1]
+end
+
+local reply, replied, answered = {now}, 1, 1
+
+-- Makes what any requests need: a function that returns the charges of the next one and
+-- how many they are, a function that decides on the next one, and what reads an item
+-- of the plan.
+local function any()
+  local algorithms, known, charges = {}, {}, {}
+
+  local function read_definition(at)
+    local d = {option = {}, limit = {}, window = {}, charges = {}}
+    local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
+    algorithms[name] = algorithms[name] or module(name)
+    d.algorithm, d.packed, d.longest, d.policies = algorithms[name], plan[at + 2] == 1, plan[at + 3], policies
+    -- with some slack: never earlier than the history says
+    d.expires = string.format('%d', now + d.longest + math.min(d.longest, 100))
+    at = at + 4
+    for j = 1, policies do d.limit[j], d.window[j] = plan[at + 2 * j - 1], plan[at + 2 * j] end
+    for i = 1, items - 4 - 2 * policies do d.option[i] = plan[at + 2 * policies + i] end
+    return d
   end
-  local c = d.charges[i]
-  if not c then
-    c = {
+
+  local function new_charge(d)
+    return {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
       expires = d.expires,
       allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
     }
-    d.charges[i] = c
   end
-  keys, read = keys + 1, read + 1
-  c.key, c.cost = KEYS[keys], plan[read]
-  if d.packed then c.member = item() end
-  if d.names then c.id = id(keys) end
-  if d.fields then
-    c.fields = {}
-    for j = 1, item() do c.fields[j] = item() end
-  end
-  charges[i] = c
-  return k > 0
-end
 
-local reply, replied, concluding = {now}, 1, false
-
--- Decides on the first n charges.
-local function decide(n)
-  local fits = op == 'take'
-  concluding = false
-  for i = 1, n do
-    local c = charges[i]
-    if not c.algorithm.look(c, now) then fits = false end
+  local function item()
+    read = read + 1
+    return plan[read]
   end
-  concluding = true
-  for i = 1, n do
-    local c = charges[i]
-    if fits and c.cost > 0 then
-      c.algorithm.spend(c, now)
-    else
-      c.algorithm.explain(c, now, op == 'take')
+
+  local function read_request()
+    local n, k, last = 0
+    repeat
+      n, keys, k = n + 1, keys + 1, item()
+      k, last = k < 0 and -k or k, k > 0
+      local d = known[k] or read_definition(definitions[k])
+      local c = d.charges[n] or new_charge(d)
+      known[k], d.charges[n], charges[n] = d, c, c
+      c.key, c.cost = KEYS[keys], item()
+      if d.packed then c.member = item() end
+      if c.algorithm.names then c.id = id(keys) end
+      if c.algorithm.fields then
+        c.fields = {}
+        for j = 1, item() do c.fields[j] = item() end
+      end
+    until last
+    return charges, n
+  end
+
+  local function decide()
+    local _, n = read_request()
+    local fits = op == 'take'
+    for i = 1, n do
+      if not charges[i].algorithm.look(charges[i], now) then fits = false end
     end
-    local allowed, remaining, retry, reset, effective = c.allowed, c.remaining, c.retry, c.reset, c.effective
-    for j = 1, c.policies do
-      reply[replied + 1] = allowed[j] and 1 or 0
-      reply[replied + 2] = remaining[j]
-      reply[replied + 3] = retry[j]
-      reply[replied + 4] = reset[j]
-      reply[replied + 5] = effective[j]
-      replied = replied + 5
+    spending = true
+    replied = replied + 1
+    reply[replied] = -5
+    for i = 1, n do
+      local c = charges[i]
+      if fits and c.cost > 0 then
+        c.algorithm.spend(c, now)
+      else
+        c.algorithm.explain(c, now, op == 'take')
+      end
+      local allowed, remaining, retry, reset, effective = c.allowed, c.remaining, c.retry, c.reset, c.effective
+      for j = 1, c.policies do
+        reply[replied + 1] = allowed[j] and 1 or 0
+        reply[replied + 2] = remaining[j]
+        reply[replied + 3] = retry[j]
+        reply[replied + 4] = reset[j]
+        reply[replied + 5] = effective[j]
+        replied = replied + 5
+      end
     end
   end
-end
 
--- Whether nothing can have been written when this is the error: it meets the
--- first write already.
-local function refused(err)
-  local text = type(err) == 'table' and err.err or tostring(err)
-  for _, code in ipairs({'OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS '}) do
-    if string.find(text, code, 1, true) then return true end
-  end
-  return false
-end
-
--- Whether the user may not run a command. Others may have run before it.
-local function forbidden(err)
-  local text = type(err) == 'table' and err.err or tostring(err)
-  for _, words in ipairs({"can't run this command", 'ACL failure', 'NOPERM '}) do
-    if string.find(text, words, 1, true) then return true end
-  end
-  return false
+  return read_request, decide, item
 end
 
 if op == 'reset' then
-  read_charge(1)
-  if charges[1].member then
-    redis.call('HDEL', KEYS[1], charges[1].member)
+  local c = any()()[1]
+  if c.member then
+    redis.call('HDEL', c.key, c.member)
   else
-    redis.call('DEL', KEYS[1])
+    redis.call('DEL', c.key)
   end
   return reply
 end
 
-local total = #KEYS
-while keys < total do
-  local n, before, last = 0, replied
-  repeat
-    n = n + 1
-    last = read_charge(n)
-  until last
-  if op == 'settle' then
-    local at, delta = item(), item()
-    charges[1].algorithm.settle(charges[1], now, at, delta)
-  elseif n == total then
-    decide(n) -- the error of a single request is that of the call
-  else
-    local done, err = pcall(decide, n)
-    if not done then
-      for i = replied, before + 1, -1 do reply[i] = nil end
-      replied = before + 1
-      reply[replied] = (not concluding or refused(err)) and -1 or forbidden(err) and -3 or -2
+if op == 'settle' then
+  local read_request, _, item = any()
+  while keys < total do
+    local c = read_request()[1]
+    c.algorithm.settle(c, now, item(), item())
+  end
+  return reply
+end
+
+-- What decides on a unit of a definition, where there is such a thing.
+local pass = {}
+
+for k, at in ipairs(definitions) do
+  local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
+  if own then
+    local packed = plan[at + 2] == 1
+    own = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    pass[k] = own and packed and function(key)
+      read = read + 1
+      return own(key, plan[read])
+    end or own
+  end
+end
+
+local decide_on_any
+
+-- Decides on requests until none is left, or one fails.
+local function decide()
+  local plan, all, pass, reply = plan, KEYS, pass, reply
+  while keys < total do
+    answered, spending = replied, false
+    local at, left, reset, effective, retry = read
+    local own = pass[plan[at + 1]]
+    if own and plan[at + 2] == 1 then
+      keys, read = keys + 1, at + 2
+      left, reset, effective, retry = own(all[keys], keys)
+    end
+    if retry then
+      reply[replied + 1] = -5
+      reply[replied + 2] = 0
+      reply[replied + 3] = left
+      reply[replied + 4] = retry
+      reply[replied + 5] = reset
+      reply[replied + 6] = effective
+      replied = replied + 6
+    elseif reset then
+      reply[replied + 1] = -4
+      reply[replied + 2] = left
+      reply[replied + 3] = reset
+      reply[replied + 4] = effective
+      replied = replied + 4
+    elseif left then
+      replied = replied + 1
+      reply[replied] = left
+    else
+      if read > at then keys, read = keys - 1, at end
+      if not decide_on_any then
+        local _
+        _, decide_on_any = any()
+      end
+      decide_on_any()
     end
   end
 end
+
+-- Returns what says that a request failed.
+local function failure(err)
+  local text = type(err) == 'table' and err.err or tostring(err)
+  local function says(...)
+    for _, words in ipairs({...}) do
+      if string.find(text, words, 1, true) then return true end
+    end
+  end
+  -- These meet the first write already, so that nothing can have been written.
+  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ') then return -1 end
+  -- If the user may not run a command, others may have run before it.
+  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
+  return -2
+end
+
+repeat
+  local done, err = pcall(decide)
+  if not done then
+    if answered == 1 and keys == total then error(err, 0) end -- of a single request: that of the call
+    for i = replied, answered + 1, -1 do reply[i] = nil end
+    replied = answered + 1
+    reply[replied] = failure(err)
+  end
+until keys == total
 return reply

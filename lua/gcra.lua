@@ -6,8 +6,9 @@
 --
 -- A level is measured in units × ms of its window, so that all steps are whole
 -- numbers: a unit adds the window, and a millisecond takes the limit away.
-local gcra, record = {}, modules.record()
+local gcra, record = {}, module('record')
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
+local unpack = table.unpack or unpack
 
 -- How many units may pass at once.
 local function at_once(c, j)
@@ -54,7 +55,7 @@ end
 -- Writes the levels, which are those at now. They go when the last one is 0.
 local function save(c, now, longest)
   c.state[1] = now
-  record.set(c, c.state, now + max(1, longest + min(longest, 100)))
+  record.set(c, now + max(1, longest + min(longest, 100)), unpack(c.state))
 end
 
 function gcra.look(c, now)
@@ -99,7 +100,7 @@ function gcra.explain(c, now, repair)
   local before = c.before
   if repair and before and before[1] > now then
     before[1] = now
-    record.set(c, before)
+    record.set(c, nil, unpack(before))
   end
   for j = 1, c.policies do
     local level = c.state[2 * j + 1]

@@ -8,11 +8,14 @@ import (
 	"strings"
 )
 
-//go:embed *.lua
+//go:embed *.lua pass/*.lua
 var files embed.FS
 
 // Algorithms are the names of the algorithms that have a script.
 var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
+
+// Passing are those that have one more, in pass, for most requests.
+var Passing = []string{"zset", "log", "gcra"}
 
 // Script is the one script that the Redis store runs: the record, every algorithm,
 // then the driver.
@@ -23,12 +26,22 @@ var Instances = read("instances")
 
 func build() string {
 	var s strings.Builder
-	s.WriteString("local modules = {}\n")
-	for _, name := range append([]string{"record"}, Algorithms...) {
-		s.WriteString("modules." + name + " = function()\n" + read(name) + "end\n")
+	s.WriteString("local spending = false\nlocal function module(name)\n")
+	for _, name := range modules() {
+		s.WriteString("if name == '" + name + "' then\n" + read(name) + "end\n")
 	}
+	s.WriteString("end\n")
 	s.WriteString(read("driver"))
 	return s.String()
+}
+
+// modules are the files that the driver loads, each when it needs it.
+func modules() []string {
+	all := append([]string{"record"}, Algorithms...)
+	for _, name := range Passing {
+		all = append(all, "pass/"+name)
+	}
+	return all
 }
 
 func read(name string) string {

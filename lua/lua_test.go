@@ -22,9 +22,18 @@ func TestEveryFileIsUsed(t *testing.T) {
 	for _, name := range Algorithms {
 		want = append(want, name+".lua")
 	}
+	passing, err := fs.Glob(files, "pass/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = append(names, passing...)
+	for _, name := range Passing {
+		want = append(want, "pass/"+name+".lua")
+	}
+	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms, the record, the driver and the instances: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms and Passing, the record, the driver and the instances: %v", names, want)
 	}
 }
 
@@ -41,6 +50,9 @@ func TestHeaders(t *testing.T) {
 				t.Errorf("%s.lua has no %s", name, function)
 			}
 		}
+	}
+	for _, name := range Passing {
+		header(t, "pass/"+name, "pass/"+name+": "+name+".lua for ")
 	}
 }
 
@@ -75,7 +87,7 @@ func TestPortable(t *testing.T) {
 			t.Errorf("the script has %s: %q", what, found)
 		}
 	}
-	for _, name := range append([]string{"record"}, Algorithms...) {
+	for _, name := range modules() {
 		if found := regexp.MustCompile(`KEYS|ARGV|'TIME'`).FindString(read(name)); found != "" {
 			t.Errorf("%s.lua uses %s, which is the driver's", name, found)
 		}
@@ -93,20 +105,23 @@ func TestLoads(t *testing.T) {
 		if options[name] == nil {
 			options[name] = []int{0}
 		}
-		reset := int64(60_000)
-		if name == "gcra" {
-			reset /= 10 // a tenth was spent
-		}
-		plan := []any{1, name, 0, len(options[name])}
+		plan := []any{1, 6 + len(options[name]), name, 0, 60_000, 1, 10, 60_000}
 		for _, o := range options[name] {
 			plan = append(plan, o)
 		}
-		plan = append(plan, 1, 10, 60_000, 1)
+		plan = append(plan, 1, 1)
 		if name == "stream" {
 			plan = append(plan, 2, "user", "anna")
 		}
+		want := []int64{1_800_000_000_000, -5, 1, 9, 0, 60_000, 60_000}
+		switch name {
+		case "zset", "log":
+			want = []int64{1_800_000_000_000, 9}
+		case "gcra": // a tenth was spent
+			want = []int64{1_800_000_000_000, -4, 9, 6_000, 6_000}
+		}
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, "1800000000000", "take", "id", pack(t, c, plan)).Int64Slice()
-		if want := []int64{1_800_000_000_000, 1, 9, 0, reset, reset}; err != nil || !slices.Equal(got, want) {
+		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}
 	}

@@ -36,28 +36,30 @@ local formats = setmetatable({}, {__index = function(all, pairs)
   return all[pairs]
 end})
 
--- The formats of packed counters by shape, behind its byte.
+-- The formats of packed counters by shape.
 local packed = setmetatable({}, {__index = function(all, shape)
   local width = shape % 8
-  all[shape] = '>I6' .. string.rep('I' .. width, (shape - width) / 8)
+  all[shape] = '>BBI6' .. string.rep('I' .. width, (shape - width) / 8)
   return all[shape]
 end})
 
-local function encode(life, numbers)
-  local width, largest = 1, max(unpack(numbers, 2))
-  while largest >= 256 ^ width do width = width + 1 end
-  local shape = 8 * (#numbers - 1) + width
-  return write('BB' .. packed[shape], life, shape, unpack(numbers))
+-- What so many bytes cannot hold.
+local beyond = {2 ^ 8, 2 ^ 16, 2 ^ 24, 2 ^ 32, 2 ^ 40, 2 ^ 48, 2 ^ 56}
+
+local function encode(life, at, ...)
+  local width, largest = 1, max(...)
+  while largest >= beyond[width] do width = width + 1 end
+  local shape = 8 * select('#', ...) + width
+  return write(packed[shape], life, shape, at, ...)
 end
 
--- Returns the byte that tells when they are over, and the numbers.
+-- Returns the byte that tells when they are over, the one for their shape, and the
+-- numbers; false if there are none.
 local function decode(value)
-  local life, shape = byte(value, 1, 2)
-  local width = (shape or 0) % 8
-  if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return nil, {} end -- foreign
-  local numbers = {read(packed[shape], value, 3)}
-  numbers[#numbers] = nil -- the position after them
-  return life, numbers
+  local shape = byte(value, 2) or 0
+  local width = shape % 8
+  if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return nil, nil, false end
+  return read(packed[shape], value)
 end
 
 local quarters = 4 / log(2)
@@ -74,8 +76,14 @@ local function slack(ms)
   return floor(ms / 4)
 end
 
-local function get_packed(c)
-  local values, numbers = call('HMGET', c.key, c.member, 'expires')
+-- Remembers the byte in front, and returns the numbers.
+local function keep_life(c, life, _, ...)
+  c.life = life
+  return ...
+end
+
+local function packed_values(c)
+  local values = call('HMGET', c.key, c.member, 'expires')
   local value, times = values[1], values[2]
   if not times then
     expiry[c.key], due[c.key] = 0, never
@@ -84,20 +92,26 @@ local function get_packed(c)
   else
     error('WRONGTYPE the hash holds no packed counters', 0)
   end
+  if value then return keep_life(c, decode(value)) end
   c.life = nil
-  if value then c.life, numbers = decode(value) end
-  return numbers
 end
 
--- Returns the numbers; nil if there are none.
-function record.get(c)
-  if c.member then return get_packed(c) end
+-- Returns the numbers, each for itself, and one more, which means nothing. Returns
+-- nothing if there is no record, and false if there is something else.
+function record.values(c)
+  if c.member then return packed_values(c) end
   local value = call('GET', c.key)
-  if not value then return nil end
+  if not value then return end
   local pairs = (#value - 6) / 14
-  if pairs < 1 or pairs > 1000 or pairs % 1 > 0 then return {} end -- foreign
-  local numbers = {read(formats[pairs], value)}
-  numbers[2 * pairs + 2] = nil -- the position after them
+  if pairs < 1 or pairs > 1000 or pairs % 1 > 0 then return false end
+  return read(formats[pairs], value)
+end
+
+-- Returns a list of the numbers; nil if there is no record.
+function record.get(c)
+  local numbers = {record.values(c)}
+  if numbers[1] == nil then return nil end
+  numbers[#numbers] = nil -- the one more, or what says that there are none
   return numbers
 end
 
@@ -124,8 +138,8 @@ local function look(key, now, lasting)
   return found, at
 end
 
-local function set_packed(c, numbers, expires)
-  local key, now, gone = c.key, numbers[1], none
+local function set_packed(c, expires, now, ...)
+  local key, gone = c.key, none
   local ends, looks = expiry[key], due[key]
   if expires then
     local lasting = expires - now
@@ -133,7 +147,7 @@ local function set_packed(c, numbers, expires)
     c.life = life(lasting)
     if expires > ends then ends = expires + slack(lasting) end
   end
-  local value = encode(c.life, numbers)
+  local value = encode(c.life, now, ...)
   if ends == expiry[key] and looks == due[key] then
     call('HSET', key, c.member, value)
   else
@@ -144,11 +158,11 @@ local function set_packed(c, numbers, expires)
   if gone[1] then call('HDEL', key, unpack(gone)) end
 end
 
--- Writes numbers in place of those that get has returned. Without a time at which
--- they expire, they do when those would have.
-function record.set(c, numbers, expires)
-  if c.member then return set_packed(c, numbers, expires) end
-  local value = write(formats[(#numbers - 1) / 2], unpack(numbers))
+-- Writes numbers, each for itself, in place of those that were read. Without a time
+-- at which they expire, they do when those would have.
+function record.set(c, expires, at, ...)
+  if c.member then return set_packed(c, expires, at, ...) end
+  local value = write(formats[select('#', ...) / 2], at, ...)
   if expires then
     call('SET', c.key, value, 'PXAT', text(expires))
   else

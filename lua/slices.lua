@@ -13,6 +13,7 @@
 local slices = {}
 local record -- from the first packed counter on
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
+local unpack = table.unpack or unpack
 
 local function size(c, window)
   if c.option[5] > 0 then return math.min(c.option[5], window) end
@@ -28,7 +29,7 @@ local function earlier(a, b) return a.start < b.start end
 
 -- Reads the slices of a packed counter.
 local function load_packed(c)
-  record = record or modules.record()
+  record = record or module('record')
   local numbers, all = record.get(c) or {0}, {}
   if #numbers % 3 ~= 1 then error('WRONGTYPE the key holds no slices', 0) end
   for k = 2, #numbers, 3 do
@@ -47,7 +48,7 @@ local function save_packed(c, now, all)
   for i, s in ipairs(all) do
     numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
   end
-  record.set(c, numbers, tonumber(c.expires))
+  record.set(c, tonumber(c.expires), unpack(numbers))
 end
 
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that

@@ -8,10 +8,14 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// What the script answers to one of several requests that failed.
+// What the script's answer to a request begins with, unless that is how many units
+// remain; see the header of lua/driver.lua.
 const (
-	undone    = -1 // it is as if it had not come
-	forbidden = -3 // a command is not allowed; it may have been charged
+	undone    = -1
+	uncertain = -2
+	forbidden = -3
+	withTimes = -4
+	inFull    = -5
 )
 
 var (
@@ -39,55 +43,106 @@ func (c *call) answer(results []window.Result) {
 
 // read reads the reply of the script.
 func (c *call) read(results []window.Result) error {
+	if len(c.reply) == 0 {
+		return c.unexpected()
+	}
 	policies := 0
 	for _, charges := range c.requests {
 		policies += window.CountPolicies(charges)
 	}
-	ds := make([]window.Decision, 0, policies) // of all requests
-	if len(c.reply) == 0 {
-		return c.unexpected()
-	}
-	at, rest := c.reply[0], c.reply[1:]
+	a := answers{at: c.reply[0], rest: c.reply[1:], ds: make([]window.Decision, 0, policies)}
 	for i, charges := range c.requests {
-		if len(rest) > 0 && len(c.requests) > 1 && rest[0] < 0 {
-			results[i] = window.Result{Err: errUnknown}
-			switch rest[0] {
-			case undone:
-				results[i].Err = errUndone
-			case forbidden:
-				results[i].Err = errForbidden
-			}
-			rest = rest[1:]
-			continue
+		if len(a.rest) == 0 {
+			return c.unexpected()
 		}
-		first := len(ds)
-		for k := range c.namings {
-			own := ds[first:]
-			for j := range charges {
-				for _, p := range charges[j].Policies {
-					if len(rest) < 5 {
-						return c.unexpected()
-					}
-					d, ok := decision(window.AtOnce(charges[j].Algorithm, p), at, rest)
-					if !ok {
-						return fmt.Errorf("unexpected reply of the script: %d is no decision", rest[:5])
-					}
-					rest = rest[5:]
-					if k == 0 {
-						ds = append(ds, d)
-					} else {
-						tighten(&own[0], &d)
-						own = own[1:]
-					}
-				}
-			}
+		results[i] = window.Result{}
+		first, begin, ok := len(a.ds), a.rest[0], true
+		if begin < 0 {
+			a.rest = a.rest[1:]
 		}
-		results[i] = window.Result{Decisions: ds[first:len(ds):len(ds)]}
+		switch {
+		case begin == inFull:
+			ok = a.full(charges, c.namings)
+		case begin == withTimes || begin >= 0:
+			ok = a.short(charges, c.namings, begin == withTimes)
+		case len(c.requests) == 1: // its error is that of the call
+			ok = false
+		case begin == undone:
+			results[i].Err = errUndone
+		case begin == uncertain:
+			results[i].Err = errUnknown
+		case begin == forbidden:
+			results[i].Err = errForbidden
+		default:
+			ok = false
+		}
+		if !ok {
+			return fmt.Errorf("unexpected reply of the script: %d..., %d is no decision", begin, a.rest[:min(len(a.rest), 5)])
+		}
+		if begin >= 0 || begin <= withTimes {
+			results[i].Decisions = a.ds[first:len(a.ds):len(a.ds)]
+		}
 	}
-	if len(rest) > 0 {
+	if len(a.rest) > 0 {
 		return c.unexpected()
 	}
 	return nil
+}
+
+// answers are read one after the other.
+type answers struct {
+	at   int64             // ms
+	rest []int64           // of the reply
+	ds   []window.Decision // of all requests
+}
+
+// short reads the answer to a request for a unit of one policy that passes. It
+// reports whether that is what it is.
+func (a *answers) short(charges []window.Charge, namings []naming, withTimes bool) bool {
+	if len(charges) != 1 || len(charges[0].Policies) != 1 || len(namings) != 1 {
+		return false
+	}
+	p := charges[0].Policies[0]
+	ms := p.Window.Milliseconds()
+	n := [5]int64{1, 0, 0, ms, ms}
+	if !withTimes {
+		n[1], a.rest = a.rest[0], a.rest[1:]
+	} else if len(a.rest) >= 3 {
+		n[1], n[3], n[4], a.rest = a.rest[0], a.rest[1], a.rest[2], a.rest[3:]
+	} else {
+		return false
+	}
+	d, ok := decision(window.AtOnce(charges[0].Algorithm, p), a.at, n[:])
+	a.ds = append(a.ds, d)
+	return ok
+}
+
+// full reads the answer to a request about any policies, under each of the names. It
+// reports whether that is what it is.
+func (a *answers) full(charges []window.Charge, namings []naming) bool {
+	first := len(a.ds)
+	for k := range namings {
+		own := a.ds[first:]
+		for j := range charges {
+			for _, p := range charges[j].Policies {
+				if len(a.rest) < 5 {
+					return false
+				}
+				d, ok := decision(window.AtOnce(charges[j].Algorithm, p), a.at, a.rest)
+				if !ok {
+					return false
+				}
+				a.rest = a.rest[5:]
+				if k == 0 {
+					a.ds = append(a.ds, d)
+				} else {
+					tighten(&own[0], &d)
+					own = own[1:]
+				}
+			}
+		}
+	}
+	return true
 }
 
 func (c *call) unexpected() error {

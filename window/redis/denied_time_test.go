@@ -96,7 +96,7 @@ func TestDeniedAnswerTakesTime(t *testing.T) {
 		clock.Add(200)
 		at := clock.Now()
 		clock.Add(100)
-		return integers(at, 0, 0, retry.Load(), 9_000, 10)
+		return integers(at, -5, 0, 0, retry.Load(), 9_000, 10)
 	})
 	s := newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now})
 	one := charge("zone", "key", 1, 10*time.Second)
@@ -157,7 +157,7 @@ func TestDeniedWhileReset(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		return integers(windowtest.Start, 0, 0, 9_000, 9_000, 9_000)
+		return integers(windowtest.Start, -5, 0, 0, 9_000, 9_000, 9_000)
 	})
 	s = newStore(t, redis.Options{Addresses: []string{addr}, Now: windowtest.NewClock().Now})
 	for range 3 {

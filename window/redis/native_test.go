@@ -188,7 +188,7 @@ func TestNativeUnknown(t *testing.T) {
 				return "-" + c.words
 			}
 			ran.Add(1)
-			return integers(windowtest.Start, 1, 9, 0, 100, 100)
+			return integers(windowtest.Start, -4, 9, 100, 100)
 		})
 		s := newStore(t, redis.Options{Addresses: []string{addr}})
 		one := nativeCharge("secret", 1, window.GCRA{}, policy)
@@ -235,7 +235,7 @@ func TestNativePing(t *testing.T) {
 	addr := fakeServer(t, func(args []string) string {
 		switch {
 		case args[0] != "cl.throttle":
-			return integers(windowtest.Start, 1, 0, 0, 1, 1)
+			return integers(windowtest.Start, 0)
 		case lacks.Load():
 			return "-ERR unknown command 'cl.throttle', with args beginning with: "
 		}

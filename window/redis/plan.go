@@ -10,9 +10,8 @@ import (
 // plan is the list that tells the script what to decide on, in MessagePack; the
 // header of lua/driver.lua says what it holds.
 type plan struct {
-	bytes       []byte
-	items       uint32
-	definitions []definition
+	known                []definition
+	definitions, charges items
 }
 
 // definition is what the charges of a zone have in common, unless their limits
@@ -23,100 +22,112 @@ type definition struct {
 	policies  []window.Policy
 }
 
-// planHead is the length of a list's head: how many items it has is known last.
-const planHead = 5
-
 // reset begins a list.
 func (p *plan) reset() {
-	p.bytes = append(p.bytes[:0], make([]byte, planHead)...)
-	p.items, p.definitions = 0, p.definitions[:0]
+	p.known = p.known[:0]
+	p.definitions.reset()
+	p.charges.reset()
 }
 
-// list returns the whole list.
-func (p *plan) list() []byte {
-	p.bytes[0] = 0xdd
-	binary.BigEndian.PutUint32(p.bytes[1:planHead], p.items)
-	return p.bytes
+// append appends the whole list to dst.
+func (p *plan) append(dst []byte) []byte {
+	dst = binary.BigEndian.AppendUint32(append(dst, 0xdd), 1+p.definitions.n+p.charges.n)
+	dst = appendInt(dst, int64(len(p.known)))
+	dst = append(dst, p.definitions.bytes...)
+	return append(dst, p.charges.bytes...)
 }
 
-func (p *plan) int(n int64) {
-	p.items++
+// items are a part of a list.
+type items struct {
+	bytes []byte
+	n     uint32
+}
+
+func (i *items) reset() { i.bytes, i.n = i.bytes[:0], 0 }
+
+func (i *items) int(n int64) {
+	i.n++
+	i.bytes = appendInt(i.bytes, n)
+}
+
+func appendInt(dst []byte, n int64) []byte {
 	switch {
 	case -1<<5 <= n && n < 1<<7:
-		p.bytes = append(p.bytes, byte(n))
+		return append(dst, byte(n))
 	case n >= 0 && n < 1<<32:
-		p.bytes = binary.BigEndian.AppendUint32(append(p.bytes, 0xce), uint32(n))
+		return binary.BigEndian.AppendUint32(append(dst, 0xce), uint32(n))
 	default:
-		p.bytes = binary.BigEndian.AppendUint64(append(p.bytes, 0xd3), uint64(n))
+		return binary.BigEndian.AppendUint64(append(dst, 0xd3), uint64(n))
 	}
 }
 
-func (p *plan) bool(b bool) {
+func (i *items) bool(b bool) {
 	if b {
-		p.int(1)
+		i.int(1)
 	} else {
-		p.int(0)
+		i.int(0)
 	}
 }
 
-func (p *plan) string(s string) {
-	p.items++
+func (i *items) string(s string) {
+	i.n++
 	if len(s) < 1<<5 {
-		p.bytes = append(p.bytes, 0xa0|byte(len(s)))
+		i.bytes = append(i.bytes, 0xa0|byte(len(s)))
 	} else {
-		p.bytes = binary.BigEndian.AppendUint32(append(p.bytes, 0xdb), uint32(len(s)))
+		i.bytes = binary.BigEndian.AppendUint32(append(i.bytes, 0xdb), uint32(len(s)))
 	}
-	p.bytes = append(p.bytes, s...)
+	i.bytes = append(i.bytes, s...)
 }
 
-// charges writes those of a request under one of their names, the last or not.
-func (p *plan) charges(n *naming, charges []window.Charge, last bool) {
+// request writes the charges of a request under one of their names, the last or not.
+func (p *plan) request(n *naming, charges []window.Charge, last bool) {
 	for i := range charges {
 		c := &charges[i]
-		p.definition(c, last && i == len(charges)-1)
-		p.int(c.Cost)
+		number := p.definition(c)
+		if !last || i < len(charges)-1 {
+			number = -number
+		}
+		p.charges.int(number)
+		p.charges.int(c.Cost)
 		if c.Pack > 0 {
 			field := n.packedField(c)
-			p.string(string(field[:]))
+			p.charges.string(string(field[:]))
 		}
 		if _, ok := c.Algorithm.(window.Stream); ok {
-			p.int(int64(len(c.Fields)))
+			p.charges.int(int64(len(c.Fields)))
 			for _, word := range c.Fields {
-				p.string(word)
+				p.charges.string(word)
 			}
 		}
 	}
 }
 
-// definition writes the number of the charge's definition, and the definition
-// itself where it is new.
-func (p *plan) definition(c *window.Charge, last bool) {
+// definition returns the number of the charge's definition, which it writes where it is new.
+func (p *plan) definition(c *window.Charge) int64 {
 	const remembered = 8 // definitions that are looked at before one counts as new
-	number := func(n int) {
-		if !last {
-			n = -n
-		}
-		p.int(int64(n))
-	}
-	for i := len(p.definitions) - 1; i >= max(0, len(p.definitions)-remembered); i-- {
-		d := &p.definitions[i]
+	for i := len(p.known) - 1; i >= max(0, len(p.known)-remembered); i-- {
+		d := &p.known[i]
 		if d.algorithm == c.Algorithm && d.packed == (c.Pack > 0) && slices.Equal(d.policies, c.Policies) {
-			number(i + 1)
-			return
+			return int64(i + 1)
 		}
 	}
-	p.definitions = append(p.definitions, definition{c.Algorithm, c.Pack > 0, c.Policies})
-	number(len(p.definitions))
-	p.string(c.Algorithm.Name())
-	p.bool(c.Pack > 0)
-	options := c.Algorithm.Options()
-	p.int(int64(len(options)))
-	for _, o := range options {
-		p.int(o)
-	}
-	p.int(int64(len(c.Policies)))
+	p.known = append(p.known, definition{c.Algorithm, c.Pack > 0, c.Policies})
+	options, longest := c.Algorithm.Options(), int64(0)
 	for _, policy := range c.Policies {
-		p.int(policy.Limit)
-		p.int(policy.Window.Milliseconds())
+		longest = max(longest, policy.Window.Milliseconds())
 	}
+	d := &p.definitions
+	d.int(int64(4 + 2*len(c.Policies) + len(options)))
+	d.string(c.Algorithm.Name())
+	d.bool(c.Pack > 0)
+	d.int(longest)
+	d.int(int64(len(c.Policies)))
+	for _, policy := range c.Policies {
+		d.int(policy.Limit)
+		d.int(policy.Window.Milliseconds())
+	}
+	for _, o := range options {
+		d.int(o)
+	}
+	return int64(len(p.known))
 }

@@ -104,17 +104,17 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 				c.buf = n.appendKey(c.buf, &charges[j])
 				c.ends = append(c.ends, len(c.buf))
 			}
-			c.plan.charges(n, charges, settles || k == len(c.namings)-1)
+			c.plan.request(n, charges, settles || k == len(c.namings)-1)
 			if settles {
-				c.plan.int(numbers[2*i])
-				c.plan.int(numbers[2*i+1])
+				c.plan.charges.int(numbers[2*i])
+				c.plan.charges.int(numbers[2*i+1])
 			}
 		}
 	}
 	keys := len(c.ends)
 	c.buf = s.ids.appendNext(c.buf)
 	c.ends = append(c.ends, len(c.buf))
-	c.buf = append(c.buf, c.plan.list()...)
+	c.buf = c.plan.append(c.buf)
 	c.ends = append(c.ends, len(c.buf))
 	// One block of memory for all texts. Pointers to them need none of their own.
 	text, start := string(c.buf), 0

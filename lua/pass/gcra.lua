@@ -1,0 +1,49 @@
+-- pass/gcra: gcra.lua for a unit of one policy.
+local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
+local ceil, floor, min = math.ceil, math.floor, math.min
+
+return function(limit, window, now, _, _, burst, packed)
+  if limit == 0 then return nil end
+  local full = (burst == 0 and limit or burst) * window
+  local record, counter = packed and module('record'), {}
+
+  -- Returns the first three numbers of the record: nothing if there is none, false if
+  -- it is not one of one policy.
+  local function load(key, field)
+    if record then
+      counter.key, counter.member = key, field
+      return record.values(counter)
+    end
+    local value = call('GET', key)
+    if not value then return end
+    if #value ~= 20 then return false end
+    return read('>I6I7I7', value)
+  end
+
+  return function(key, field)
+    local at, measured, level = load(key, field)
+    if at == nil then
+      level = 0
+    elseif not at or at > now or measured ~= window then
+      return
+    else
+      level = min(level, full) - (now - at) * limit
+      if level < 0 then level = 0 end
+    end
+    local left = floor((full - level) / window)
+    if left < 1 then
+      local wait = ceil((level + window - full) / limit)
+      return 0, ceil(level / limit), wait, wait
+    end
+    level = level + window
+    local reset = ceil(level / limit)
+    local expires = now + reset + min(reset, 100)
+    spending = true
+    if record then
+      record.set(counter, expires, now, window, level)
+    else
+      call('SET', key, write('>I6I7I7', now, window, level), 'PXAT', format('%d', expires))
+    end
+    return left - 1, reset, ceil((level + left * window - full) / limit)
+  end
+end

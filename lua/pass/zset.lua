@@ -1,0 +1,33 @@
+-- pass/zset: zset.lua for a unit of one policy.
+local call, format = redis.call, string.format
+
+-- Times as Redis reads them.
+local function text(ms) return format('%d', ms) end
+
+return function(limit, window, now, id, tidies)
+  local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))
+  local live = '(' .. over
+
+  -- The time until the oldest unit leaves the window.
+  local function leaves(key)
+    local oldest = tonumber(call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2])
+    return window - (now - math.min(oldest, now))
+  end
+
+  return function(key, k)
+    local left = limit - call('ZCOUNT', key, live, '+inf')
+    if left > 0 then
+      spending = true
+      call('ZADD', key, at, id(k))
+      if tidies then call('ZREMRANGEBYSCORE', key, '-inf', over) end
+      call('PEXPIREAT', key, expires)
+      if left > 1 then return left - 1 end
+      return 0, window, leaves(key)
+    elseif left == 0 and limit > 0 then
+      local newest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2])
+      if newest > now then return end
+      local wait = leaves(key)
+      return 0, window - (now - newest), wait, wait
+    end
+  end
+end
