@@ -8,10 +8,11 @@ return function(limit, window, now, id, tidies)
   local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))
   local live = '(' .. over
 
-  -- The time until the oldest unit leaves the window.
+  -- The time until the oldest unit leaves the window; the whole window if it is gone
+  -- already, as a key is that expires at once.
   local function leaves(key)
-    local oldest = tonumber(call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2])
-    return window - (now - math.min(oldest, now))
+    local oldest = call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
+    return window - (now - math.min(tonumber(oldest or now), now))
   end
 
   return function(key, k)
@@ -24,7 +25,7 @@ return function(limit, window, now, id, tidies)
       if left > 1 then return left - 1 end
       return 0, window, leaves(key)
     elseif left == 0 and limit > 0 then
-      local newest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2])
+      local newest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2] or now)
       if newest > now then return end
       local wait = leaves(key)
       return 0, window - (now - newest), wait, wait
