@@ -5,13 +5,24 @@ local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, m
 local header, full = '>I6I7BI4', 16
 local most = 2 ^ 53
 
--- The entry of a record of fewer than 128 units, after a time below 2^20 ms.
+-- The entry of a record of fewer than 256 units, after a time below 2^20 ms.
 local function entry(gap, units)
   local n, more = gap * 2, ''
-  if units > 1 then n, more = n + 1, char(units) end
+  if units > 127 then
+    n, more = n + 1, char(units, 1)
+  elseif units > 1 then
+    n, more = n + 1, char(units)
+  end
   if n < 128 then return char(n) .. more end
   if n < 16384 then return char(n % 128 + 128, floor(n / 128)) .. more end
   return char(n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384)) .. more
+end
+
+-- Returns the varint at position i, and the position after it; nothing if it is long.
+local function read_units(text, i)
+  local a, b = byte(text, i, i + 1)
+  if a < 128 then return a, i + 1 end
+  if b < 128 then return a - 128 + b * 128, i + 2 end
 end
 
 return function(limit, window, now)
@@ -25,7 +36,8 @@ return function(limit, window, now)
   -- oldest of them was. Returns nothing if that is not simple.
   local function count(text, at, units, i)
     local size, ago, oldest, edge = #text, 0, 0, window - (now - at)
-    if edge <= 0 or units == 0 then return end
+    if units == 0 then units, i = read_units(text, i) end
+    if edge <= 0 or not units then return end
     while i <= size do
       local gap, b, c = byte(text, i, i + 2)
       i = i + 1
@@ -41,9 +53,10 @@ return function(limit, window, now)
       if ago >= edge then break end
       oldest = ago
       if several == 1 then
-        local n = byte(text, i)
-        if n > 127 then return end
-        units, i = units + n, i + 1
+        local n
+        n, i = read_units(text, i)
+        if not n then return end
+        units = units + n
       else
         units = units + 1
       end
@@ -82,7 +95,7 @@ return function(limit, window, now)
       if units == 0 or units == 255 then return end
       units = units + 1
     else
-      if units == 0 or units > 127 or gap >= 2 ^ 20 then return end
+      if units == 0 or gap >= 2 ^ 20 then return end
       local next = entry(gap, units)
       chunk_is_full = #older >= full * #next
       older = chunk_is_full and '' or next .. older
