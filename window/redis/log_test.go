@@ -231,3 +231,30 @@ func TestLogRebase(t *testing.T) {
 		w.peek(c)
 	}
 }
+
+// TestLogCrowdedMilliseconds has numbers of units in one millisecond that take one byte
+// or more, each followed by single units, and compares with memory.
+func TestLogCrowdedMilliseconds(t *testing.T) {
+	clock := windowtest.NewClock()
+	local := memory.New(memory.Options{Now: clock.Now, SweepInterval: -1})
+	defer func() { _ = local.Close() }()
+	s := newStore(t, redis.Options{Now: clock.Now, Prefix: "crowded"})
+	for _, units := range []int64{1, 2, 126, 127, 128, 129, 200, 254, 255, 256, 300, 20_000} {
+		one := charge("zone", fmt.Sprint(units), 100_000, 100*time.Millisecond)
+		one.Algorithm = window.Log{}
+		for step, cost := range []int64{1, units, 1, 1, units - 1, 1, 1, units, 1} {
+			one.Cost = cost
+			for range 2 {
+				clock.Add(int64(step) * 7)
+				want, err := local.Take(t.Context(), []window.Charge{one})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := take(t, s, one); got[0] != want[0] {
+					t.Fatalf("%d units, step %d: %+v, memory says %+v", units, step, got[0], want[0])
+				}
+				one.Cost = 1
+			}
+		}
+	}
+}
