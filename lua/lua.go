@@ -1,6 +1,7 @@
 // Package lua holds the scripts that decide inside Redis: one file per
-// algorithm, a record that some of them keep, and the driver that calls them; and one
-// that counts those who ask. The header of each file names its keys, arguments and reply.
+// algorithm, for some a second one in pass that is quick where all is simple, a record
+// that some of them keep, and the driver that calls them; and one that counts those who
+// ask. The header of each file names its keys, arguments and reply.
 package lua
 
 import (
@@ -17,8 +18,8 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "gcra"}
 
-// Script is the one script that the Redis store runs: the record, every algorithm,
-// then the driver.
+// Script is the one script that the Redis store runs: the record, every algorithm and
+// what it has in pass, then the driver.
 var Script = build()
 
 // Instances is the script by which processes that share a store count each other.

@@ -105,11 +105,7 @@ function zset.explain(c, now, repair)
     if count > 0 then
       c.reset[j] = c.window[j] - (now - newest)
     end
-    if c.cost == 1 and c.retry[j] > 0 then
-      c.effective[j] = c.retry[j] -- until one passes, in both cases
-    else
-      c.effective[j] = leaves(c, now, j, math.max(1, 1 - c.remaining[j]))
-    end
+    c.effective[j] = leaves(c, now, j, math.max(1, 1 - c.remaining[j]))
     c.remaining[j] = math.max(0, c.remaining[j])
   end
 end

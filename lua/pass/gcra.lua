@@ -5,6 +5,7 @@ local ceil, floor, min = math.ceil, math.floor, math.min
 return function(limit, window, now, _, _, burst, packed)
   if limit == 0 then return nil end
   local full = (burst == 0 and limit or burst) * window
+  -- Only packed counters need the module: to make it takes as long as a decision.
   local record, counter = packed and module('record'), {}
 
   -- Returns the first three numbers of the record: nothing if there is none, false if

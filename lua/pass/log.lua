@@ -2,6 +2,7 @@
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 
+-- As in log.lua, which says what a chunk holds.
 local header, full = '>I6I7BI4', 16
 local most = 2 ^ 53
 

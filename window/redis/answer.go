@@ -79,7 +79,7 @@ func (c *call) read(results []window.Result) error {
 		if !ok {
 			return fmt.Errorf("unexpected reply of the script: %d..., %d is no decision", begin, a.rest[:min(len(a.rest), 5)])
 		}
-		if begin >= 0 || begin <= withTimes {
+		if results[i].Err == nil {
 			results[i].Decisions = a.ds[first:len(a.ds):len(a.ds)]
 		}
 	}
