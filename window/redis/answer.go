@@ -104,14 +104,18 @@ func (a *answers) short(charges []window.Charge, namings []naming, withTimes boo
 	}
 	p := charges[0].Policies[0]
 	ms := p.Window.Milliseconds()
-	n := [5]int64{1, 0, 0, ms, ms}
-	if !withTimes {
-		n[1], a.rest = a.rest[0], a.rest[1:]
-	} else if len(a.rest) >= 3 {
-		n[1], n[3], n[4], a.rest = a.rest[0], a.rest[1], a.rest[2], a.rest[3:]
-	} else {
+	n, numbers := [5]int64{1, 0, 0, ms, ms}, 1
+	if withTimes {
+		numbers = 3
+	}
+	if len(a.rest) < numbers {
 		return false
 	}
+	n[1] = a.rest[0]
+	if withTimes {
+		n[3], n[4] = a.rest[1], a.rest[2]
+	}
+	a.rest = a.rest[numbers:]
 	d, ok := decision(window.AtOnce(charges[0].Algorithm, p), a.at, n[:])
 	a.ds = append(a.ds, d)
 	return ok
