@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -30,33 +29,45 @@ const (
 // is late.
 //
 // A flight is a goroutine. It ends when nobody waits any more, and within the
-// timeout of the store.
+// timeout of the store. One timer is for all callers: those who have come first have
+// to go first.
 type commit struct {
 	store   *Store
 	flight  func()    // fly, as a value: go c.fly() would make one each time
+	began   time.Time // from which times are counted
 	tickets sync.Pool // of those whose callers got their result
 
-	mu      sync.Mutex // guards all below; held for a few instructions
+	mu      sync.Mutex // guards all below, and what tickets say; held for a few instructions
 	waiting []*ticket
 	flying  int
-	since   time.Time // when the last one took off
+	since   time.Duration // when the last one took off
 	idle    []*flight
+	oldest  *ticket // of those that wait or fly
+	newest  *ticket
+	timer   *time.Timer // runs expire
+	timed   bool        // the timer is under way
 }
 
 // ticket is a request that waits.
 type ticket struct {
 	charges []window.Charge
-	timer   *time.Timer // until the caller goes
-	state   atomic.Int32
-	result  window.Result
-	done    chan struct{} // gets one value when result is there
+	result  window.Result // when it is answered
+	done    chan struct{} // gets one value when it neither waits nor flies any more
+
+	// Guarded by the lock of the commit, until then.
+	state        ticketState
+	until        time.Duration // when its time is up
+	older, newer *ticket       // of those that wait or fly
 }
 
-// The states of a ticket. Of caller and flight, the one that changes it first wins.
+type ticketState int8
+
 const (
-	waits int32 = iota
-	flies
-	left
+	waits      ticketState = iota
+	flies                  // sent, or about to be
+	answered               // has its result
+	unsent                 // its caller has gone, and it will not be sent
+	unanswered             // its caller has gone
 )
 
 // take decides on one request, together with others. In a Cluster every node has a
@@ -88,56 +99,127 @@ func (s *Store) commit(server string) *commit {
 }
 
 func newCommit(s *Store) *commit {
-	c := &commit{store: s}
+	c := &commit{store: s, began: time.Now()}
 	c.flight = c.fly
-	c.tickets.New = func() any {
-		t := &ticket{timer: time.NewTimer(time.Hour), done: make(chan struct{}, 1)}
-		t.timer.Stop()
-		return t
-	}
+	c.tickets.New = func() any { return &ticket{done: make(chan struct{}, 1)} }
 	return c
 }
 
-// take decides on one request.
+// take decides on one request. If its time is up, or that of ctx, before there is an
+// answer, a flight may still read the charges.
 func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
 	t := c.tickets.Get().(*ticket)
 	t.charges = charges
-	t.state.Store(waits)
-	c.mu.Lock()
-	if len(c.waiting) == queueLength {
-		c.mu.Unlock()
+	if !c.queue(t) {
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}
-	c.waiting = append(c.waiting, t)
-	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || time.Since(c.since) > late) {
-		c.flying++
-		go c.flight()
-	}
-	c.mu.Unlock()
-	return c.wait(ctx, t)
-}
-
-// wait returns when the ticket has its result, or its time is up. The flight may
-// then still read the charges.
-func (c *commit) wait(ctx context.Context, t *ticket) window.Result {
-	t.timer.Reset(c.store.timeout)
 	err := context.DeadlineExceeded
 	select {
 	case <-t.done:
-		t.timer.Stop()
-		result := t.result
-		t.charges, t.result = nil, window.Result{}
-		c.tickets.Put(t)
-		return result
 	case <-ctx.Done():
 		err = ctx.Err()
-		t.timer.Stop()
-	case <-t.timer.C:
+		c.leave(t)
+		<-t.done
 	}
-	if t.state.CompareAndSwap(waits, left) {
+	switch t.state {
+	case unsent:
 		return window.Result{Err: c.store.failUncharged(ctx, err)}
+	case unanswered:
+		return window.Result{Err: c.store.fail(ctx, err)}
 	}
-	return window.Result{Err: c.store.fail(ctx, err)}
+	result := t.result
+	t.charges, t.result = nil, window.Result{}
+	c.tickets.Put(t)
+	return result
+}
+
+// queue has a ticket wait, and a flight take off if it should. It reports whether
+// there was room.
+func (c *commit) queue(t *ticket) bool {
+	now := time.Since(c.began)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == queueLength {
+		return false
+	}
+	c.waiting = append(c.waiting, t)
+	t.state, t.until = waits, now+c.store.timeout
+	t.older, t.newer = c.newest, nil
+	if c.newest == nil {
+		c.oldest = t
+	} else {
+		c.newest.newer = t
+	}
+	c.newest = t
+	if !c.timed {
+		c.time(c.store.timeout)
+	}
+	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || now-c.since > late) {
+		c.flying++
+		go c.flight()
+	}
+	return true
+}
+
+// end says how it ended for a ticket that waits or flies. Who calls it has to send
+// done.
+func (c *commit) end(t *ticket, state ticketState) {
+	t.state = state
+	if t.older == nil {
+		c.oldest = t.newer
+	} else {
+		t.older.newer = t.newer
+	}
+	if t.newer == nil {
+		c.newest = t.older
+	} else {
+		t.newer.older = t.older
+	}
+}
+
+// leave is for a caller that goes.
+func (c *commit) leave(t *ticket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.giveUp(t)
+}
+
+// giveUp ends a ticket, unless that has happened.
+func (c *commit) giveUp(t *ticket) {
+	switch t.state {
+	case waits:
+		c.end(t, unsent)
+	case flies:
+		c.end(t, unanswered)
+	default:
+		return
+	}
+	t.done <- struct{}{}
+}
+
+// time has expire run after a while.
+func (c *commit) time(after time.Duration) {
+	c.timed = true
+	if c.timer == nil {
+		c.timer = time.AfterFunc(after, c.expire)
+	} else {
+		c.timer.Reset(after)
+	}
+}
+
+// expire ends the tickets whose time is up.
+func (c *commit) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Since(c.began)
+	for t := c.oldest; t != nil; t = c.oldest {
+		if t.until > now {
+			c.time(t.until - now)
+			return
+		}
+		c.giveUp(t)
+	}
+	c.timed = false
 }
 
 // flight is what a flight takes along. It is used again for others.
@@ -154,15 +236,30 @@ func (c *commit) fly() {
 	for c.board(f) {
 		// No caller waits longer than this.
 		f.deadline = startDeadline(f.deadline, c.store.timeout)
-		results := c.store.decideIn(f.deadline, &f.round, "take", f.requests)
+		c.land(f, c.store.decideIn(f.deadline, &f.round, "take", f.requests))
 		f.deadline = f.deadline.stop()
-		for i, t := range f.tickets {
+	}
+}
+
+// land gives the callers their results, but for those who have gone.
+func (c *commit) land(f *flight, results []window.Result) {
+	c.mu.Lock()
+	for i, t := range f.tickets {
+		if t.state == flies {
+			c.end(t, answered)
 			t.result = results[i]
+		} else {
+			f.tickets[i] = nil
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range f.tickets {
+		if t != nil {
 			t.done <- struct{}{}
 		}
-		clear(f.tickets)
-		clear(f.requests)
 	}
+	clear(f.tickets)
+	clear(f.requests)
 }
 
 // ready returns a flight that has landed, or a new one.
@@ -191,8 +288,9 @@ func (c *commit) board(f *flight) bool {
 		if len(f.tickets) > 0 && weight+own > batchWeight {
 			break
 		}
-		if t.state.CompareAndSwap(waits, flies) {
+		if t.state == waits {
 			weight += own
+			t.state = flies
 			f.tickets, f.requests = append(f.tickets, t), append(f.requests, t.charges)
 		}
 	}
@@ -204,6 +302,6 @@ func (c *commit) board(f *flight) bool {
 		c.idle = append(c.idle, f)
 		return false
 	}
-	c.since = time.Now()
+	c.since = time.Since(c.began)
 	return true
 }

@@ -178,6 +178,35 @@ func TestLeft(t *testing.T) {
 	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
 }
 
+// TestSentOrNot has callers go whose requests were sent, and one whose request still
+// waits: only of the first it is not known whether they were charged.
+func TestSentOrNot(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	warm(t, s, "key")
+	own.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	take := func(i int, sent bool) {
+		callers.Go(func() {
+			_, err := s.Take(ctx, []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)})
+			if !errors.Is(err, context.Canceled) || errors.Is(err, window.ErrUnknown) != sent {
+				t.Errorf("Take = %v; want Canceled, and ErrUnknown: %t", err, sent)
+			}
+		})
+	}
+	for i := range redis.Flights {
+		take(i, true)
+		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
+		time.Sleep(2 * redis.Late) // the next one does not wait for a crowd
+	}
+	take(redis.Flights, false)
+	eventually(t, patience, "one who waits", func() bool { return redis.Waiting(s) == 1 })
+	cancel()
+	callers.Wait()
+	own.Cont()
+}
+
 // TestQueueIsBounded has more requests wait than there is room for: the last get an
 // error at once.
 func TestQueueIsBounded(t *testing.T) {
