@@ -30,8 +30,8 @@
 --
 -- Most requests are for one unit of one policy. For them an algorithm can have a module
 -- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, the first
--- option, and whether counters are packed, it makes a function of a key, and the
--- number of the charge or its field. That decides, and returns what remains; unless the
+-- option, and whether counters are packed, it makes a function of a key, the number of
+-- the charge, and its field if it is packed. That decides, and returns what remains; unless the
 -- unit passes and both are the window, reset after and effective window; if it does not
 -- pass, retry after. Where this is not simple it has done nothing, and returns nothing.
 --
@@ -167,18 +167,16 @@ if op == 'settle' then
   return reply
 end
 
--- What decides on a unit of a definition, where there is such a thing.
-local pass = {}
+-- What decides on a unit of a definition, where there is such a thing, and how many
+-- items the charge then has.
+local pass, items = {}, {}
 
 for k, at in ipairs(definitions) do
   local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
-    own = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
-    pass[k] = own and packed and function(key)
-      read = read + 1
-      return own(key, plan[read])
-    end or own
+    pass[k] = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    items[k] = packed and 3 or 2
   end
 end
 
@@ -186,14 +184,15 @@ local decide_on_any
 
 -- Decides on requests until none is left, or one fails.
 local function decide()
-  local plan, all, pass, reply = plan, KEYS, pass, reply
+  local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
   while keys < total do
     answered, spending = replied, false
     local at, left, reset, effective, retry = read
-    local own = pass[plan[at + 1]]
+    local k = plan[at + 1]
+    local own = pass[k]
     if own and plan[at + 2] == 1 then
-      keys, read = keys + 1, at + 2
-      left, reset, effective, retry = own(all[keys], keys)
+      keys, read = keys + 1, at + items[k]
+      left, reset, effective, retry = own(all[keys], keys, plan[at + 3])
     end
     if retry then
       reply[replied + 1] = -5

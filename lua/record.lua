@@ -21,9 +21,9 @@ local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, ma
 -- looked at as soon as another counter comes: in the long run, about a quarter is.
 local looked_at, many = '20', 5
 
--- When hashes expire and are looked at, as far as this call knows: several counters
--- of a request may be in one.
-local expiry, due = {}, {}
+-- When hashes expire and are looked at, where this call has changed that: several
+-- counters of a request may be in one.
+local changed = {}
 
 local none, never = {}, 2 ^ 48 - 1
 
@@ -36,12 +36,16 @@ local formats = setmetatable({}, {__index = function(all, pairs)
   return all[pairs]
 end})
 
--- The formats of packed counters by shape.
-local packed = setmetatable({}, {__index = function(all, shape)
-  local width = shape % 8
-  all[shape] = '>BBI6' .. string.rep('I' .. width, (shape - width) / 8)
-  return all[shape]
-end})
+-- The formats of packed counters by shape, with the two bytes in front or past them.
+local function packed(front)
+  return setmetatable({}, {__index = function(all, shape)
+    local width = shape % 8
+    all[shape] = front .. string.rep('I' .. width, (shape - width) / 8)
+    return all[shape]
+  end})
+end
+
+local whole, numbers = packed('>BBI6'), packed('>xxI6')
 
 -- What so many bytes cannot hold.
 local beyond = {2 ^ 8, 2 ^ 16, 2 ^ 24, 2 ^ 32, 2 ^ 40, 2 ^ 48, 2 ^ 56}
@@ -50,16 +54,7 @@ local function encode(life, at, ...)
   local width, largest = 1, max(...)
   while largest >= beyond[width] do width = width + 1 end
   local shape = 8 * select('#', ...) + width
-  return write(packed[shape], life, shape, at, ...)
-end
-
--- Returns the byte that tells when they are over, the one for their shape, and the
--- numbers; false if there are none.
-local function decode(value)
-  local shape = byte(value, 2) or 0
-  local width = shape % 8
-  if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return nil, nil, false end
-  return read(packed[shape], value)
+  return write(whole[shape], life, shape, at, ...)
 end
 
 local quarters = 4 / log(2)
@@ -76,24 +71,23 @@ local function slack(ms)
   return floor(ms / 4)
 end
 
--- Remembers the byte in front, and returns the numbers.
-local function keep_life(c, life, _, ...)
-  c.life = life
-  return ...
-end
-
 local function packed_values(c)
   local values = call('HMGET', c.key, c.member, 'expires')
   local value, times = values[1], values[2]
   if not times then
-    expiry[c.key], due[c.key] = 0, never
+    c.ends, c.looks, changed[c.key] = 0, never, nil
   elseif #times == 12 then
-    expiry[c.key], due[c.key] = read('>I6I6', times)
+    c.ends, c.looks = read('>I6I6', times)
   else
     error('WRONGTYPE the hash holds no packed counters', 0)
   end
-  if value then return keep_life(c, decode(value)) end
   c.life = nil
+  if not value then return end
+  local life, shape = byte(value, 1, 2)
+  local width = (shape or 0) % 8
+  if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return false end
+  c.life = life
+  return read(numbers[shape], value)
 end
 
 -- Returns the numbers, each for itself, and one more, which means nothing. Returns
@@ -130,8 +124,8 @@ end
 
 -- Returns some of the fields that are over, if it is time to look for them, and when
 -- to look next. A counter comes that lasts for a time.
-local function look(key, now, lasting)
-  local at, next = due[key], now + floor(lasting / 16)
+local function look(key, at, now, lasting)
+  local next = now + floor(lasting / 16)
   if now < at then return none, min(at, next) end
   local found = over(key, now)
   if #found < many then at = next end
@@ -139,21 +133,22 @@ local function look(key, now, lasting)
 end
 
 local function set_packed(c, expires, now, ...)
-  local key, gone = c.key, none
-  local ends, looks = expiry[key], due[key]
+  local key, gone, ends, looks, known = c.key, none, c.ends, c.looks, changed[c.key]
+  if known then ends, looks = known.ends, known.looks end
+  local ended, looked = ends, looks
   if expires then
     local lasting = expires - now
-    if not c.life then gone, looks = look(key, now, lasting) end
+    if not c.life then gone, looks = look(key, looks, now, lasting) end
     c.life = life(lasting)
     if expires > ends then ends = expires + slack(lasting) end
   end
   local value = encode(c.life, now, ...)
-  if ends == expiry[key] and looks == due[key] then
+  if ends == ended and looks == looked then
     call('HSET', key, c.member, value)
   else
     call('HSET', key, c.member, value, 'expires', write('>I6I6', ends, looks))
-    if ends ~= expiry[key] then call('PEXPIREAT', key, text(ends)) end
-    expiry[key], due[key] = ends, looks
+    if ends ~= ended then call('PEXPIREAT', key, text(ends)) end
+    changed[key] = {ends = ends, looks = looks}
   end
   if gone[1] then call('HDEL', key, unpack(gone)) end
 end

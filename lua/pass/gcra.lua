@@ -21,7 +21,7 @@ return function(limit, window, now, _, _, burst, packed)
     return read('>I6I7I7', value)
   end
 
-  return function(key, field)
+  return function(key, _, field)
     local at, measured, level = load(key, field)
     if at == nil then
       level = 0

@@ -242,6 +242,26 @@ func TestPackedPrunes(t *testing.T) {
 	}
 }
 
+// TestPackedGoneAtOnce has a hash expire as soon as it is written, in the middle of a
+// batch: what the next counters write into it expires, too.
+func TestPackedGoneAtOnce(t *testing.T) {
+	c := server.Client(t)
+	past := func() int64 { return time.Now().Add(-time.Hour).UnixMilli() }
+	s := newStore(t, redis.Options{Prefix: "gone", Now: past})
+	var requests [][]window.Charge
+	for i := range 3 {
+		requests = append(requests, []window.Charge{packed("zone", strconv.Itoa(i), 1, 1, time.Second)})
+	}
+	for i, r := range s.TakeBatch(t.Context(), requests) {
+		if r.Err != nil || !window.Allowed(r.Decisions) {
+			t.Errorf("request %d: %+v", i, r)
+		}
+	}
+	if n := c.Exists(t.Context(), "gone:pack-gcra:zone:1:0").Val(); n != 0 {
+		t.Error("the hash is still there")
+	}
+}
+
 // TestPackedTTL holds that a hash lives as long as the longest of its counters, and
 // up to a quarter longer.
 func TestPackedTTL(t *testing.T) {
