@@ -18,7 +18,10 @@ func TestCluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	t.Run("OneSeed", func(t *testing.T) { testOneSeed(t, nodes) })
 	open := func(t *testing.T) *redis.Store {
-		return newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true})
+		return newStore(t, redis.Options{
+			Addresses: []string{nodes[0].Addr}, Cluster: true,
+			Report: func(err error) { t.Log("reported:", err) },
+		})
 	}
 	t.Run("AllOrNothing", func(t *testing.T) { testClusterAllOrNothing(t, open(t)) })
 	t.Run("Stream", func(t *testing.T) { testClusterStream(t, open(t), nodes) })
@@ -142,7 +145,7 @@ func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 				users[e.Values["user"].(string)] = true
 			}
 			if len(entries) != 80 {
-				t.Errorf("%d entries, want 80", len(entries))
+				t.Errorf("%d entries, want 80: %v", len(entries), entries)
 			}
 		}
 	}
