@@ -29,8 +29,8 @@ const (
 // is late.
 //
 // A flight is a goroutine. It ends when nobody waits any more, and within the
-// timeout of the store. One timer is for all callers: those who have come first have
-// to go first.
+// timeout of the store. One timer is for all callers: they have the same time, so that
+// the first to come are the first to go.
 type commit struct {
 	store   *Store
 	flight  func()    // fly, as a value: go c.fly() would make one each time
@@ -60,6 +60,7 @@ type ticket struct {
 	older, newer *ticket       // of those that wait or fly
 }
 
+// ticketState is where a ticket is. All but the first two end it.
 type ticketState int8
 
 const (
@@ -152,7 +153,7 @@ func (c *commit) queue(t *ticket) bool {
 	}
 	c.newest = t
 	if !c.timed {
-		c.time(c.store.timeout)
+		c.expireIn(c.store.timeout)
 	}
 	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || now-c.since > late) {
 		c.flying++
@@ -197,8 +198,8 @@ func (c *commit) giveUp(t *ticket) {
 	t.done <- struct{}{}
 }
 
-// time has expire run after a while.
-func (c *commit) time(after time.Duration) {
+// expireIn has expire run after a while.
+func (c *commit) expireIn(after time.Duration) {
 	c.timed = true
 	if c.timer == nil {
 		c.timer = time.AfterFunc(after, c.expire)
@@ -214,7 +215,7 @@ func (c *commit) expire() {
 	now := time.Since(c.began)
 	for t := c.oldest; t != nil; t = c.oldest {
 		if t.until > now {
-			c.time(t.until - now)
+			c.expireIn(t.until - now)
 			return
 		}
 		c.giveUp(t)
