@@ -21,7 +21,7 @@ import (
 // tables are all that can be measured, in the order of the document.
 var tables = []table{
 	overHTTP, hotOverHTTP, deniedOverHTTP,
-	onRedis, onHotKey, shards, latency, manyKeys, articles, redisBytes,
+	onRedis, onHotKey, shards, latency, manyKeys, manyPackedKeys, articles, redisBytes,
 	inMemory, memoryBytes, allocations,
 }
 

@@ -147,44 +147,49 @@ func (b *bench) onServer(s *server, callers int, names []string, l limiter) ([]f
 	return []float64{done.perSecond(), (after - server) / n, own / n}, nil
 }
 
-// manyKeys is how the number of keys in Redis bears on decisions.
-var manyKeys = table{
-	name:    "keys",
-	title:   "Decisions on one Redis, by the number of keys in it",
-	metrics: []string{"decisions/s", "Redis, µs/decision"},
-	about:   "`gcra`, of which a key stays as large as it is; limit 1,000,000 in 24 h, 128 goroutines; a server for each number of keys, filled beforehand.",
-	ratios:  []report.Ratio{{Of: "5,000,000", To: "1,000", Aim: report.AtLeast(0.7)}},
-	lines:   true,
-	prepare: func(b *bench) ([]variant, error) {
-		var variants []variant
-		for _, n := range []int{1_000, 10_000, 100_000, 1_000_000, 5_000_000} {
-			s, err := b.newServer()
-			if err != nil {
-				return nil, err
-			}
-			count := n
-			if n > 1_000 {
-				count = b.scale(n)
-			}
-			l, store, names := limit{1_000_000, 24 * time.Hour}, b.newStore(s), names(count)
-			first := byGCRA.charge(l)
-			first.Cost = 100_000 // leaks within hours: until then no key expires
-			if err := fill(store, first, names[:1]); err != nil {
-				return nil, err
-			}
-			if err := s.copyKey(names); err != nil {
-				return nil, err
-			}
-			variants = append(variants, variant{report.Number(float64(n)), func() ([]float64, error) {
-				values, err := b.onServer(s, callers, names, byGCRA.of(store, l))
+// manyKeys and manyPackedKeys are how the number of keys bears on decisions: of gcra,
+// of which a key stays as large as it is.
+var (
+	manyKeys       = byKeys("keys", "Decisions on one Redis, by the number of keys in it", func(int) way { return byGCRA })
+	manyPackedKeys = byKeys("packedkeys", "Decisions on one Redis, by the number of keys packed in it", packed)
+)
+
+func byKeys(name, title string, in func(keys int) way) table {
+	return table{
+		name:    name,
+		title:   title,
+		metrics: []string{"decisions/s", "Redis, µs/decision"},
+		about:   "`" + in(1).name + "`, limit 1,000,000 in 24 h, 128 goroutines; a server for each number of keys, filled beforehand.",
+		ratios:  []report.Ratio{{Of: "5,000,000", To: "1,000", Aim: report.AtLeast(0.7)}},
+		lines:   true,
+		prepare: func(b *bench) ([]variant, error) {
+			var variants []variant
+			for _, n := range []int{1_000, 10_000, 100_000, 1_000_000, 5_000_000} {
+				s, err := b.newServer()
 				if err != nil {
 					return nil, err
 				}
-				return values[:2], nil
-			}})
-		}
-		return variants, nil
-	},
+				count := n
+				if n > 1_000 {
+					count = b.scale(n)
+				}
+				l, store, names, w := limit{1_000_000, 24 * time.Hour}, b.newStore(s), names(count), in(count)
+				first := w.charge(l)
+				first.Cost = 100_000 // leaks within hours: until then no key expires
+				if err := fill(store, first, names); err != nil {
+					return nil, err
+				}
+				variants = append(variants, variant{report.Number(float64(n)), func() ([]float64, error) {
+					values, err := b.onServer(s, callers, names, w.of(store, l))
+					if err != nil {
+						return nil, err
+					}
+					return values[:2], nil
+				}})
+			}
+			return variants, nil
+		},
+	}
 }
 
 // fill spends a unit on each key.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -51,37 +49,6 @@ func (s *server) close() { _ = s.client.Close() }
 
 // empty forgets all keys.
 func (s *server) empty() error { return s.client.FlushAll(context.Background()).Err() }
-
-const copies = `
-for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
-  redis.call('COPY', KEYS[1], ARGV[3] .. string.format('%07d', i) .. ARGV[4])
-end`
-
-// copyKey copies the only key, which is that of names[0], for the others: much
-// faster than to decide on each.
-func (s *server) copyKey(names []string) error {
-	ctx := context.Background()
-	key, err := s.client.RandomKey(ctx).Result()
-	if err != nil {
-		return err
-	}
-	before, after, found := strings.Cut(key, names[0])
-	if !found {
-		return fmt.Errorf("key %q does not hold %q", key, names[0])
-	}
-	const most = 10_000
-	for from := 1; from < len(names); from += most {
-		to := min(from+most, len(names)) - 1
-		if err := s.client.Eval(ctx, copies, []string{key}, from, to, before, after).Err(); err != nil && !errors.Is(err, goredis.Nil) {
-			return err
-		}
-	}
-	n, err := s.client.DBSize(ctx).Result()
-	if err == nil && n != int64(len(names)) {
-		err = fmt.Errorf("%d keys, want %d", n, len(names))
-	}
-	return err
-}
 
 // info returns the sum of numbers that INFO has.
 func (s *server) info(names ...string) (float64, error) {

@@ -62,7 +62,8 @@ func key(charge window.Charge) string {
 }
 
 // TestReshard moves slots for 20 s under load, among three nodes and onto one that was
-// added. No request fails, none is charged twice, and no limit is exceeded.
+// added. No request fails, none is charged twice, and no limit is exceeded; through
+// Caddy, too, where each key gets all that its limit allows.
 func TestReshard(t *testing.T) {
 	t.Parallel()
 	const (
@@ -74,7 +75,7 @@ func TestReshard(t *testing.T) {
 	c := startCluster(t)
 	store := newStore(t, c.options, patience)
 	hot := hotCharges(8, limit, length, window.Zset{}, window.Log{}, window.Slices{}, window.Stream{})
-	l := startLoad(t, store, hot)
+	l, site := startLoad(t, store, hot), startSite(t, c)
 	moves, slotsMoved, keys := 0, 0, 0
 	for start := time.Now(); time.Since(start) < lasts; moves++ {
 		if len(c.nodes) == 3 && time.Since(start) > lasts/2 {
@@ -99,6 +100,7 @@ func TestReshard(t *testing.T) {
 		}
 		slotsMoved += len(some)
 	}
+	site.end()
 	all := l.end()
 
 	if _, _, failed := outage(all); failed > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -34,17 +36,12 @@ const (
 
 func TestMain(m *testing.M) {
 	goredis.SetLogger(quiet{})
-	code := m.Run()
-	// A client that is closed looks for a server that is gone for a second more.
-	err := goleak.Find()
-	for start := time.Now(); err != nil && time.Since(start) < patience; {
-		err = goleak.Find()
-	}
-	if code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(caddyrun.Main(m, func() {
+		http.DefaultClient.CloseIdleConnections()
+		// A client that is closed looks for a server that is gone for a second more.
+		for start := time.Now(); goleak.Find() != nil && time.Since(start) < patience; {
+		}
+	}))
 }
 
 // quiet keeps go-redis from telling of every server that a test kills.
