@@ -12,9 +12,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// packedTogether is how many counters a hash is meant to hold: about half as many
+// packedTogether is how many counters a hash is meant to hold: fewer than half as many
 // as Redis keeps in the encoding of a small hash, as they are not spread evenly.
-const packedTogether = 64
+const packedTogether = 48
 
 // naming makes the names that counters have in Redis.
 type naming struct {
