@@ -34,7 +34,7 @@ type leases struct {
 
 // leaseShard holds the counters whose names have the same hash.
 type leaseShard struct {
-	mu      sync.Mutex // guards all but what the lessees hold
+	mu      sync.RWMutex // guards all but what the lessees hold
 	lessees map[string]*lessee
 	closed  bool
 	_       [64]byte // keeps the locks of two shards apart
@@ -55,7 +55,8 @@ type lessee struct {
 	gone  bool          // another lessee may have taken its place
 }
 
-// lease is what is handed out. Its lessee's lock guards it.
+// lease is what is handed out. Its lessee's lock guards what is left of it; all else
+// stays as it is.
 type lease struct {
 	charge    window.Charge
 	decisions []window.Decision // when it was taken
@@ -95,7 +96,7 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 	if life < time.Millisecond || c.Cost == 0 {
 		return nil, nil
 	}
-	start := time.Now()
+	var end time.Time // of the wait for a lease, from the first on
 	for {
 		e.mu.Lock()
 		now := l.store.clock()
@@ -104,13 +105,16 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 			e.mu.Unlock()
 			return nil, nil
 		case e.lease != nil && now < e.lease.ends && e.lease.left >= c.Cost:
-			ds := e.lease.spend(c.Cost, now)
+			own, left := e.lease, e.lease.spend(c.Cost)
 			e.seen = now
 			e.mu.Unlock()
-			return ds, nil
+			return own.decide(left, now), nil
 		case f != nil:
 			e.mu.Unlock()
-			if err := l.wait(ctx, f, start); err != nil {
+			if end.IsZero() {
+				end = time.Now().Add(l.store.timeout)
+			}
+			if err := l.wait(ctx, f, end); err != nil {
 				return nil, err
 			}
 			continue
@@ -130,12 +134,18 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 	}
 }
 
-// spend hands out units.
-func (l *lease) spend(cost int64, now time.Duration) []window.Decision {
+// spend hands out units, and returns how many are left.
+func (l *lease) spend(cost int64) int64 {
 	l.left -= cost
+	return l.left
+}
+
+// decide returns what is said to a request after which so many units are left. It needs
+// no lock.
+func (l *lease) decide(left int64, now time.Duration) []window.Decision {
 	ds := slices.Clone(l.decisions)
 	for i := range ds {
-		ds[i].Remaining += l.left
+		ds[i].Remaining += left
 		ds[i].ResetAfter = l.charge.Policies[i].Window + l.ends - now
 	}
 	return ds
@@ -156,9 +166,9 @@ func (e *lessee) grow(c *window.Charge, now, life time.Duration) int64 {
 	return min(e.size, e.room/2)
 }
 
-// wait waits for a lease that another request takes, up to the timeout from start.
-func (l *leases) wait(ctx context.Context, f *fetch, start time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, start.Add(l.store.timeout))
+// wait waits for a lease that another request takes, until end.
+func (l *leases) wait(ctx context.Context, f *fetch, end time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	select {
 	case <-f.done:
@@ -191,7 +201,7 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
 	e.lease = own
 	own.timer = time.AfterFunc(life, func() { l.expire(e, own) })
-	return own.spend(c.Cost, sent), nil
+	return own.decide(own.spend(c.Cost), sent), nil
 }
 
 // room is what the tightest limit has left.
@@ -340,13 +350,16 @@ func (l *leases) shard(key []byte) *leaseShard {
 }
 
 func (s *leaseShard) find(key []byte) *lessee {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	return s.lessees[string(key)]
 }
 
 // findOrAdd returns nil if there are too many to add one.
 func (s *leaseShard) findOrAdd(key []byte) *lessee {
+	if e := s.find(key); e != nil {
+		return e
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.lessees[string(key)]; e != nil {
