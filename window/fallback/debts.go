@@ -110,8 +110,10 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 		}
 		s.mu.Lock()
 	}
+	g.settling.Add(1) // first: at no moment may it seem that nothing is left to be booked
 	units := g.owed.takeOut(c)
 	if units == 0 {
+		g.settling.Add(-1)
 		s.mu.Unlock()
 		return 0, nil
 	}
@@ -120,7 +122,6 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	}
 	done := make(chan struct{})
 	s.settling[hash] = done
-	g.settling.Add(1)
 	s.mu.Unlock()
 
 	err := g.settle(ctx, c, units)
