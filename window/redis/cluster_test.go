@@ -173,8 +173,8 @@ func testClusterPacked(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 		}
 	}
 	for _, node := range nodes {
-		if n := len(keys(t, node.Client(t), "*:pack-gcra:packed:16:*")); n == 0 || n == 16 {
-			t.Errorf("%d hashes on a node, want some of 16", n)
+		if n := len(keys(t, node.Client(t), "*:pack-gcra:packed:21:*")); n == 0 || n == 21 {
+			t.Errorf("%d hashes on a node, want some of 21", n)
 		}
 	}
 }
