@@ -33,9 +33,10 @@ const (
 // the first to come are the first to go.
 type commit struct {
 	store   *Store
-	flight  func()    // fly, as a value: go c.fly() would make one each time
-	began   time.Time // from which times are counted
-	tickets sync.Pool // of those whose callers got their result
+	flight  func()      // fly, as a value: go c.fly() would make one each time
+	began   time.Time   // from which times are counted
+	tickets sync.Pool   // of those whose callers got their result
+	timer   *time.Timer // runs expire
 
 	mu      sync.Mutex // guards all below, and what tickets say; held for a few instructions
 	waiting []*ticket
@@ -44,8 +45,7 @@ type commit struct {
 	idle    []*flight
 	oldest  *ticket // of those that wait or fly
 	newest  *ticket
-	timer   *time.Timer // runs expire
-	timed   bool        // the timer is under way
+	timed   bool // the timer is under way
 }
 
 // ticket is a request that waits.
@@ -102,6 +102,8 @@ func (s *Store) commit(server string) *commit {
 func newCommit(s *Store) *commit {
 	c := &commit{store: s, began: time.Now()}
 	c.flight = c.fly
+	c.timer = time.AfterFunc(time.Hour, c.expire)
+	c.timer.Stop()
 	c.tickets.New = func() any { return &ticket{done: make(chan struct{}, 1)} }
 	return c
 }
@@ -153,7 +155,8 @@ func (c *commit) queue(t *ticket) bool {
 	}
 	c.newest = t
 	if !c.timed {
-		c.expireIn(c.store.timeout)
+		c.timed = true
+		c.timer.Reset(c.store.timeout)
 	}
 	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || now-c.since > late) {
 		c.flying++
@@ -198,16 +201,6 @@ func (c *commit) giveUp(t *ticket) {
 	t.done <- struct{}{}
 }
 
-// expireIn has expire run after a while.
-func (c *commit) expireIn(after time.Duration) {
-	c.timed = true
-	if c.timer == nil {
-		c.timer = time.AfterFunc(after, c.expire)
-	} else {
-		c.timer.Reset(after)
-	}
-}
-
 // expire ends the tickets whose time is up.
 func (c *commit) expire() {
 	c.mu.Lock()
@@ -215,7 +208,7 @@ func (c *commit) expire() {
 	now := time.Since(c.began)
 	for t := c.oldest; t != nil; t = c.oldest {
 		if t.until > now {
-			c.expireIn(t.until - now)
+			c.timer.Reset(t.until - now)
 			return
 		}
 		c.giveUp(t)

@@ -16,17 +16,26 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
+// takeOff sends as many requests as there are flights, each by itself, to a server that
+// does not answer.
+func takeOff(t *testing.T, s *redis.Store, send func(i int)) {
+	t.Helper()
+	for i := range redis.Flights {
+		send(i)
+		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
+		time.Sleep(2 * redis.Late) // the next one does not wait for a crowd
+	}
+}
+
 // occupy stops the server and has every flight wait for it. The function that it
 // returns has the server answer, and returns when the flights are back.
 func occupy(t *testing.T, own *redistest.Server, s *redis.Store) (end func()) {
 	t.Helper()
 	own.Stop()
 	var busy sync.WaitGroup
-	for i := range redis.Flights {
+	takeOff(t, s, func(i int) {
 		busy.Go(func() { _, _ = s.Take(t.Context(), []window.Charge{charge("busy", strconv.Itoa(i), 1, time.Hour)}) })
-		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
-		time.Sleep(2 * redis.Late) // the next one does not wait for a crowd
-	}
+	})
 	return func() {
 		own.Cont()
 		busy.Wait()
@@ -195,11 +204,7 @@ func TestSentOrNot(t *testing.T) {
 			}
 		})
 	}
-	for i := range redis.Flights {
-		take(i, true)
-		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
-		time.Sleep(2 * redis.Late) // the next one does not wait for a crowd
-	}
+	takeOff(t, s, func(i int) { take(i, true) })
 	take(redis.Flights, false)
 	eventually(t, patience, "one who waits", func() bool { return redis.Waiting(s) == 1 })
 	cancel()
