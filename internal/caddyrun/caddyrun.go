@@ -39,8 +39,8 @@ func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 		_ = os.Setenv(name, home)
 	}
 	code := m.Run()
-	end()
 	http.DefaultClient.CloseIdleConnections()
+	end()
 	if err := goleak.Find(options...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -37,7 +36,6 @@ const (
 func TestMain(m *testing.M) {
 	goredis.SetLogger(quiet{})
 	os.Exit(caddyrun.Main(m, func() {
-		http.DefaultClient.CloseIdleConnections()
 		// A client that is closed looks for a server that is gone for a second more.
 		for start := time.Now(); goleak.Find() != nil && time.Since(start) < patience; {
 		}
