@@ -1,14 +1,16 @@
 -- log: the exact sliding-window log, packed. Twin of window/log.go.
 --
--- Key     a list of chunks, oldest first. A chunk holds records, newest first; a
+-- Key     a list of chunks, oldest first. A chunk holds records, oldest first; a
 --         record is all units of one millisecond. Most significant bytes first:
 --           6 bytes  ms of the newest record
 --           7 bytes  units up to and with this chunk, since the key was new
---           1 byte   units of the newest record; 0 if a varint of them follows
+--           1 byte   units of the newest record; 0 if a varint of them follows the numbers
 --           4 bytes  ms from the newest record until the key expires, × 2, + 1 if
 --                    this is the first chunk; 0 if neither is known
---           entry... for each older record: ms between it and the record before
---                    it in the chunk; its units
+--         and, unless there is but one record,
+--           4 bytes  ms from the oldest record to the newest
+--           4 bytes  units of all records but the newest
+--           entry... for each of these: ms to the next one; its units
 --         An entry is one or two varints:
 --           varint   ms × 2, + 1 if units follow
 --           varint   units, which are left out if they are 1
@@ -17,16 +19,21 @@
 -- Options none
 --
 -- Since each chunk tells how many units came before, those of any window are the
--- difference of two chunks. Chunks are short, because one of the two is read from
--- its start to the window's edge. To give units back, the chunks after theirs are
--- written anew.
+-- difference of two chunks, of which the older is read from its start to the window's
+-- edge: what has left the longest window goes from there when the chunk is written, so
+-- that most often there is nothing to read. To give units back, the chunks after theirs
+-- are written anew.
 local log = {}
 
-local full = 16       -- records of a chunk, as if all were as long as the next one
+local full = 32       -- entries of a chunk, as if all were as long as the next one
+local stale = 16      -- bytes of entries that may have left before a chunk is written for that alone
 local most = 2 ^ 53   -- units: above, they cannot be counted one by one
+local widest = 2 ^ 32 -- ms, and units, of a chunk
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
-local pack, unpack, header = struct.pack, struct.unpack, '>I6I7BI4'
+local pack, unpack = struct.pack, struct.unpack
+local lone, header = '>I6I7BI4', '>I6I7BI4I4I4' -- of one record, and of several
+local longest_lone = 18 + 8                     -- bytes, with the longest varint
 
 -- How long the key lives from now, in ms: with slack, because expiry must never be
 -- earlier than the records say, and not every record has to put it off.
@@ -75,19 +82,28 @@ local function entry(gap, units)
   return varint(gap * 2)
 end
 
--- Returns a chunk of a newest record and the entries of older ones. known is the
--- part of the header about the key.
-local function chunk(at, total, units, older, known)
-  if units < 256 then return pack(header, at, total, units, known or 0) .. older end
-  return pack(header, at, total, 0, known or 0) .. varint(units) .. older
+-- Returns a chunk of a newest record and the entries of others, of which the oldest is
+-- span ms older, and which have so many units. known is the part of the header about
+-- the key.
+local function chunk(at, total, units, span, inside, entries, known)
+  local byte, more = units, ''
+  if units > 255 then byte, more = 0, varint(units) end
+  if entries == '' then return pack(lone, at, total, byte, known or 0) .. more end
+  return pack(header, at, total, byte, known or 0, span, inside) .. more .. entries
 end
 
--- Returns a chunk's newest record, its running total, where the others begin, and
--- what is known of the key.
+-- Returns a chunk's newest record, its running total, where the entries begin, how much
+-- older the oldest record is, the units of the others, and what is known of the key.
 local function newest(text)
-  local at, total, units, known, i = unpack(header, text)
+  local at, total, units, known, span, inside, i
+  if #text > longest_lone then
+    at, total, units, known, span, inside, i = unpack(header, text)
+  else
+    at, total, units, known, i = unpack(lone, text)
+    span, inside = 0, 0
+  end
   if units == 0 then units, i = read_varint(text, i) end
-  return at, total, units, i, known
+  return at, total, units, i, span, inside, known
 end
 
 -- Reads the two chunks that most decisions are made of.
@@ -103,7 +119,7 @@ local function load(c)
   c.log = l
   local known
   l.tail, l.first = tail, false
-  l.at, l.total, l.units, l.older, known = newest(tail)
+  l.at, l.total, l.units, l.entries, l.span, l.inside, known = newest(tail)
   l.is_first = known % 2
   l.life = (known - l.is_first) / 2
   l.head = l.is_first == 1 and tail or call('LINDEX', c.key, '0')
@@ -128,37 +144,38 @@ local function search(c, t, k)
 end
 
 -- Finds the oldest record at t or later up to and with which there are more than
--- k units. Returns its time, the units before it and the index of its chunk;
--- nothing if there is none.
+-- k units. Returns its time, the units before it, and the chunk from there on: its
+-- index, itself, and where its entries begin; nothing if there is none.
 local function locate(c, t, k)
   local l = c.log
   if not l or l.at < t or l.total <= k then return end
   local text, index = l.head, 0
-  local at, total, units, i = l.at, l.total, l.units, l.older
+  local newest_at, total, units, i, span, inside = l.at, l.total, l.units, l.entries, l.span, l.inside
   if text ~= l.tail then
-    at, total, units, i = newest(text)
-    if at < t or total <= k then
+    newest_at, total, units, i, span, inside = newest(text)
+    if newest_at < t or total <= k then
       text, index = search(c, t, k)
-      at, total, units, i = newest(text)
+      newest_at, total, units, i, span, inside = newest(text)
     end
   end
-  local before, size = total - units, #text
-  while i <= size and before > k do
+  local at, before, size = newest_at - span, total - units - inside, #text
+  while i <= size do
     local gap, high = byte(text, i, i + 1) -- in most cases all of it: no call
-    if gap < 128 then
-      i = i + 1
-    elseif high < 128 then
-      gap, i = gap - 128 + high * 128, i + 2
-    else
-      gap, i = read_varint(text, i)
+    local after = i + 1
+    if gap > 127 then
+      if high < 128 then
+        gap, after = gap - 128 + high * 128, i + 2
+      else
+        gap, after = read_varint(text, i)
+      end
     end
-    units = gap % 2
-    gap = (gap - units) / 2
-    if at - gap < t then break end
-    if units == 0 then units = 1 else units, i = read_varint(text, i) end
-    at, before = at - gap, before - units
+    local n = gap % 2
+    gap = (gap - n) / 2
+    if n == 0 then n = 1 else n, after = read_varint(text, after) end
+    if at >= t and before + n > k then break end
+    at, before, i = at + gap, before + n, after
   end
-  return at, before, index
+  return at, before, index, text, i
 end
 
 -- The time until more than the k oldest units of policy j have left its window;
@@ -171,90 +188,112 @@ local function leaves(c, now, j, k)
   return window - (now - math.min(at, now))
 end
 
--- Returns the records of a chunk, newest first, and its running total.
+-- Returns the records of a chunk, oldest first, and its running total.
 local function records(text)
-  local at, total, units, i = newest(text)
-  local all = {{at = at, units = units}}
+  local last, total, units, i, span = newest(text)
+  local all, at = {}, last - span
   while i <= #text do
-    local gap
+    local gap, n
     gap, i = read_varint(text, i)
-    units = gap % 2
-    at = at - (gap - units) / 2
-    if units == 0 then units = 1 else units, i = read_varint(text, i) end
-    all[#all + 1] = {at = at, units = units}
+    n = gap % 2
+    gap = (gap - n) / 2
+    if n == 0 then n = 1 else n, i = read_varint(text, i) end
+    all[#all + 1] = {at = at, units = n}
+    at = at + gap
   end
+  all[#all + 1] = {at = last, units = units}
   return all, total
 end
 
 local function pack_records(all, total)
-  local older = ''
-  for k = #all, 2, -1 do
-    older = entry(all[k - 1].at - all[k].at, all[k].units) .. older
+  local last, entries, inside = all[#all], {}, 0
+  for k = 1, #all - 1 do
+    entries[k] = entry(all[k + 1].at - all[k].at, all[k].units)
+    inside = inside + all[k].units
   end
-  return chunk(all[1].at, total, all[1].units, older)
+  return chunk(last.at, total, last.units, last.at - all[1].at, inside, table.concat(entries))
 end
 
 -- Moves everything that lies in the future to now.
 local function pull_back(c, now)
   local total = c.log.total
   local _, before, i = locate(c, now, 0)
-  local all = {{at = now, units = total - before}}
-  for _, r in ipairs((records(call('LINDEX', c.key, i)))) do
-    if r.at < now then all[#all + 1] = r end
-  end
+  local all = records(call('LINDEX', c.key, i))
+  while all[1] and all[#all].at >= now do table.remove(all) end
+  all[#all + 1] = {at = now, units = total - before}
   call('LSET', c.key, i, pack_records(all, total))
   call('LTRIM', c.key, '0', i)
   load(c)
 end
 
+-- Returns a chunk without the records before a time, up to which there are so many
+-- units; its entries then begin at i.
+local function rest(text, at, before, i)
+  local newest_at, total, units = newest(text)
+  return chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i))
+end
+
+-- Returns a chunk before which so many units less have come.
+local function earlier(text, base)
+  local at, total, units, i, span, inside = newest(text)
+  return chunk(at, total - base, units, span, inside, sub(text, i))
+end
+
 -- Makes room for running totals: forgets what has left the longest window, and
 -- counts from there.
 local function rebase(c, now)
-  local edge = now - c.longest
-  local _, base, first = locate(c, edge + 1, 0)
-  for i, text in ipairs(call('LRANGE', c.key, first, '-1')) do
-    local all, total = records(text)
-    while all[#all].at <= edge do table.remove(all) end
-    call('LSET', c.key, first + i - 1, pack_records(all, total - base))
-  end
+  local at, base, first, text, i = locate(c, now - c.longest + 1, 0)
+  local chunks = call('LRANGE', c.key, first, '-1')
+  chunks[1] = rest(text, at, base, i)
+  for k = 1, #chunks do call('LSET', c.key, first + k - 1, earlier(chunks[k], base)) end
   call('LTRIM', c.key, first, '-1')
   load(c)
 end
 
--- Adds n units at now. Chunks before the one at index first have left the longest
--- window; without first, all have. Writes that need memory come first: without it
--- nothing at all is changed.
-local function add(c, now, n, first)
-  local l = c.log
-  if l and first and l.at > now then
+-- Adds n units at now, and forgets what has left the longest window: whole chunks, and
+-- the beginning of one where that is much, or it is written anyway. Writes that need
+-- memory come first: without it nothing at all is changed.
+local function add(c, now, n)
+  local edge = now - c.longest
+  local at, before, first, text, i = locate(c, edge + 1, 0)
+  if at and c.log.at > now then
     pull_back(c, now)
-    l = c.log
+    at, before, first, text, i = locate(c, edge + 1, 0)
   end
-  if l and first and n > most - l.total then
+  if at and n > most - c.log.total then
     rebase(c, now)
-    l, first = c.log, 0
-    n = math.min(n, most - l.total)
+    n = math.min(n, most - c.log.total)
+    if n == 0 then return end
+    at, before, first, text, i = locate(c, edge + 1, 0)
   end
+  local l = c.log
   local left = l and l.life - (now - l.at) or 0
   local renew = left < c.longest
   if renew then left = life(c) end
   local known = left < 2 ^ 31 and left * 2 or 0
   if not l then
-    call('RPUSH', c.key, chunk(now, n, n, '', known + 1))
-  elseif not first then
-    call('LSET', c.key, '-1', chunk(now, n, n, '', known + 1))
+    call('RPUSH', c.key, chunk(now, n, n, 0, 0, '', known + 1))
+  elseif not at then
+    call('LSET', c.key, '-1', chunk(now, n, n, 0, 0, '', known + 1))
     if l.head ~= l.tail then call('LTRIM', c.key, '-1', '-1') end
   else
-    local total = l.total + n
+    local total, is_tail, fits, next = l.total + n, text == l.tail, true, ''
+    local from, span, inside = l.entries, l.span, l.inside
+    if is_tail then from, span, inside = i, l.at - at, l.total - l.units - before end
     if l.at == now then
-      call('LSET', c.key, '-1', chunk(now, total, l.units + n, sub(l.tail, l.older), known + l.is_first))
-    elseif n > 0 then
-      local next = entry(now - l.at, l.units)
-      if #l.tail - l.older + 1 < full * #next then
-        call('LSET', c.key, '-1', chunk(now, total, n, next .. sub(l.tail, l.older), known + l.is_first))
-      else
-        call('RPUSH', c.key, chunk(now, total, n, '', known))
-      end
+      n = n + l.units
+    else
+      next, span, inside = entry(now - l.at, l.units), span + now - l.at, inside + l.units
+      fits = #l.tail + 1 - from < full * #next and span < widest and inside < widest
+    end
+    if fits then
+      call('LSET', c.key, '-1', chunk(now, total, n, span, inside, sub(l.tail, from) .. next, known + l.is_first))
+    else
+      call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', known))
+    end
+    if not (is_tail and fits) then
+      local _, _, _, begin = newest(text)
+      if i - begin > stale then call('LSET', c.key, first, rest(text, at, before, i)) end
     end
     if first > 0 then call('LTRIM', c.key, first, '-1') end
   end
@@ -266,12 +305,11 @@ function log.look(c, now)
   local fits = true
   for j = 1, c.policies do
     local window, left = c.window[j], c.limit[j]
-    local at, before, i = locate(c, now - window + 1, 0)
+    local at, before = locate(c, now - window + 1, 0)
     c.effective[j] = window
     if at then
       left = left - (c.log.total - before)
       if at < now then c.effective[j] = window - (now - at) end
-      if window == c.longest then c.log.first = i end
     end
     c.allowed[j] = c.cost == 0 or c.cost <= left
     c.remaining[j] = left
@@ -281,7 +319,7 @@ function log.look(c, now)
 end
 
 function log.spend(c, now)
-  add(c, now, c.cost, c.log and c.log.first)
+  add(c, now, c.cost)
   for j = 1, c.policies do
     c.remaining[j] = c.remaining[j] - c.cost
     c.retry[j], c.reset[j] = 0, c.window[j]
@@ -321,8 +359,7 @@ end
 function log.settle(c, now, at, delta)
   load(c)
   if delta > 0 then
-    local _, _, first = locate(c, now - c.longest + 1, 0)
-    add(c, now, delta, first)
+    add(c, now, delta)
     return
   end
   local found, _, i = locate(c, at, 0)
@@ -340,8 +377,7 @@ function log.settle(c, now, at, delta)
     shift = 1
   end
   for later = 2, #chunks do
-    local time, upto, units, older = newest(chunks[later])
-    call('LSET', c.key, i + later - 1 - shift, chunk(time, upto - back, units, sub(chunks[later], older)))
+    call('LSET', c.key, i + later - 1 - shift, earlier(chunks[later], back))
   end
   if shift == 1 then call('LTRIM', c.key, '0', '-2') end
 end

@@ -1,7 +1,6 @@
 package window
 
 import (
-	"encoding/binary"
 	"slices"
 	"sort"
 	"time"
@@ -24,201 +23,115 @@ func (Log) Options() []int64 { return nil }
 // NewState implements Algorithm.
 func (Log) NewState() State { return new(logState) }
 
-// logFull is how many records a chunk gets, as if all were as long as the next.
-const logFull = 16
+// logFull is how many entries a chunk gets, as if all were as long as the next.
+const logFull = 32
+
+// logStale is how many bytes of the oldest chunk may have left the longest window
+// before it is written anew for that alone.
+const logStale = 16
 
 // logState holds the chunks, oldest first.
 type logState struct{ chunks []logChunk }
 
-// logChunk holds records, newest first, in the layout of log.lua: 6 bytes of time,
-// 7 of the running total and 1 of the units of the newest record, or 0 and a
-// varint of them; then an entry per older record.
-type logChunk []byte
-
-// logRecord is all units of one millisecond.
-type logRecord struct {
-	at    int64 // ms
-	upTo  int64 // units up to and with this record, since the key was new
-	units int64
-	older []byte // entries of the older records of the chunk
-}
-
-// appendEntry appends ms × 2, + 1 if units other than 1 follow.
-func appendEntry(b []byte, gap, units int64) []byte {
-	if units == 1 {
-		return binary.AppendUvarint(b, uint64(gap)*2)
-	}
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(gap)*2+1), uint64(units))
-}
-
-// chunk returns a chunk of the record and the entries of older ones.
-func (r logRecord) chunk(older ...[]byte) logChunk {
-	b := make([]byte, 0, 128)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.at)<<16|uint64(r.upTo)>>40)
-	b = binary.BigEndian.AppendUint64(b[:6], uint64(r.upTo)<<8)
-	if r.units < 256 {
-		b[13] = byte(r.units)
-	} else {
-		b = binary.AppendUvarint(b, uint64(r.units))
-	}
-	for _, o := range older {
-		b = append(b, o...)
-	}
-	return slices.Clone(b)
-}
-
-// newest returns the newest record.
-func (ch logChunk) newest() logRecord {
-	r := logRecord{
-		at:    int64(binary.BigEndian.Uint64(ch) >> 16),
-		upTo:  int64(binary.BigEndian.Uint64(ch[6:]) >> 8),
-		units: int64(ch[13]),
-		older: ch[14:],
-	}
-	if r.units == 0 {
-		units, size := binary.Uvarint(r.older)
-		r.units, r.older = int64(units), r.older[size:]
-	}
-	return r
-}
-
-// next returns the record before r in time, the first of r.older.
-func (r logRecord) next() logRecord {
-	gap, size := binary.Uvarint(r.older)
-	o := logRecord{at: r.at - int64(gap/2), upTo: r.before(), units: 1, older: r.older[size:]}
-	if gap%2 == 1 {
-		units, size := binary.Uvarint(o.older)
-		o.units, o.older = int64(units), o.older[size:]
-	}
-	return o
-}
-
-// before returns the running total before the record.
-func (r logRecord) before() int64 { return r.upTo - r.units }
-
-// tail returns the newest record of all, or an empty one.
-func (s *logState) tail() logRecord {
+// tail returns the newest chunk, or an empty part.
+func (s *logState) tail() logPart {
 	if len(s.chunks) == 0 {
-		return logRecord{}
+		return logPart{}
 	}
-	return s.chunks[len(s.chunks)-1].newest()
+	return s.chunks[len(s.chunks)-1].part()
 }
 
 // locate finds the oldest record at t or later up to and with which there are
-// more than k units. It returns the record and the index of its chunk, which is
-// len(s.chunks) if there is none.
-func (s *logState) locate(t, k int64) (r logRecord, i int) {
+// more than k units. It returns the chunk from that record on, and the chunk's index,
+// which is len(s.chunks) if there is none.
+func (s *logState) locate(t, k int64) (p logPart, i int) {
 	i = sort.Search(len(s.chunks), func(i int) bool {
-		newest := s.chunks[i].newest()
-		return newest.at >= t && newest.upTo > k
+		all := s.chunks[i].part()
+		return all.newest.at >= t && all.upTo > k
 	})
 	if i == len(s.chunks) {
-		return r, i
+		return p, i
 	}
-	r = s.chunks[i].newest()
-	for len(r.older) > 0 && r.before() > k {
-		next := r.next()
-		if next.at < t {
-			break
-		}
-		r = next
-	}
-	return r, i
+	return s.chunks[i].part().from(t, k), i
 }
 
 func (s *logState) count(now int64, p Policy) int64 {
-	r, i := s.locate(now-p.Window.Milliseconds()+1, 0)
+	rest, i := s.locate(now-p.Window.Milliseconds()+1, 0)
 	if i == len(s.chunks) {
 		return 0
 	}
-	return s.tail().upTo - r.before()
+	return s.tail().upTo - rest.before()
 }
 
 // leaves returns the time until more than the k oldest units of the policy's
 // window have left it; the whole window if there are no more.
 func (s *logState) leaves(now int64, p Policy, k int64) time.Duration {
-	r, i := s.locate(now-p.Window.Milliseconds()+1, s.tail().upTo-s.count(now, p)+k)
+	rest, i := s.locate(now-p.Window.Milliseconds()+1, s.tail().upTo-s.count(now, p)+k)
 	if i == len(s.chunks) {
 		return p.Window
 	}
-	return p.Window - millis(now-min(r.at, now))
-}
-
-// records returns the records of a chunk, newest first.
-func (ch logChunk) records() []logRecord {
-	all := []logRecord{ch.newest()}
-	for r := all[0]; len(r.older) > 0; {
-		r = r.next()
-		all = append(all, r)
-	}
-	return all
-}
-
-// packRecords returns a chunk of the records, newest first.
-func packRecords(all []logRecord, total int64) logChunk {
-	var older []byte
-	for i, r := range all[1:] {
-		older = appendEntry(older, all[i].at-r.at, r.units)
-	}
-	return logRecord{at: all[0].at, upTo: total, units: all[0].units}.chunk(older)
+	return p.Window - millis(now-min(rest.oldest(), now))
 }
 
 // pullBack moves everything that lies in the future to now.
 func (s *logState) pullBack(now int64) {
 	total := s.tail().upTo
-	r, i := s.locate(now, 0)
-	all := []logRecord{{at: now, units: total - r.before()}}
-	for _, r := range s.chunks[i].records() {
-		if r.at < now {
-			all = append(all, r)
-		}
-	}
-	s.chunks[i] = packRecords(all, total)
+	future, i := s.locate(now, 0)
+	all := slices.DeleteFunc(s.chunks[i].part().records(), func(r logRecord) bool { return r.at >= now })
+	s.chunks[i] = packRecords(append(all, logRecord{now, total - future.before()}), total)
 	s.chunks = slices.Delete(s.chunks, i+1, len(s.chunks))
 }
 
 // rebase makes room for running totals: it forgets all that was spent at or
 // before edge, and counts from there.
 func (s *logState) rebase(edge int64) {
-	r, first := s.locate(edge+1, 0)
-	base := r.before()
+	rest, first := s.locate(edge+1, 0)
+	base := rest.before()
 	s.forget(first)
 	for i, ch := range s.chunks {
-		all := slices.DeleteFunc(ch.records(), func(r logRecord) bool { return r.at <= edge })
-		s.chunks[i] = packRecords(all, ch.newest().upTo-base)
+		p := ch.part()
+		if i == 0 {
+			p = rest
+		}
+		p.upTo -= base
+		s.chunks[i] = p.chunk()
 	}
 }
 
-// add books n units at now, and forgets the chunks that no policy looks back at.
+// add books n units at now, and forgets what no policy looks back at: whole chunks,
+// and the beginning of one where that is much or it is written anyway.
 func (s *logState) add(now, n int64, c *Charge) {
 	edge := now - longest(c)
-	_, first := s.locate(edge+1, 0)
+	rest, first := s.locate(edge+1, 0)
 	if first == len(s.chunks) { // all have left, if there were any
-		s.chunks = []logChunk{logRecord{at: now, upTo: n, units: n}.chunk()}
+		s.chunks = []logChunk{logPart{newest: logRecord{now, n}, upTo: n}.chunk()}
 		return
 	}
-	tail := s.tail()
-	if tail.at > now {
+	if s.tail().newest.at > now {
 		s.pullBack(now)
-		tail = s.tail()
+		rest, first = s.locate(edge+1, 0)
 	}
-	if n > MaxProduct-tail.upTo {
+	if n > MaxProduct-s.tail().upTo {
 		s.rebase(edge)
-		first = 0
-		tail = s.tail()
-		n = min(n, MaxProduct-tail.upTo)
+		if n = min(n, MaxProduct-s.tail().upTo); n == 0 {
+			return
+		}
+		rest, first = s.locate(edge+1, 0)
 	}
 	last := len(s.chunks) - 1
-	r := logRecord{at: now, upTo: tail.upTo + n, units: n}
-	if tail.at == now {
-		r.units += tail.units
-		s.chunks[last] = r.chunk(tail.older)
-	} else if n > 0 {
-		next := appendEntry(make([]byte, 0, 2*binary.MaxVarintLen64), now-tail.at, tail.units)
-		if len(tail.older) < logFull*len(next) {
-			s.chunks[last] = r.chunk(next, tail.older)
-		} else {
-			s.chunks = append(s.chunks, r.chunk())
+	tail := s.tail()
+	if first == last {
+		tail = rest
+	}
+	written := tail.add(now, n)
+	if written == nil {
+		s.chunks = append(s.chunks, logPart{newest: logRecord{now, n}, upTo: tail.upTo + n}.chunk())
+	} else {
+		s.chunks[last] = written
+	}
+	if first < last || written == nil {
+		if stale := len(s.chunks[first].part().entries) - len(rest.entries); stale > logStale {
+			s.chunks[first] = rest.chunk()
 		}
 	}
 	s.forget(first)
@@ -256,7 +169,7 @@ func (s *logState) Spend(now int64, c *Charge, ds []Decision) {
 }
 
 func (s *logState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
-	newest := s.tail().at
+	newest := s.tail().newest.at
 	if newest > now {
 		if repair {
 			s.pullBack(now)
@@ -285,24 +198,23 @@ func (s *logState) Settle(now int64, c *Charge, at, delta int64) {
 		s.add(now, delta, c)
 		return
 	}
-	r, i := s.locate(at, 0)
-	if i == len(s.chunks) || r.at != at {
+	rest, i := s.locate(at, 0)
+	if i == len(s.chunks) || rest.oldest() != at {
 		return
 	}
-	back := min(r.units, -delta)
-	total := s.chunks[i].newest().upTo - back
-	all := s.chunks[i].records()
+	all, total := s.chunks[i].part().records(), s.chunks[i].part().upTo
 	k := slices.IndexFunc(all, func(r logRecord) bool { return r.at == at })
+	back := min(all[k].units, -delta)
 	if all[k].units -= back; all[k].units == 0 {
 		all = slices.Delete(all, k, k+1)
 	}
 	for later, ch := range s.chunks[i+1:] {
-		r := ch.newest()
-		r.upTo -= back
-		s.chunks[i+1+later] = r.chunk(r.older)
+		p := ch.part()
+		p.upTo -= back
+		s.chunks[i+1+later] = p.chunk()
 	}
 	if len(all) > 0 {
-		s.chunks[i] = packRecords(all, total)
+		s.chunks[i] = packRecords(all, total-back)
 	} else {
 		s.chunks = slices.Delete(s.chunks, i, i+1)
 	}

@@ -3,21 +3,13 @@ local call, read, write, format = redis.call, struct.unpack, struct.pack, string
 local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 
 -- As in log.lua, which says what a chunk holds.
-local header, full = '>I6I7BI4', 16
-local most = 2 ^ 53
+local lone, header, full, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 16
+local longest_lone = 18 + 8
+local most, widest = 2 ^ 53, 2 ^ 32
 
--- The entry of a record of fewer than 256 units, after a time below 2^20 ms.
-local function entry(gap, units)
-  local n, more = gap * 2, ''
-  if units > 127 then
-    n, more = n + 1, char(units, 1)
-  elseif units > 1 then
-    n, more = n + 1, char(units)
-  end
-  if n < 128 then return char(n) .. more end
-  if n < 16384 then return char(n % 128 + 128, floor(n / 128)) .. more end
-  return char(n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384)) .. more
-end
+-- Chunks with the entries that there were, and so many bytes more.
+local with = {[0] = header .. 'c0'}
+for size = 1, 5 do with[size] = with[size - 1] .. 'B' end
 
 -- Returns the varint at position i, and the position after it; nothing if it is long.
 local function read_units(text, i)
@@ -27,91 +19,113 @@ local function read_units(text, i)
 end
 
 return function(limit, window, now)
-  local lasts = window + min(window, max(100, floor(window / 4)))
+  local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
   local expires = format('%d', now + lasts)
-
-  -- What a chunk's header says of the key.
-  local function known(life, is_first) return life < 2 ^ 31 and life * 2 + is_first or is_first end
-
-  -- Counts the units of a chunk that are in the window, and returns with them when the
-  -- oldest of them was. Returns nothing if that is not simple.
-  local function count(text, at, units, i)
-    local size, ago, oldest, edge = #text, 0, 0, window - (now - at)
-    if units == 0 then units, i = read_units(text, i) end
-    if edge <= 0 or not units then return end
-    while i <= size do
-      local gap, b, c = byte(text, i, i + 2)
-      i = i + 1
-      if gap > 127 then
-        gap, i = gap + b * 128 - 128, i + 1
-        if b > 127 then
-          if c > 127 then return end
-          gap, i = gap + c * 16384 - 16384, i + 1
-        end
-      end
-      local several = gap % 2
-      ago = ago + (gap - several) / 2
-      if ago >= edge then break end
-      oldest = ago
-      if several == 1 then
-        local n
-        n, i = read_units(text, i)
-        if not n then return end
-        units = units + n
-      else
-        units = units + 1
-      end
-    end
-    return units, at - oldest
-  end
+  local lasting = lasts < 2 ^ 31 and lasts * 2 or 0
 
   return function(key)
     local tail = call('LINDEX', key, '-1')
     if not tail then
       if limit < 1 then return end
       spending = true
-      call('RPUSH', key, write(header, now, 1, 1, known(lasts, 1)))
+      call('RPUSH', key, write(lone, now, 1, 1, lasting + 1))
       call('PEXPIREAT', key, expires)
       return limit - 1
     end
-    local at, total, units, life, i = read(header, tail)
-    local gap, is_first = now - at, life % 2
-    if gap < 0 or total >= most then return end
-
-    local used, oldest
-    if is_first == 1 then
-      used, oldest = count(tail, at, units, i)
+    local at, total, units, known, span, inside, entries
+    if #tail > longest_lone then
+      at, total, units, known, span, inside, entries = read(header, tail)
     else
-      local head = call('LINDEX', key, '0')
-      local head_at, upto, head_units, _, k = read(header, head)
-      used, oldest = count(head, head_at, head_units, k)
-      used = used and used + total - upto
+      at, total, units, known, entries = read(lone, tail)
+      span, inside = 0, 0
     end
-    if not used or used > limit then return end
-    local wait = window - (now - oldest)
-    if used == limit then return 0, window - gap, wait, wait end
+    local gap, is_first = now - at, known % 2
+    if gap < 0 or units == 0 or total >= most then return end
 
-    local older, chunk_is_full = sub(tail, i), false
+    -- Most often nothing has left the window, or it did so before the chunk was written.
+    local oldest, used = at - span, units + inside
+    local head, head_at, head_total, head_units, begin, i
+    if is_first == 0 or oldest <= edge then
+      head, head_at, head_total, head_units, begin = tail, at, total, units, entries
+      if is_first == 0 then
+        local _, head_span, head_inside
+        head = call('LINDEX', key, '0')
+        if #head <= longest_lone then return end
+        head_at, head_total, head_units, _, head_span, head_inside, begin = read(header, head)
+        oldest, used = head_at - head_span, total - head_total + head_units + head_inside
+      end
+      if head_at <= edge or head_units == 0 then return end
+      i = begin
+      while oldest <= edge do
+        local n, b, c = byte(head, i, i + 2)
+        i = i + 1
+        if n > 127 then
+          n, i = n + b * 128 - 128, i + 1
+          if b > 127 then
+            if c > 127 then return end
+            n, i = n + c * 16384 - 16384, i + 1
+          end
+        end
+        if n % 2 == 0 then
+          oldest, used = oldest + n / 2, used - 1
+        else
+          oldest = oldest + (n - 1) / 2
+          n, i = read_units(head, i)
+          if not n then return end
+          used = used - n
+        end
+      end
+      if head == tail then entries, span, inside = i, at - oldest, used - units end
+    end
+    local wait = oldest - edge
+    if used >= limit then
+      if used > limit then return end
+      return 0, window - gap, wait, wait
+    end
+
+    -- The entry of what was newest so far: a byte each.
+    local size, a, b, c, d, e = 0
     if gap == 0 then
-      if units == 0 or units == 255 then return end
+      if units == 255 then return end
       units = units + 1
     else
-      if units == 0 or gap >= 2 ^ 20 then return end
-      local next = entry(gap, units)
-      chunk_is_full = #older >= full * #next
-      older = chunk_is_full and '' or next .. older
-      if chunk_is_full then is_first = 0 end
+      span, inside = span + gap, inside + units
+      if gap >= 2 ^ 20 or span >= widest or inside >= widest then return end
+      local n, u, v = gap * 2
+      if units > 1 then
+        n, u = n + 1, units
+        if u > 127 then v = 1 end
+      end
+      if n < 128 then
+        size, a, b, c = 1, n, u, v
+      elseif n < 16384 then
+        size, a, b, c, d = 2, n % 128 + 128, floor(n / 128), u, v
+      else
+        size, a, b, c, d, e = 3, n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384), u, v
+      end
+      if v then size = size + 2 elseif u then size = size + 1 end
       units = 1
     end
-    life = floor(life / 2) - gap
+    local life = (known - is_first) / 2 - gap
     local renews = life < window
-    if renews then life = lasts end
-    local text = write(header, now, total + 1, units, known(life, is_first)) .. older
+    known = renews and lasting or life * 2
     spending = true
-    if chunk_is_full then
-      call('RPUSH', key, text)
+    local fits = #tail + 1 - entries < full * size or size == 0
+    if not fits then
+      call('RPUSH', key, write(lone, now, total + 1, 1, known))
     else
+      local text
+      known = known + is_first
+      if inside > 0 then
+        text = write(with[size], now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
+      else
+        text = write(lone, now, total + 1, units, known)
+      end
       call('LSET', key, '-1', text)
+    end
+    if i and i - begin > stale and not (head == tail and fits) then
+      local left = used - total + head_total - head_units
+      call('LSET', key, '0', write(with[0], head_at, head_total, head_units, 0, head_at - oldest, left, sub(head, i)))
     end
     if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end
