@@ -7,10 +7,6 @@ local lone, header, full, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 16
 local longest_lone = 18 + 8
 local most, widest = 2 ^ 53, 2 ^ 32
 
--- Chunks with the entries that there were, and so many bytes more.
-local with = {[0] = header .. 'c0'}
-for size = 1, 5 do with[size] = with[size - 1] .. 'B' end
-
 -- Returns the varint at position i, and the position after it; nothing if it is long.
 local function read_units(text, i)
   local a, b = byte(text, i, i + 1)
@@ -83,8 +79,8 @@ return function(limit, window, now)
       return 0, window - gap, wait, wait
     end
 
-    -- The entry of what was newest so far: a byte each.
-    local size, a, b, c, d, e = 0
+    -- The entry of what was newest so far, and how a chunk is written that gets it.
+    local form, size, a, b, c, d, e = '>I6I7BI4I4I4c0', 0
     if gap == 0 then
       if units == 255 then return end
       units = units + 1
@@ -97,13 +93,17 @@ return function(limit, window, now)
         if u > 127 then v = 1 end
       end
       if n < 128 then
-        size, a, b, c = 1, n, u, v
+        form, size, a, b, c = '>I6I7BI4I4I4c0B', 1, n, u, v
       elseif n < 16384 then
-        size, a, b, c, d = 2, n % 128 + 128, floor(n / 128), u, v
+        form, size, a, b, c, d = '>I6I7BI4I4I4c0BB', 2, n % 128 + 128, floor(n / 128), u, v
       else
-        size, a, b, c, d, e = 3, n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384), u, v
+        form, size, a, b, c, d, e = '>I6I7BI4I4I4c0BBB', 3, n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384), u, v
       end
-      if v then size = size + 2 elseif u then size = size + 1 end
+      if v then
+        form, size = form .. 'BB', size + 2
+      elseif u then
+        form, size = form .. 'B', size + 1
+      end
       units = 1
     end
     local life = (known - is_first) / 2 - gap
@@ -117,7 +117,7 @@ return function(limit, window, now)
       local text
       known = known + is_first
       if inside > 0 then
-        text = write(with[size], now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
+        text = write(form, now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
       else
         text = write(lone, now, total + 1, units, known)
       end
@@ -125,7 +125,7 @@ return function(limit, window, now)
     end
     if i and i - begin > stale and not (head == tail and fits) then
       local left = used - total + head_total - head_units
-      call('LSET', key, '0', write(with[0], head_at, head_total, head_units, 0, head_at - oldest, left, sub(head, i)))
+      call('LSET', key, '0', write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i))
     end
     if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end
