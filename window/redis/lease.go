@@ -111,10 +111,7 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 			return own.decide(left, now), nil
 		case f != nil:
 			e.mu.Unlock()
-			if end.IsZero() {
-				end = time.Now().Add(l.store.timeout)
-			}
-			if err := l.wait(ctx, f, end); err != nil {
+			if err := l.wait(ctx, f, &end); err != nil {
 				return nil, err
 			}
 			continue
@@ -166,10 +163,17 @@ func (e *lessee) grow(c *window.Charge, now, life time.Duration) int64 {
 	return min(e.size, e.room/2)
 }
 
-// wait waits for a lease that another request takes, until end.
-func (l *leases) wait(ctx context.Context, f *fetch, end time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
+// wait waits for a lease that another request takes. The first wait needs no timer: the
+// other has waited for longer, and no longer than the timeout. It sets the end of those
+// that follow.
+func (l *leases) wait(ctx context.Context, f *fetch, end *time.Time) error {
+	if end.IsZero() {
+		*end = time.Now().Add(l.store.timeout)
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, *end)
+		defer cancel()
+	}
 	select {
 	case <-f.done:
 		return f.err
