@@ -8,6 +8,8 @@
 local zset = {names = true}
 local unpack, call = table.unpack or unpack, redis.call
 
+local digits = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.
 local texts, behind = {}, {}
@@ -42,17 +44,21 @@ local function leaves(c, now, j, k)
   return window - (now - math.min(tonumber(unit[2]), now))
 end
 
--- Adds n units at now, a thousand members a call: unpack has a limit.
+-- Adds n units at now, a thousand members a call: unpack has a limit. A number takes as
+-- long to write out as the rest of it: one of ten is, but for its last digit.
 local function add(c, now, n)
-  local at = text(now)
+  local at, tens = text(now), nil
   call('ZADD', c.key, at, c.id)
-  local args = {}
+  local args, size = {}, 0
   for i = 2, n do
-    args[#args + 1] = at
-    args[#args + 1] = c.id .. ':' .. i
-    if #args == 2000 or i == n then
-      call('ZADD', c.key, unpack(args))
-      args = {}
+    local digit = i % 10
+    if not tens or digit == 0 then tens = c.id .. ':' .. (i > 9 and math.floor(i / 10) or '') end
+    args[size + 1] = at
+    args[size + 2] = tens .. digits[digit]
+    size = size + 2
+    if size == 2000 or i == n then
+      call('ZADD', c.key, unpack(args, 1, size))
+      size = 0
     end
   end
   call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.longest))
@@ -115,9 +121,11 @@ function zset.settle(c, now, at, delta)
     add(c, now, delta)
     return
   end
-  local members = call('ZRANGEBYSCORE', c.key, at, at, 'LIMIT', 0, -delta)
-  for i = 1, #members, 1000 do
-    call('ZREM', c.key, unpack(members, i, math.min(i + 999, #members)))
+  local time = text(at)
+  local units = math.min(-delta, call('ZCOUNT', c.key, time, time))
+  if units > 0 then
+    local first = call('ZCOUNT', c.key, '-inf', '(' .. time)
+    call('ZREMRANGEBYRANK', c.key, first, first + units - 1)
   end
 end
 
