@@ -232,6 +232,49 @@ func TestLogRebase(t *testing.T) {
 	}
 }
 
+// TestLogWindows changes the window all the time: what a shorter one has forgotten, and
+// nothing else, is missing from a longer one.
+func TestLogWindows(t *testing.T) {
+	for seed := range uint64(4) {
+		w := newLogWalk(t, seed)
+		lengths := []time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second}
+		gap := int64(1) << w.IntN(8)
+		for range 100 {
+			c := charge("zone", fmt.Sprint(w.IntN(2)), 10_000, lengths[w.IntN(3)])
+			c.Algorithm = window.Log{}
+			for range 1 + w.IntN(80) {
+				w.clock.Add(w.Int64N(1 + gap))
+				c.Cost = 1 + w.Int64N(20)/19*w.Int64N(200)
+				w.take(c)
+			}
+			c.Policies = append(c.Policies, window.Policy{Limit: 20_000, Window: time.Hour})
+			w.peek(c)
+			if w.IntN(8) == 0 {
+				w.take(c)
+			}
+		}
+	}
+}
+
+// TestLogWide has more time and more units between two records than a chunk can hold.
+func TestLogWide(t *testing.T) {
+	w := newLogWalk(t, 1)
+	c := charge("zone", "key", 200_000, 365*24*time.Hour)
+	c.Algorithm = window.Log{}
+	for range 400 {
+		w.clock.Add(w.Int64N(1 + int64(1)<<w.IntN(34)))
+		if w.IntN(10) == 0 {
+			w.settle(c, 0, 1+w.Int64N(1<<33))
+		}
+		w.take(c)
+		shorter := c
+		shorter.Policies = []window.Policy{{Limit: 1 << 40, Window: time.Duration(1+w.Int64N(1<<33)) * time.Millisecond / 16}, c.Policies[0]}
+		shorter.Policies[0].Window = shorter.Policies[0].Window.Truncate(time.Millisecond) + time.Millisecond
+		shorter.Policies[0].Limit = min(1<<40, window.MaxProduct/shorter.Policies[0].Window.Milliseconds())
+		w.peek(shorter)
+	}
+}
+
 // TestLogCrowdedMilliseconds has numbers of units in one millisecond that take one byte
 // or more, each followed by single units, and compares with memory.
 func TestLogCrowdedMilliseconds(t *testing.T) {

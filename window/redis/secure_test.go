@@ -89,6 +89,12 @@ func everything(t *testing.T, s *redis.Store) error {
 	if err := s.Ping(t.Context()); err != nil {
 		return err
 	}
+	if _, err := s.Attend(t.Context()); err != nil {
+		return err
+	}
+	if err := s.Leave(t.Context()); err != nil {
+		return err
+	}
 	charges := []window.Charge{packed("zone", "key", 1, 2, time.Minute)}
 	for _, algo := range algorithms {
 		c := charge("zone", "key", 2, time.Minute)
