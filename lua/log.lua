@@ -291,7 +291,7 @@ local function add(c, now, n)
     else
       call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', known))
     end
-    if not (is_tail and fits) then
+    if not is_tail then
       local _, _, _, begin = newest(text)
       if i - begin > stale then call('LSET', c.key, first, rest(text, at, before, i)) end
     end

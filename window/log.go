@@ -129,7 +129,7 @@ func (s *logState) add(now, n int64, c *Charge) {
 	} else {
 		s.chunks[last] = written
 	}
-	if first < last || written == nil {
+	if first < last {
 		if stale := len(s.chunks[first].part().entries) - len(rest.entries); stale > logStale {
 			s.chunks[first] = rest.chunk()
 		}

@@ -123,7 +123,7 @@ return function(limit, window, now)
       end
       call('LSET', key, '-1', text)
     end
-    if i and i - begin > stale and not (head == tail and fits) then
+    if i and head ~= tail and i - begin > stale then
       local left = used - total + head_total - head_units
       call('LSET', key, '0', write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i))
     end

@@ -259,19 +259,45 @@ func TestLogWindows(t *testing.T) {
 // TestLogWide has more time and more units between two records than a chunk can hold.
 func TestLogWide(t *testing.T) {
 	w := newLogWalk(t, 1)
-	c := charge("zone", "key", 200_000, 365*24*time.Hour)
-	c.Algorithm = window.Log{}
+	zone := func(key int64) window.Charge {
+		c := charge("zone", fmt.Sprint(key), 200_000, 365*24*time.Hour)
+		c.Algorithm = window.Log{}
+		return c
+	}
+	all := func(c window.Charge) {
+		shorter := window.Policy{Window: time.Duration(1+w.Int64N(1<<33)) * time.Millisecond}
+		shorter.Limit = window.MaxProduct / shorter.Window.Milliseconds()
+		c.Policies = append(slices.Clone(c.Policies), shorter)
+		w.peek(c)
+	}
 	for range 400 {
+		c := zone(0)
 		w.clock.Add(w.Int64N(1 + int64(1)<<w.IntN(34)))
 		if w.IntN(10) == 0 {
 			w.settle(c, 0, 1+w.Int64N(1<<33))
 		}
 		w.take(c)
-		shorter := c
-		shorter.Policies = []window.Policy{{Limit: 1 << 40, Window: time.Duration(1+w.Int64N(1<<33)) * time.Millisecond / 16}, c.Policies[0]}
-		shorter.Policies[0].Window = shorter.Policies[0].Window.Truncate(time.Millisecond) + time.Millisecond
-		shorter.Policies[0].Limit = min(1<<40, window.MaxProduct/shorter.Policies[0].Window.Milliseconds())
-		w.peek(shorter)
+		all(c)
+	}
+	// Little by little, across the edge.
+	for before := range int64(6) {
+		c := zone(1 + before)
+		w.take(c)
+		w.clock.Add(1<<32 - 50*before)
+		for range 6 {
+			w.take(c)
+			w.clock.Add(50)
+			all(c)
+		}
+		c = zone(10 + before)
+		c.Policies[0] = window.Policy{Limit: window.MaxProduct / 600_000, Window: 10 * time.Minute}
+		w.settle(c, 0, 1<<32-2*before)
+		for range 6 {
+			w.clock.Add(1)
+			w.take(c)
+			w.take(c)
+			all(c)
+		}
 	}
 }
 
@@ -285,7 +311,7 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 	for _, units := range []int64{1, 2, 126, 127, 128, 129, 200, 254, 255, 256, 300, 20_000} {
 		one := charge("zone", fmt.Sprint(units), 100_000, 100*time.Millisecond)
 		one.Algorithm = window.Log{}
-		for step, cost := range []int64{1, units, 1, 1, units - 1, 1, 1, units, 1} {
+		for step, cost := range []int64{units, 1, units, 1, 1, units - 1, 1, 1, units, 1} {
 			one.Cost = cost
 			for range 2 {
 				clock.Add(int64(step) * 7)
