@@ -124,8 +124,13 @@ return function(limit, window, now)
       call('LSET', key, '-1', text)
     end
     if i and head ~= tail and i - begin > stale then
-      local left = used - total + head_total - head_units
-      call('LSET', key, '0', write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i))
+      local left, text = used - total + head_total - head_units
+      if left > 0 then
+        text = write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i)
+      else
+        text = write(lone, head_at, head_total, head_units, 0)
+      end
+      call('LSET', key, '0', text)
     end
     if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end

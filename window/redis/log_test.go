@@ -256,6 +256,29 @@ func TestLogWindows(t *testing.T) {
 	}
 }
 
+// TestLogEdge has the edge of the window at every record of the first two chunks, and at
+// the next ones, when the chunk has been written anew.
+func TestLogEdge(t *testing.T) {
+	const n = 75
+	w := newLogWalk(t, 1)
+	for gone := range int64(n) {
+		c := charge("zone", fmt.Sprint(gone), 1_000, time.Second)
+		c.Algorithm = window.Log{}
+		for range n {
+			w.clock.Add(1)
+			w.take(c)
+		}
+		oldest := w.clock.Now() - n + gone + 1
+		w.clock.Add(time.Second.Milliseconds() - n + gone)
+		for range 3 {
+			w.take(c)
+			w.settle(c, oldest, -1)
+			w.peek(c)
+			w.clock.Add(1)
+		}
+	}
+}
+
 // TestLogWide has more time and more units between two records than a chunk can hold.
 func TestLogWide(t *testing.T) {
 	w := newLogWalk(t, 1)
