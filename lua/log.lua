@@ -118,7 +118,7 @@ local function load(c)
   end
   c.log = l
   local known
-  l.tail, l.first = tail, false
+  l.tail = tail
   l.at, l.total, l.units, l.entries, l.span, l.inside, known = newest(tail)
   l.is_first = known % 2
   l.life = (known - l.is_first) / 2
@@ -255,17 +255,13 @@ end
 -- memory come first: without it nothing at all is changed.
 local function add(c, now, n)
   local edge = now - c.longest
-  local at, before, first, text, i = locate(c, edge + 1, 0)
-  if at and c.log.at > now then
-    pull_back(c, now)
-    at, before, first, text, i = locate(c, edge + 1, 0)
-  end
-  if at and n > most - c.log.total then
+  if c.log and c.log.at > now then pull_back(c, now) end
+  if c.log and c.log.at > edge and n > most - c.log.total then
     rebase(c, now)
     n = math.min(n, most - c.log.total)
     if n == 0 then return end
-    at, before, first, text, i = locate(c, edge + 1, 0)
   end
+  local at, before, first, text, i = locate(c, edge + 1, 0)
   local l = c.log
   local left = l and l.life - (now - l.at) or 0
   local renew = left < c.longest

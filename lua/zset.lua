@@ -47,7 +47,7 @@ end
 -- Adds n units at now, a thousand members a call: unpack has a limit. A number takes as
 -- long to write out as the rest of it: one of ten is, but for its last digit.
 local function add(c, now, n)
-  local at, tens = text(now), nil
+  local at, tens = text(now)
   call('ZADD', c.key, at, c.id)
   local args, size = {}, 0
   for i = 2, n do

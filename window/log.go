@@ -102,24 +102,21 @@ func (s *logState) rebase(edge int64) {
 // and the beginning of one where that is much or it is written anyway.
 func (s *logState) add(now, n int64, c *Charge) {
 	edge := now - longest(c)
+	if s.tail().newest.at > now {
+		s.pullBack(now)
+	}
+	if tail := s.tail(); tail.newest.at > edge && n > MaxProduct-tail.upTo {
+		s.rebase(edge)
+		if n = min(n, MaxProduct-s.tail().upTo); n == 0 {
+			return
+		}
+	}
 	rest, first := s.locate(edge+1, 0)
 	if first == len(s.chunks) { // all have left, if there were any
 		s.chunks = []logChunk{logPart{newest: logRecord{now, n}, upTo: n}.chunk()}
 		return
 	}
-	if s.tail().newest.at > now {
-		s.pullBack(now)
-		rest, first = s.locate(edge+1, 0)
-	}
-	if n > MaxProduct-s.tail().upTo {
-		s.rebase(edge)
-		if n = min(n, MaxProduct-s.tail().upTo); n == 0 {
-			return
-		}
-		rest, first = s.locate(edge+1, 0)
-	}
-	last := len(s.chunks) - 1
-	tail := s.tail()
+	last, tail := len(s.chunks)-1, s.tail()
 	if first == last {
 		tail = rest
 	}
@@ -202,7 +199,8 @@ func (s *logState) Settle(now int64, c *Charge, at, delta int64) {
 	if i == len(s.chunks) || rest.oldest() != at {
 		return
 	}
-	all, total := s.chunks[i].part().records(), s.chunks[i].part().upTo
+	whole := s.chunks[i].part()
+	all := whole.records()
 	k := slices.IndexFunc(all, func(r logRecord) bool { return r.at == at })
 	back := min(all[k].units, -delta)
 	if all[k].units -= back; all[k].units == 0 {
@@ -214,7 +212,7 @@ func (s *logState) Settle(now int64, c *Charge, at, delta int64) {
 		s.chunks[i+1+later] = p.chunk()
 	}
 	if len(all) > 0 {
-		s.chunks[i] = packRecords(all, total-back)
+		s.chunks[i] = packRecords(all, whole.upTo-back)
 	} else {
 		s.chunks = slices.Delete(s.chunks, i, i+1)
 	}

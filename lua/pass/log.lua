@@ -1,6 +1,6 @@
 -- pass/log: log.lua for a unit of one policy, where no chunk has left the window.
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
-local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
+local byte, sub, floor, max, min = string.byte, string.sub, math.floor, math.max, math.min
 
 -- As in log.lua, which says what a chunk holds.
 local lone, header, full, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 16
@@ -79,7 +79,8 @@ return function(limit, window, now)
       return 0, window - gap, wait, wait
     end
 
-    -- The entry of what was newest so far, and how a chunk is written that gets it.
+    -- The entry of what was newest so far, and how a chunk is written that gets it: the
+    -- header, what entries there were, and a byte for each of this one.
     local form, size, a, b, c, d, e = '>I6I7BI4I4I4c0', 0
     if gap == 0 then
       if units == 255 then return end
