@@ -31,7 +31,7 @@ type replicated interface {
 func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) {
 	o, master, replicas := r.parts()
 	l := startLoad(t, newStore(t, o, timeout), hot)
-	l.eventually("half of the limit is spent", func() bool { return l.least() > hotLimit/2 })
+	l.eventually("a quarter of the limit is spent", func() bool { return l.least() > hotLimit/4 }) // the replicas are cut off while more is
 	cut := follow(t, master, len(replicas))
 	master.CutReplicas(t)
 	alone := l.least()
