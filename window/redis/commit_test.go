@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -274,18 +273,23 @@ func TestCrowd(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
 	warm(t, s, "key")
+	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
 	own.Stop()
 	var group sync.WaitGroup
 	send := func() {
 		group.Go(func() { _, _ = s.Take(t.Context(), []window.Charge{charge("zone", "key", 1, time.Hour)}) })
 	}
 	send()
-	for redis.Flying(s) != 1 || redis.Waiting(s) != 0 { // without a pause: soon the flight is late, and a second needs no crowd
-		runtime.Gosched()
-	}
-	for range redis.Crowd {
+	eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == 1 && redis.Waiting(s) == 0 })
+	redis.NeverLate(s)
+	for range redis.Crowd - 1 {
 		send()
 	}
+	eventually(t, patience, "all but one of a crowd", func() bool { return redis.Waiting(s) == redis.Crowd-1 })
+	if n := redis.Flying(s); n != 1 {
+		t.Errorf("%d flights without a crowd, want 1", n)
+	}
+	send()
 	eventually(t, patience, "two flights", func() bool { return redis.Flying(s) == 2 && redis.Waiting(s) == 0 })
 	own.Cont()
 	group.Wait()

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"math"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -42,6 +43,14 @@ func Waiting(s *Store) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting)
+}
+
+// NeverLate has the flight that is under way to the only server never be late.
+func NeverLate(s *Store) {
+	c := s.commit("")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = math.MaxInt64
 }
 
 // AskAlways has the store ask the server about every request, and returns it.
