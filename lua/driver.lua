@@ -8,10 +8,12 @@
 --         number of definitions, and of each: how many items follow, algorithm, packed
 --         (0 or 1; see record.lua), longest window in ms, number of policies, (limit,
 --         window in ms)..., option...;
---         per charge: number of its definition, below 0 unless it is the last of
---         its request; cost; if packed, the field of the hash at its key; where the
---         algorithm notes fields, number of words, (name, value)...;
---         settle only, of one charge: at (ms), delta.
+--         per group of requests one of
+--         n > 0  n requests for a unit of one charge each: number of the definition;
+--                of each, if packed, the field of the hash at its key
+--         n < 0  one request of -n charges, of each: number of its definition; cost; if
+--                packed, the field; where the algorithm notes fields, number of words,
+--                (name, value)...; settle only, of one charge: at (ms), delta.
 -- Reply   integers: now; then, for take and peek, per request one of
 --         0 or more  a unit of one policy passes, and so many remain; its reset after
 --                    and effective window are the window
@@ -64,6 +66,7 @@ for k = 1, plan[1] do
 end
 
 local reply, replied, answered = {now}, 1, 1
+local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
 
 -- Makes what any requests need: a function that returns the charges of the next one and
 -- how many they are, a function that decides on the next one, and what reads an item
@@ -98,22 +101,28 @@ local function any()
     return plan[read]
   end
 
+  local function read_charge(n, k, cost)
+    local d = known[k] or read_definition(definitions[k])
+    local c = d.charges[n] or new_charge(d)
+    keys = keys + 1
+    known[k], d.charges[n], charges[n] = d, c, c
+    c.key, c.cost = KEYS[keys], cost or item()
+    if d.packed then c.member = item() end
+    if c.algorithm.names then c.id = id(keys) end
+    if c.algorithm.fields then
+      c.fields = {}
+      for j = 1, item() do c.fields[j] = item() end
+    end
+  end
+
   local function read_request()
-    local n, k, last = 0
-    repeat
-      n, keys, k = n + 1, keys + 1, item()
-      k, last = k < 0 and -k or k, k > 0
-      local d = known[k] or read_definition(definitions[k])
-      local c = d.charges[n] or new_charge(d)
-      known[k], d.charges[n], charges[n] = d, c, c
-      c.key, c.cost = KEYS[keys], item()
-      if d.packed then c.member = item() end
-      if c.algorithm.names then c.id = id(keys) end
-      if c.algorithm.fields then
-        c.fields = {}
-        for j = 1, item() do c.fields[j] = item() end
-      end
-    until last
+    if group > 0 then
+      group = group - 1
+      read_charge(1, unit, 1)
+      return charges, 1
+    end
+    local n = -item()
+    for i = 1, n do read_charge(i, item()) end
     return charges, n
   end
 
@@ -168,7 +177,7 @@ if op == 'settle' then
 end
 
 -- What decides on a unit of a definition, where there is such a thing, and how many
--- items the charge then has.
+-- items the request then has.
 local pass, items = {}, {}
 
 for k, at in ipairs(definitions) do
@@ -176,7 +185,7 @@ for k, at in ipairs(definitions) do
   if own then
     local packed = plan[at + 2] == 1
     pass[k] = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
-    items[k] = packed and 3 or 2
+    items[k] = packed and 1 or 0
   end
 end
 
@@ -187,12 +196,13 @@ local function decide()
   local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
   while keys < total do
     answered, spending = replied, false
-    local at, left, reset, effective, retry = read
-    local k = plan[at + 1]
-    local own = pass[k]
-    if own and plan[at + 2] == 1 then
-      keys, read = keys + 1, at + items[k]
-      left, reset, effective, retry = own(all[keys], keys, plan[at + 3])
+    if group == 0 and plan[read + 1] > 0 then
+      group, unit, read = plan[read + 1], plan[read + 2], read + 2
+    end
+    local own, left, reset, effective, retry = group > 0 and pass[unit]
+    if own then
+      keys, group, read = keys + 1, group - 1, read + items[unit]
+      left, reset, effective, retry = own(all[keys], keys, plan[read])
     end
     if retry then
       reply[replied + 1] = -5
@@ -212,7 +222,7 @@ local function decide()
       replied = replied + 1
       reply[replied] = left
     else
-      if read > at then keys, read = keys - 1, at end
+      if own then keys, group, read = keys - 1, group + 1, read - items[unit] end
       if not decide_on_any then
         local _
         _, decide_on_any = any()

@@ -109,9 +109,10 @@ func TestLoads(t *testing.T) {
 		for _, o := range options[name] {
 			plan = append(plan, o)
 		}
-		plan = append(plan, 1, 1)
 		if name == "stream" {
-			plan = append(plan, 2, "user", "anna")
+			plan = append(plan, -1, 1, 1, 2, "user", "anna")
+		} else {
+			plan = append(plan, 1, 1)
 		}
 		want := []int64{1_800_000_000_000, -5, 1, 9, 0, 60_000, 60_000}
 		switch name {

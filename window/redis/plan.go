@@ -10,8 +10,10 @@ import (
 // plan is the list that tells the script what to decide on, in MessagePack; the
 // header of lua/driver.lua says what it holds.
 type plan struct {
-	known                []definition
-	definitions, charges items
+	known                 []definition
+	definitions, requests items
+	group                 int   // where the number of requests in the last group of units stands, if there is one
+	unit                  int64 // the definition of that group
 }
 
 // definition is what the charges of a zone have in common, unless their limits
@@ -26,15 +28,16 @@ type definition struct {
 func (p *plan) reset() {
 	p.known = p.known[:0]
 	p.definitions.reset()
-	p.charges.reset()
+	p.requests.reset()
+	p.unit = 0
 }
 
 // append appends the whole list to dst.
 func (p *plan) append(dst []byte) []byte {
-	dst = binary.BigEndian.AppendUint32(append(dst, 0xdd), 1+p.definitions.n+p.charges.n)
+	dst = binary.BigEndian.AppendUint32(append(dst, 0xdd), 1+p.definitions.n+p.requests.n)
 	dst = appendInt(dst, int64(len(p.known)))
 	dst = append(dst, p.definitions.bytes...)
-	return append(dst, p.charges.bytes...)
+	return append(dst, p.requests.bytes...)
 }
 
 // items are a part of a list.
@@ -79,26 +82,51 @@ func (i *items) string(s string) {
 	i.bytes = append(i.bytes, s...)
 }
 
-// request writes the charges of a request under one of their names, the last or not.
-func (p *plan) request(n *naming, charges []window.Charge, last bool) {
-	for i := range charges {
-		c := &charges[i]
-		number := p.definition(c)
-		if !last || i < len(charges)-1 {
-			number = -number
-		}
-		p.charges.int(number)
-		p.charges.int(c.Cost)
-		if c.Pack > 0 {
-			field := n.packedField(c)
-			p.charges.string(string(field[:]))
-		}
-		if _, ok := c.Algorithm.(window.Stream); ok {
-			p.charges.int(int64(len(c.Fields)))
-			for _, word := range c.Fields {
-				p.charges.string(word)
+// request writes a request, of which every charge counts under each of the names. One
+// for a unit joins the group before it, if it can.
+func (p *plan) request(namings []naming, charges []window.Charge) {
+	if _, notes := charges[0].Algorithm.(window.Stream); len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
+		p.apart(namings, charges)
+		return
+	}
+	const most = 1<<7 - 1 // requests, for their number to be one byte
+	c := &charges[0]
+	unit := p.definition(c)
+	if unit == p.unit && p.requests.bytes[p.group] < most {
+		p.requests.bytes[p.group]++
+	} else {
+		p.group, p.unit = len(p.requests.bytes), unit
+		p.requests.int(1)
+		p.requests.int(unit)
+	}
+	p.field(&namings[0], c)
+}
+
+// apart writes a request that is in no group.
+func (p *plan) apart(namings []naming, charges []window.Charge) {
+	p.unit = 0
+	p.requests.int(-int64(len(namings) * len(charges)))
+	for k := range namings {
+		for i := range charges {
+			c := &charges[i]
+			p.requests.int(p.definition(c))
+			p.requests.int(c.Cost)
+			p.field(&namings[k], c)
+			if _, ok := c.Algorithm.(window.Stream); ok {
+				p.requests.int(int64(len(c.Fields)))
+				for _, word := range c.Fields {
+					p.requests.string(word)
+				}
 			}
 		}
+	}
+}
+
+// field writes where in its hash a counter is, if it is packed.
+func (p *plan) field(n *naming, c *window.Charge) {
+	if c.Pack > 0 {
+		field := n.packedField(c)
+		p.requests.string(string(field[:]))
 	}
 }
 

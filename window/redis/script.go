@@ -104,11 +104,17 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 				c.buf = n.appendKey(c.buf, &charges[j])
 				c.ends = append(c.ends, len(c.buf))
 			}
-			c.plan.request(n, charges, settles || k == len(c.namings)-1)
 			if settles {
-				c.plan.charges.int(numbers[2*i])
-				c.plan.charges.int(numbers[2*i+1])
+				c.plan.apart(c.namings[k:k+1], charges)
+				c.plan.requests.int(numbers[2*i])
+				c.plan.requests.int(numbers[2*i+1])
 			}
+		}
+		switch {
+		case op == "reset":
+			c.plan.apart(c.namings, charges)
+		case !settles:
+			c.plan.request(c.namings, charges)
 		}
 	}
 	keys := len(c.ends)
