@@ -8,8 +8,8 @@ return function(limit, window, now, _, _, burst, packed)
   -- Only packed counters need the module: to make it takes as long as a decision.
   local record, counter = packed and module('record'), {}
 
-  -- Returns the first three numbers of the record: nothing if there is none, false if
-  -- it is not one of one policy.
+  -- Returns the first three numbers of the record, and, unless it is packed, when its
+  -- key expires: nothing if there is none, false if it is not one of one policy.
   local function load(key, field)
     if record then
       counter.key, counter.member = key, field
@@ -17,12 +17,12 @@ return function(limit, window, now, _, _, burst, packed)
     end
     local value = call('GET', key)
     if not value then return end
-    if #value ~= 20 then return false end
-    return read('>I6I7I7', value)
+    if #value ~= 26 then return false end
+    return read('>I6I7I7I6', value)
   end
 
   return function(key, _, field)
-    local at, measured, level = load(key, field)
+    local at, measured, level, ends = load(key, field)
     if at == nil then
       level = 0
     elseif not at or at > now or measured ~= window then
@@ -38,12 +38,16 @@ return function(limit, window, now, _, _, burst, packed)
     end
     level = level + window
     local reset = ceil(level / limit)
-    local expires = now + reset + min(reset, 100)
+    local lasting = reset + min(reset, 100)
+    local expires = now + lasting
     spending = true
     if record then
       record.set(counter, expires, now, window, level)
+    elseif at and expires <= ends then
+      call('SETRANGE', key, '0', write('>I6I7I7', now, window, level))
     else
-      call('SET', key, write('>I6I7I7', now, window, level), 'PXAT', format('%d', expires))
+      if lasting >= 500 then expires = expires + floor(lasting / 4) end -- as in record.lua
+      call('SET', key, write('>I6I7I7I6', now, window, level, expires), 'PXAT', format('%d', expires))
     end
     return left - 1, reset, ceil((level + left * window - full) / limit)
   end

@@ -35,7 +35,7 @@ const (
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set +setrange " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
 // ClusterPermissions are those that a Cluster asks for in addition. Without +command
