@@ -17,7 +17,7 @@ import (
 )
 
 // TestTTL holds that every call leaves keys that live as long as they matter, and
-// no longer than 100 ms more, with log a quarter more, or twice that.
+// no longer than 100 ms more, with log and gcra a quarter more, or twice that.
 func TestTTL(t *testing.T) {
 	s := newStore(t, redis.Options{Prefix: "ttl"})
 	c := server.Client(t)
@@ -54,8 +54,11 @@ func TestTTL(t *testing.T) {
 					matters = max(matters, d.At+d.ResetAfter.Milliseconds())
 				}
 				slack := int64(100)
-				if algo == (window.Log{}) {
+				switch algo.(type) {
+				case window.Log:
 					slack = max(slack, (matters-from)/4)
+				case window.GCRA:
+					slack += (matters - from + slack) / 4
 				}
 				left := c.PTTL(t.Context(), "ttl:"+algo.Name()+":zone:"+length.String()).Val()
 				now := serverTime(t, c)
@@ -74,6 +77,33 @@ func TestTTL(t *testing.T) {
 		}
 	}
 	eventually(t, patience, "all keys gone", func() bool { return len(keys(t, c, "ttl:*")) == 0 })
+}
+
+// TestTTLGrows fills buckets unit by unit: the key lives as long as the fullest needs,
+// though most units are written in place, without a time for the key.
+func TestTTLGrows(t *testing.T) {
+	own, clock := redistest.Start(t), windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: "grows"}), own.Client(t)
+	for name, policies := range map[string][]window.Policy{
+		"one": {{Limit: 1_000, Window: time.Hour}},
+		"two": {{Limit: 1_000, Window: time.Hour}, {Limit: 200, Window: time.Minute}},
+	} {
+		one := charge("zone", name, 1, time.Hour)
+		one.Algorithm, one.Policies = window.GCRA{}, policies
+		c.ConfigResetStat(t.Context())
+		for i := range 100 {
+			clock.Add(7)
+			d := take(t, s, one)[0]
+			least := clock.Now() + d.ResetAfter.Milliseconds()
+			until := c.PExpireTime(t.Context(), "grows:gcra:zone:"+name).Val().Milliseconds()
+			if most := least + 100 + (d.ResetAfter.Milliseconds()+100)/2; until < least || until > most {
+				t.Fatalf("%s, unit %d: the key lives until %d, want %d at least, and %d at most", name, i, until, least, most)
+			}
+		}
+		if whole, inPlace := commandCalls(t, c, "set"), commandCalls(t, c, "setrange"); whole+inPlace != 100 || inPlace < 70 {
+			t.Errorf("%s: %d written whole and %d in place, want 100 in all, and 70 in place at least", name, whole, inPlace)
+		}
+	}
 }
 
 // TestTTLAfterStep has a denial that sets a bucket right after the clock has
