@@ -109,6 +109,23 @@ func commandCalls(t *testing.T, server *goredis.Client, command string) int {
 	return 0
 }
 
+// TestTogetherAlike has so many requests for a unit come at once as one run of the
+// script takes, and about as many.
+func TestTogetherAlike(t *testing.T) {
+	s := newStore(t, redis.Options{})
+	for n := redis.BatchWeight - 2; n <= redis.BatchWeight+2; n++ {
+		one, requests := charge("zone", strconv.Itoa(n), 1_000, time.Hour), [][]window.Charge{}
+		for range n {
+			requests = append(requests, []window.Charge{one})
+		}
+		for i, r := range s.TakeBatch(t.Context(), requests) {
+			if want := int64(1_000 - i - 1); r.Err != nil || r.Decisions[0].Remaining != want {
+				t.Fatalf("%d requests: number %d got %+v, want %d remaining", n, i, r, want)
+			}
+		}
+	}
+}
+
 // TestTogetherButOne has a request fail in the middle of others.
 func TestTogetherButOne(t *testing.T) {
 	own := redistest.Start(t)

@@ -85,11 +85,10 @@ func TestTTLGrows(t *testing.T) {
 	own, clock := redistest.Start(t), windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: "grows"}), own.Client(t)
 	for name, policies := range map[string][]window.Policy{
-		"one": {{Limit: 1_000, Window: time.Hour}},
-		"two": {{Limit: 1_000, Window: time.Hour}, {Limit: 200, Window: time.Minute}},
+		"one": {{Limit: 1_000, Window: time.Minute}},
+		"two": {{Limit: 1_000, Window: time.Minute}, {Limit: 200, Window: 10 * time.Second}},
 	} {
-		one := charge("zone", name, 1, time.Hour)
-		one.Algorithm, one.Policies = window.GCRA{}, policies
+		one := window.Charge{Zone: "zone", Key: name, Cost: 1, Algorithm: window.GCRA{}, Policies: policies}
 		c.ConfigResetStat(t.Context())
 		for i := range 100 {
 			clock.Add(7)
