@@ -11,7 +11,7 @@
 --                     of them is over; when to look for some that are
 --
 -- Keys live for a while longer than counters, so that most decisions leave the expiry
--- as it is, and write a string in its place: that takes half as long.
+-- as it is, and write a string in its place: that takes a third of the time.
 --
 -- A hash is small if its fields are few and short: a list without pointers, of a few
 -- dozen bytes per counter. Those that are over go when others come.

@@ -91,12 +91,12 @@ func (s *Store) newScriptCall(namings []naming, op string, requests [][]window.C
 
 // writeCall makes c a call of the script, as the header of lua/driver.lua describes
 // it. To the script, a request under two names is one with twice the charges; but
-// settle takes one charge at a time, and after each its two numbers.
+// settle and reset take one charge at a time, and settle after each its two numbers.
 func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, numbers ...int64) *call {
 	c.op, c.requests, c.first, c.native, c.reply, c.err = op, requests, 0, false, nil, nil
 	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
 	c.plan.reset()
-	settles := len(numbers) > 0
+	decides := op == "take" || op == "peek"
 	for i, charges := range requests {
 		for k := range c.namings {
 			n := &c.namings[k]
@@ -104,16 +104,15 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 				c.buf = n.appendKey(c.buf, &charges[j])
 				c.ends = append(c.ends, len(c.buf))
 			}
-			if settles {
+			if !decides {
 				c.plan.apart(c.namings[k:k+1], charges)
+			}
+			if op == "settle" {
 				c.plan.requests.int(numbers[2*i])
 				c.plan.requests.int(numbers[2*i+1])
 			}
 		}
-		switch {
-		case op == "reset":
-			c.plan.apart(c.namings, charges)
-		case !settles:
+		if decides {
 			c.plan.request(c.namings, charges)
 		}
 	}
