@@ -67,11 +67,23 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
 	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
+		return nil
 	}
 	store, err := loadStore(ctx, a)
 	a.store = store
 	return err
+}
+
+// storeFor returns the store of a handler that has none of its own. Without one in
+// the configuration that is memory, which counts with its max_keys only where it is used.
+func (a *App) storeFor(ctx caddy.Context) (window.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
+	store, err := loadStore(ctx, a)
+	a.store = store
+	return store, err
 }
 
 // share has the instances counted that share the guard's store, from Start to Stop.

@@ -93,7 +93,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				fields   <name> <value> ...
 //				keep     <duration>
 //			}
-//			pack        <expected keys>     # with gcra
+//			pack        <expected keys>     # with gcra, or slices of a count of 3 at most
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>

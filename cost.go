@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -18,6 +19,9 @@ const tooCostly = math.MaxInt64
 
 // checkCost reports what is wrong with the cost by itself.
 func (z *Zone) checkCost() error {
+	if err := checkBraces(string(z.Cost)); err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
 	if z.Cost == "" || z.Cost.dynamic() {
 		return nil
 	}
@@ -50,6 +54,8 @@ func (z *Zone) checkUnits(algorithm window.Algorithm) error {
 func (z *Zone) expandCost(repl *caddy.Replacer) int64 {
 	n, err := z.spends.expand(repl).int()
 	switch {
+	case errors.Is(err, errTooLarge):
+		return tooCostly
 	case err != nil || n < 0:
 		return z.cost
 	case n > mostOfZset && z.algorithm == (window.Zset{}):

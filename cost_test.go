@@ -21,7 +21,11 @@ func TestCostOfZset(t *testing.T) {
 		{"zset", strconv.Itoa(mostOfZset + 1), http.StatusTooManyRequests, "100000"},
 		{"zset", "9223372036854775807", http.StatusTooManyRequests, "100000"},
 		{"zset", "-1", http.StatusNoContent, "99999"},
-		{"zset", "9223372036854775808", http.StatusNoContent, "99999"},
+		{"zset", "9223372036854775808", http.StatusTooManyRequests, "100000"},
+		{"zset", "-9223372036854775809", http.StatusNoContent, "99999"},
+		{"log", "9223372036854775807", http.StatusTooManyRequests, "100000"},
+		{"log", "9223372036854775808", http.StatusTooManyRequests, "100000"},
+		{"log", "1e99", http.StatusNoContent, "99999"},
 		{"log", strconv.Itoa(mostOfZset + 1), http.StatusNoContent, "89999"},
 	} {
 		h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":100000,"window":"1h"}],"algorithm":{"name":"`+c.algorithm+`"},

@@ -133,6 +133,9 @@ func (h *Handler) errorForRoutes(r *http.Request) error {
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
 		return nil
 	}
+	if r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
+		return nil // an error of an error route is answered by nobody
+	}
 	err := caddyhttp.Error(h.Status, errExceeded)
 	if !routesAnswer(server.Errors.Routes, server.Errors.WithError(r, err)) {
 		return nil

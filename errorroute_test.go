@@ -95,6 +95,22 @@ func TestErrorRouteForOtherErrors(t *testing.T) {
 	}
 }
 
+// A limit in an error route answers by itself: Caddy has nobody else to ask.
+func TestLimitInErrorRoute(t *testing.T) {
+	address := runSite(t, "", `
+	error 502
+	handle_errors {
+		sliding_window in_errors {header.X-Key} 1 1h
+		respond "{err.status_code}"
+	}`)
+	client := caddyrun.NewClient(t)
+	wantAnswer(t, caddyrun.MustGet(t, client, address, "k"), http.StatusBadGateway, "502")
+	a := caddyrun.MustGet(t, client, address, "k")
+	if a.Status != http.StatusTooManyRequests || a.Header.Get("Content-Type") != "application/problem+json" || a.Header.Get("Retry-After") == "" {
+		t.Errorf("got %d %q, %v, want 429 with a problem and Retry-After", a.Status, a.Body, a.Header)
+	}
+}
+
 // The status goes to the error route, too.
 func TestErrorRouteStatus(t *testing.T) {
 	address := runSite(t, "", `

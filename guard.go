@@ -48,6 +48,7 @@ type guard struct {
 	refused, foreign      prometheus.Counter // likewise
 
 	foreignLog rare
+	outages    *outageLog // nil for a store that cannot be away
 }
 
 var guards = caddy.NewUsagePool()
@@ -64,7 +65,8 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.refused = storeErrorsTotal.WithLabelValues(name, "refused")
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
-			g.fallback = fallback.New(away, fallback.Options{OnChange: newOutageLog(name).changed})
+			g.outages = newOutageLog(name)
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed})
 		}
 		return g, nil
 	})
@@ -87,7 +89,9 @@ func (g *guard) Destruct() error {
 	if g.fallback == nil {
 		return nil
 	}
-	return g.fallback.Close()
+	err := g.fallback.Close()
+	g.outages.end()
+	return err
 }
 
 // take asks the store, unless it is known to be away.
@@ -155,14 +159,19 @@ var began = time.Now()
 // outageLog writes a line for each change of a store's state.
 type outageLog struct {
 	store string
-	since time.Time // written and read by one change after the other
-	open  prometheus.Gauge
+	since time.Time        // zero unless it is away; written and read by one change after the other
+	open  prometheus.Gauge // how many guards of this name are; two stores may differ in no more than a password
 }
 
 func newOutageLog(store string) *outageLog {
-	l := &outageLog{store: store, open: storeOpen.WithLabelValues(store)}
-	l.open.Set(0)
-	return l
+	return &outageLog{store: store, open: storeOpen.WithLabelValues(store)}
+}
+
+// end forgets an outage that nobody sees the end of. There are no more changes.
+func (l *outageLog) end() {
+	if !l.since.IsZero() {
+		l.open.Dec()
+	}
 }
 
 // changed logs to Caddy's default log of the moment: the store may outlive the
@@ -171,11 +180,12 @@ func (l *outageLog) changed(open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window")
 	if open {
 		l.since = time.Now()
-		l.open.Set(1)
+		l.open.Inc()
 		logger.Warn("store is unavailable; on_error decides until it is back",
 			zap.String("store", l.store), zap.Error(cause))
 		return
 	}
-	l.open.Set(0)
+	l.open.Dec()
 	logger.Warn("store is back", zap.String("store", l.store), zap.Duration("away", time.Since(l.since)))
+	l.since = time.Time{}
 }

@@ -45,8 +45,25 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 	return k, nil
 }
 
+// checkBraces reports a placeholder that does not end: to Caddy that is text, the same
+// for all requests.
+func checkBraces(text string) error {
+	from := 0
+	for i := strings.IndexByte(text, '{'); i >= 0; i = strings.IndexByte(text[from:], '{') {
+		from += i + 1
+		escaped := from > 1 && text[from-2] == '\\'
+		if !escaped && strings.IndexByte(text[from:], '}') < 0 {
+			return fmt.Errorf(`%q: a placeholder does not end; write }, or \{ for a brace`, text)
+		}
+	}
+	return nil
+}
+
 // checkKey reports what is wrong with a key as configured.
 func checkKey(text string) error {
+	if err := checkBraces(text); err != nil {
+		return fmt.Errorf("key %w", err)
+	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
 		switch {
 		case strings.HasPrefix(name, "file."):

@@ -92,11 +92,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	app := value.(*App)
-	store := app.store
+	var store window.Store
 	if h.StoreRaw != nil {
-		if store, err = loadStore(ctx, h); err != nil {
-			return err
-		}
+		store, err = loadStore(ctx, h)
+	} else {
+		store, err = app.storeFor(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if h.OnError == "" {
 		h.OnError, h.Share = app.OnError, h.Share || app.Share
@@ -137,9 +140,9 @@ func (h *Handler) check() error {
 		return errors.New("sliding_window: no zone: write zone <name> { ... }")
 	}
 	names := make(map[string]bool)
-	for _, z := range h.Zones {
+	for i, z := range h.Zones {
 		if z == nil {
-			return errors.New("zone: is null")
+			return fmt.Errorf("zone number %d is null; take it out", i+1)
 		}
 		if err := z.check(); err != nil {
 			return err

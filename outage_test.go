@@ -216,3 +216,31 @@ func poll(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+// Stores that differ in no more than a password have one name: what is said of the one
+// stays true when the other comes back, or is gone.
+func TestBreakersOfOneName(t *testing.T) {
+	store := func(t *testing.T) (f *fakeStore, h *Handler, open func() float64) {
+		f, config := newFake(t, away)
+		f.name = "fakes of one name"
+		h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+config))
+		return f, h, func() float64 { return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name) }
+	}
+	f, h, open := store(t)
+	ask := func(h *Handler) {
+		for range 3 {
+			serve(t, get(), h)
+		}
+	}
+	ask(h)
+	t.Run("other", func(t *testing.T) {
+		_, h, _ := store(t)
+		ask(h)
+		poll(t, "breaker_open is 2", func() bool { return open() == 2 })
+	})
+	if got := open(); got != 1 {
+		t.Errorf("once the other is gone: breaker_open is %v, want 1", got)
+	}
+	f.become(decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
+	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
+}

@@ -85,7 +85,7 @@ func TestRefusedDirective(t *testing.T) {
 func TestRefusedJSON(t *testing.T) {
 	for _, r := range []struct{ handler, want string }{
 		{`{"handler":"sliding_window"}`, `no zone: write zone <name> { ... }`},
-		{`{"handler":"sliding_window","zones":[null]}`, `zone: is null`},
+		{`{"handler":"sliding_window","zones":[null]}`, `zone number 1 is null; take it out`},
 		{`{"handler":"sliding_window","zones":[{"limits":[{"max":5,"window":"1m"}]}]}`, `zone: name is missing`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"window":"1m"}]}]}`, `zone api: limit  1m: max "" is not a whole number`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":true,"window":"1m"}]}]}`, `true is neither a number nor a string`},

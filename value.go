@@ -31,9 +31,11 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON implements json.Marshaler: whole numbers stay numbers.
+// MarshalJSON implements json.Marshaler: whole numbers stay numbers, unless Caddy
+// might round them, which keeps configuration in doubles as it adapts it.
 func (v Value) MarshalJSON() ([]byte, error) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && strconv.FormatInt(n, 10) == string(v) {
+	const exact = 1 << 53
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && -exact <= n && n <= exact && strconv.FormatInt(n, 10) == string(v) {
 		return []byte(v), nil
 	}
 	return json.Marshal(string(v))
@@ -42,14 +44,20 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // dynamic reports whether the value is known only once a request comes.
 func (v Value) dynamic() bool { return strings.Contains(string(v), "{") }
 
-var errNoNumber = errors.New(`"" is not a whole number`)
+var (
+	errNoNumber = errors.New(`"" is not a whole number`)
+	errTooLarge = errors.New("is above 9223372036854775807")
+)
 
 func (v Value) int() (int64, error) {
 	if v == "" { // as of a header field that few requests have
 		return 0, errNoNumber
 	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange) && n > 0:
+		return 0, fmt.Errorf("%q %w", string(v), errTooLarge)
+	case err != nil:
 		return 0, fmt.Errorf("%q is not a whole number", string(v))
 	}
 	return n, nil

@@ -33,7 +33,7 @@ local function last(c, ms)
 end
 
 local function newest(c)
-  return last(c, '+') or {ms = -1, total = 0, gone = 0}
+  return last(c, '+') or {ms = -math.huge, total = 0, gone = 0} -- before any window
 end
 
 local function keep(c) return math.max(c.longest, c.option[1]) end

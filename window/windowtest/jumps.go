@@ -75,3 +75,20 @@ func testClockJumps(t *testing.T, open Open) {
 		}
 	})
 }
+
+// testWindowBefore1970 has a window that is longer than the clock has counted.
+func testWindowBefore1970(t *testing.T, open Open) {
+	each(t, open, func(f *fixture) {
+		c := f.charge("zone", "key", 1, per(2, Start+day))
+		if window.CheckPolicy(f.algo, c.Policies[0]) != nil {
+			return // layers would have too many slices
+		}
+		for i, want := range []bool{true, true, false} {
+			if look, d := f.peek(c)[0], f.take(c)[0]; look.Allowed != want || d.Allowed != want {
+				f.Errorf("request %d: Peek = %+v, Take = %+v, want allowed: %v", i+1, look, d, want)
+			}
+		}
+	})
+}
+
+const day = 24 * 60 * 60 * 1000 // ms

@@ -62,6 +62,7 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"ClockStepsBack", testClockBack},
 		{"ClockStepsBackOntoAUnit", testClockBackOnto},
 		{"ClockJumps", testClockJumps},
+		{"WindowFromBefore1970", testWindowBefore1970},
 		{"Keys", testKeys},
 		{"Invalid", testInvalid},
 		{"RetryAfter", testRetryAfter},
