@@ -40,13 +40,30 @@ local function prepare(c)
   end
 end
 
--- How full bucket j is, by the record before. What was measured in another window is
--- converted, and cut to what the bucket can hold before it leaks: a denial holds as
--- long as it says, whatever the limit was before.
+-- Which bucket of the record before is that of policy j, or nil: limits may have come,
+-- gone or changed places. It is that of the same window; without one, the one in its
+-- place, unless that is another policy's.
+local function bucket(c, j, before)
+  local window, there = c.window[j], before[2 * j]
+  if there == window then return j end
+  for k = 1, (#before - 1) / 2 do
+    if before[2 * k] == window then return k end
+  end
+  if not there then return nil end
+  for i = 1, c.policies do
+    if c.window[i] == there then return nil end
+  end
+  return j
+end
+
+-- How full the bucket of policy j is, by the record before. What was measured in another
+-- window is converted, and cut to what the bucket can hold before it leaks: a denial
+-- holds as long as it says, whatever the limit was before.
 local function level(c, now, j, before)
-  local level = before[2 * j + 1]
-  if not level or level == 0 then return 0 end
-  local measured, window, full = before[2 * j], c.window[j], c.full[j]
+  local k = bucket(c, j, before)
+  local level = k and before[2 * k + 1] or 0
+  if level == 0 then return 0 end
+  local measured, window, full = before[2 * k], c.window[j], c.full[j]
   if measured ~= window then level = ceil(level / measured * window) end
   if level > full then level = full end
   return rest(level, now - before[1], c.limit[j])

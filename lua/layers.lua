@@ -106,11 +106,38 @@ local function add_to(h, l, at, n)
   return false
 end
 
--- Forgets the closed slices that end before since.
-local function drop(h, l, since)
-  for n = number(l, h.since), math.min(number(l, since), number(l, l.open.at)) - 1 do
-    l.closed[n] = false
-    h.stale[field(l, n)] = true
+-- Forgets closed slice n.
+local function forget(h, l, n)
+  l.closed[n] = false
+  h.stale[field(l, n)] = true
+end
+
+-- Forgets the closed slices that end before since: all numbers from the last such time
+-- on or, if the hash has less fields than those are, the fields.
+local function drop(c, h, since)
+  local all, many = {h.coarse, h.fine}, 0
+  for _, l in ipairs(all) do
+    l.from, l.to = number(l, h.since), math.min(number(l, since), number(l, l.open.at))
+    many = many + l.to - l.from
+  end
+  if h.fine.complete then
+    for _, l in ipairs(all) do
+      for n, t in pairs(l.closed) do
+        if t and n < l.to then forget(h, l, n) end
+      end
+    end
+  elseif many > 32 and many > redis.call('HLEN', c.key) then
+    local raw = redis.call('HGETALL', c.key)
+    for i = 1, #raw, 2 do
+      for _, l in ipairs(all) do
+        local n = tonumber(string.match(raw[i], '^' .. l.prefix .. '(%-?%d+)$'))
+        if n and n < l.to then forget(h, l, n) end
+      end
+    end
+  else
+    for _, l in ipairs(all) do
+      for n = l.from, l.to - 1 do forget(h, l, n) end
+    end
   end
 end
 
@@ -256,8 +283,7 @@ local function add(c, now, n)
   if not h.fine.open then
     h.since = since
   elseif since > h.since then
-    drop(h, h.coarse, since)
-    drop(h, h.fine, since)
+    drop(c, h, since)
     if h.fine.open.at < since then h.coarse.open, h.fine.open = nil, nil end
     h.since = since
   end

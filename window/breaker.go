@@ -26,8 +26,8 @@ const (
 // connection may be the end of them all.
 //
 // A caller that gives up, a charge that makes no sense, a store that takes no more
-// at the moment and a counter that is none are no failures. A denial does not end a row of them: a store
-// may know it without asking its server.
+// at the moment and a counter that is none are no failures. What a store may know without
+// asking its server, a denial or what a lease lets pass, does not end a row of them.
 type Breaker struct {
 	store    Store
 	pinger   Pinger
@@ -38,6 +38,7 @@ type Breaker struct {
 	// before it says nothing new.
 	epoch    atomic.Int64
 	failures atomic.Int64 // in a row
+	leased   atomic.Int64 // the latest Decision.At of charges that may have a lease
 	mu       sync.Mutex   // guards the change from closed to open, and stopped
 	stopped  bool
 	stop     context.CancelFunc
@@ -66,10 +67,24 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error
 	ds, err := b.store.Take(ctx, charges)
 	if err != nil {
 		b.failed(epoch, err)
-	} else if b.failures.Load() != 0 && Allowed(ds) {
-		b.failures.Store(0)
+	} else if Allowed(ds) {
+		b.allowed(charges, ds)
 	}
 	return ds, err
+}
+
+// allowed ends a row of failures, unless it may have been a lease that let the request
+// pass: its decisions have the time at which it was taken.
+func (b *Breaker) allowed(charges []Charge, ds []Decision) {
+	if len(charges) == 1 && charges[0].Lease.Units > 0 {
+		latest := b.leased.Load()
+		if ds[0].At <= latest || !b.leased.CompareAndSwap(latest, ds[0].At) {
+			return
+		}
+	}
+	if b.failures.Load() != 0 {
+		b.failures.Store(0)
+	}
 }
 
 // Settle is Store.Settle, or ErrUnavailable and ErrOpen at once.

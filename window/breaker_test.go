@@ -22,6 +22,7 @@ type fakeStore struct {
 	takes  int
 	pings  int
 	denies bool
+	at     int64         // of decisions
 	gate   chan struct{} // nil: open
 	stuck  bool          // pings wait for their context
 }
@@ -29,12 +30,12 @@ type fakeStore struct {
 func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, error) {
 	s.mu.Lock()
 	s.takes++
-	err, gate, allowed := s.err, s.gate, !s.denies
+	err, gate, allowed, at := s.err, s.gate, !s.denies, s.at
 	s.mu.Unlock()
 	if gate != nil {
 		<-gate
 	}
-	return []window.Decision{{Allowed: allowed}}, err
+	return []window.Decision{{Allowed: allowed, At: at}}, err
 }
 
 func (s *fakeStore) Settle(context.Context, window.Charge, int64, int64) error {
@@ -243,6 +244,35 @@ func TestBreakerDenials(t *testing.T) {
 		}
 		b.wantOpenAfterOneMore()
 		b.wantChanges(opened)
+	})
+}
+
+// What a lease lets pass says nothing of the server, but that the lease was taken does.
+func TestBreakerLeases(t *testing.T) {
+	leased := []window.Charge{{Zone: "zone", Lease: window.Lease{Units: 10}}}
+	ask := func(b *breaker, at int64) {
+		b.store.set(nil)
+		b.store.at = at
+		if ds, err := b.Take(b.Context(), leased); err != nil || !ds[0].Allowed {
+			b.Errorf("Take = %+v, %v, want it allowed", ds, err)
+		}
+	}
+	inBubble(t, func(b *breaker) {
+		ask(b, 5)
+		for range 2 {
+			b.fail(1)
+			ask(b, 5)
+			ask(b, 4)
+		}
+		b.wantOpenAfterOneMore()
+		b.wantChanges(opened)
+	})
+	inBubble(t, func(b *breaker) {
+		for at := range int64(4) {
+			b.fail(2)
+			ask(b, 5+at)
+		}
+		b.wantChanges()
 	})
 }
 

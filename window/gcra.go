@@ -143,14 +143,39 @@ func drain(level int64, p Policy) time.Duration {
 	return millis(ceilDiv(level, p.Limit))
 }
 
-// level returns how full bucket j is. What was measured in another window is
-// converted, and cut to what the bucket can hold before it leaks: a denial holds
+// bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
+// changed places. It is that of the same window; without one, the one in its place,
+// unless that is another policy's.
+func (s *gcraState) bucket(c *Charge, j int) int {
+	is := func(p Policy, b gcraBucket) bool { return p.Window.Milliseconds() == b.window }
+	if j < len(s.buckets) && is(c.Policies[j], s.buckets[j]) {
+		return j
+	}
+	for k, b := range s.buckets {
+		if is(c.Policies[j], b) {
+			return k
+		}
+	}
+	if j >= len(s.buckets) {
+		return -1
+	}
+	for _, p := range c.Policies {
+		if is(p, s.buckets[j]) {
+			return -1
+		}
+	}
+	return j
+}
+
+// level returns how full the bucket of policy j is. What was measured in another window
+// is converted, and cut to what the bucket can hold before it leaks: a denial holds
 // as long as it says, whatever the limit was before.
 func (s *gcraState) level(now int64, c *Charge, j int) int64 {
-	if j >= len(s.buckets) {
+	at := s.bucket(c, j)
+	if at < 0 {
 		return 0
 	}
-	b, p := s.buckets[j], c.Policies[j]
+	b, p := s.buckets[at], c.Policies[j]
 	window := p.Window.Milliseconds()
 	full := c.Algorithm.(GCRA).AtOnce(p) * window
 	level := b.level
@@ -232,13 +257,10 @@ func (s *gcraState) add(now int64, c *Charge, n int64) {
 
 // refresh brings the buckets to now, and to the policies of c.
 func (s *gcraState) refresh(now int64, c *Charge) {
+	var room [4]gcraBucket
+	fresh := room[:0]
 	for j, p := range c.Policies {
-		b := gcraBucket{window: p.Window.Milliseconds(), level: s.level(now, c, j)}
-		if j < len(s.buckets) {
-			s.buckets[j] = b
-		} else {
-			s.buckets = append(s.buckets, b)
-		}
+		fresh = append(fresh, gcraBucket{window: p.Window.Milliseconds(), level: s.level(now, c, j)})
 	}
-	s.at, s.buckets = now, s.buckets[:len(c.Policies)]
+	s.at, s.buckets = now, append(s.buckets[:0], fresh...)
 }

@@ -304,6 +304,8 @@ func (l Lease) Check(a Algorithm) error {
 		return nil
 	case l.Units < 2:
 		return fmt.Errorf("units: %d is below 2", l.Units)
+	case l.Units > MaxProduct:
+		return fmt.Errorf("units: %d is above 2^53", l.Units)
 	case l.TTL < time.Millisecond, l.TTL%time.Millisecond != 0:
 		return fmt.Errorf("ttl %s is not a whole number of milliseconds above 0", l.TTL)
 	}

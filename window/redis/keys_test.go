@@ -105,6 +105,57 @@ func TestTTLGrows(t *testing.T) {
 	}
 }
 
+// TestTTLOfOldKeys charges keys for longer than their windows: they live as long as
+// what was charged last matters, and not much longer.
+func TestTTLOfOldKeys(t *testing.T) {
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "old"}), server.Client(t)
+	second, minute := window.Policy{Limit: 1_000, Window: 10 * time.Second}, window.Policy{Limit: 1_000, Window: time.Minute}
+	for _, algo := range algorithms {
+		for name, one := range map[string]window.Charge{
+			"one": {Cost: 1, Policies: []window.Policy{minute}},
+			"two": {Cost: 2, Policies: []window.Policy{second, minute}},
+		} {
+			one.Zone, one.Key, one.Algorithm = "zone", name, algo
+			for i := range 150 {
+				clock.Add(700)
+				var reset time.Duration
+				for _, d := range take(t, s, one) {
+					reset = max(reset, d.ResetAfter)
+				}
+				least := clock.Now() + reset.Milliseconds()
+				until := c.PExpireTime(t.Context(), "old:"+algo.Name()+":zone:"+name).Val().Milliseconds()
+				if most := least + 100 + (reset.Milliseconds()+100)/4; until < least || until > most {
+					t.Fatalf("%s, %s, unit %d: the key lives until %d, want %d at least, and %d at most", algo.Name(), name, i, until, least, most)
+				}
+			}
+		}
+	}
+}
+
+// TestLayersIdle has few slices and a long time between them: what is forgotten then
+// is as much as there is, not as much as there might be.
+func TestLayersIdle(t *testing.T) {
+	own, clock := redistest.Start(t), windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: "idle"}), own.Client(t)
+	one := window.Charge{
+		Zone: "zone", Key: "key", Cost: 1, Algorithm: window.Layers{Coarse: 10 * time.Second, Fine: 20 * time.Millisecond},
+		Policies: []window.Policy{{Limit: 1_000, Window: time.Hour}},
+	}
+	for i, pause := range []time.Duration{0, time.Second, 59 * time.Minute, time.Second, time.Hour, time.Second, 100 * time.Hour} {
+		clock.Add(pause.Milliseconds())
+		c.ConfigResetStat(t.Context())
+		take(t, s, one)
+		// A thousand names go into one call.
+		if n := commandCalls(t, c, "hdel"); n > 1 {
+			t.Errorf("request %d, after %s: HDEL was called %d times", i, pause, n)
+		}
+	}
+	if fields := c.HKeys(t.Context(), "idle:layers:zone:key").Val(); len(fields) != 1 {
+		t.Errorf("in the end there are the fields %q, want the open slices only", fields)
+	}
+}
+
 // TestTTLAfterStep has a denial that sets a bucket right after the clock has
 // stepped back.
 func TestTTLAfterStep(t *testing.T) {

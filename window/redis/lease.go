@@ -67,8 +67,10 @@ type lease struct {
 
 // fetch is a lease that is being taken. Those who need it wait for done.
 type fetch struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	charge *window.Charge // of the request that takes it
+	reset  bool           // its counter was reset meanwhile: nobody knows whether the lease is booked
 }
 
 func newLeases(s *Store) *leases {
@@ -90,29 +92,28 @@ func (s *Store) lifetime(c *window.Charge) time.Duration {
 }
 
 // take decides on a charge of e with the units of a lease. Without decisions or an
-// error, the server has to be asked.
-func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]window.Decision, error) {
+// error, the server has to be asked; until end, if time has gone by already.
+func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) (_ []window.Decision, end time.Time, _ error) {
 	life := l.store.lifetime(c)
-	if life < time.Millisecond || c.Cost == 0 {
-		return nil, nil
+	if life < time.Millisecond || c.Cost == 0 || c.Cost > c.Lease.Units/2 {
+		return nil, end, nil // a lease is worth its trouble to two such requests
 	}
-	var end time.Time // of the wait for a lease, from the first on
 	for {
 		e.mu.Lock()
 		now := l.store.clock()
 		switch f := e.fetch; {
 		case e.gone:
 			e.mu.Unlock()
-			return nil, nil
+			return nil, end, nil
 		case e.lease != nil && now < e.lease.ends && e.lease.left >= c.Cost:
 			own, left := e.lease, e.lease.spend(c.Cost)
 			e.seen = now
 			e.mu.Unlock()
-			return own.decide(left, now), nil
+			return own.decide(left, now), end, nil
 		case f != nil:
 			e.mu.Unlock()
 			if err := l.wait(ctx, f, &end); err != nil {
-				return nil, err
+				return nil, end, err
 			}
 			continue
 		}
@@ -122,12 +123,16 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) ([]windo
 		size := e.grow(c, now, life)
 		if size < 2*c.Cost {
 			e.mu.Unlock()
-			return nil, nil
+			return nil, end, nil
 		}
-		f := &fetch{done: make(chan struct{})}
+		f := &fetch{done: make(chan struct{}), charge: c}
 		e.fetch = f
 		e.mu.Unlock()
-		return l.fetch(ctx, e, f, c, size, life, now)
+		if end.IsZero() {
+			end = time.Now().Add(l.store.timeout)
+		}
+		ds, err := l.fetch(ctx, e, f, c, size, life, now, end)
+		return ds, end, err
 	}
 }
 
@@ -182,13 +187,15 @@ func (l *leases) wait(ctx context.Context, f *fetch, end *time.Time) error {
 	}
 }
 
-// fetch takes a lease and spends the charge's cost of it. The caller may go, but
-// the lease is taken all the same: what is booked has to end.
-func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charge, size int64, life, sent time.Duration) ([]window.Decision, error) {
+// fetch takes a lease until end, and spends the charge's cost of it. The caller may go,
+// but the lease is taken all the same: what is booked has to end.
+func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charge, size int64, life, sent time.Duration, end time.Time) ([]window.Decision, error) {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancel()
 	whole := *c
 	whole.Key, whole.Policies = strings.Clone(c.Key), slices.Clone(c.Policies) // they outlive the request
 	whole.Cost = size
-	r := l.store.take(context.WithoutCancel(ctx), []window.Charge{whole})
+	r := l.store.take(ctx, []window.Charge{whole})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer close(f.done)
@@ -205,7 +212,11 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
 	e.lease = own
 	own.timer = time.AfterFunc(life, func() { l.expire(e, own) })
-	return own.decide(own.spend(c.Cost), sent), nil
+	ds := own.decide(own.spend(c.Cost), sent)
+	if f.reset {
+		l.end(e)
+	}
+	return ds, nil
 }
 
 // room is what the tightest limit has left.
@@ -304,6 +315,9 @@ func (l *leases) forget(c *window.Charge) {
 		if e.lease != nil && string(window.AppendKey(nil, &e.lease.charge)) == name {
 			e.lease.timer.Stop()
 			e.lease = nil
+		}
+		if e.fetch != nil && string(window.AppendKey(nil, e.fetch.charge)) == name {
+			e.fetch.reset = true
 		}
 	})
 }

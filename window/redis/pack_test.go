@@ -105,21 +105,25 @@ func usedMemory(t *testing.T, c *goredis.Client) int64 {
 func TestPackedNames(t *testing.T) {
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "names"}), server.Client(t)
+	const address = "+\b\x02\n\xfc\b\xb4\xfe\xcdO\xcf\xfc" // the field of 192.0.2.1
 	for _, name := range []struct {
-		zone, key string
-		expected  int64
-		want      string
+		zone, key   string
+		expected    int64
+		want, field string
 	}{
-		{"api", "192.0.2.1", 1, "names:pack-gcra:api:1:0"},
-		{"api", "192.0.2.1", 48, "names:pack-gcra:api:1:0"},
-		{"api", "192.0.2.1", 49, "names:pack-gcra:api:2:1"},
-		{"api", "192.0.2.1", 1_000_000, "names:pack-gcra:api:20834:20747"},
-		{"a:b", "", 1<<63 - 1, "names:pack-gcra:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:192153584101141163:73774584227262797"},
+		{"api", "192.0.2.1", 1, "names:pack-gcra:api:1:0", address},
+		{"api", "192.0.2.1", 48, "names:pack-gcra:api:1:0", address},
+		{"api", "192.0.2.1", 49, "names:pack-gcra:api:2:1", address},
+		{"api", "192.0.2.1", 1_000_000, "names:pack-gcra:api:20834:20747", address},
+		{"a:b", "", 1<<63 - 1, "names:pack-gcra:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:192153584101141163:73774584227262797", "\x9a\xfb\xf4\xc8\x99o\xb9$'\xaeA\xe4"},
 	} {
 		one := packed(name.zone, name.key, name.expected, 10, time.Hour)
 		take(t, s, one)
 		if n := c.HLen(t.Context(), name.want).Val(); n != 2 {
 			t.Errorf("zone %q, key %q, pack %d: no counter in %s, but there are %q", name.zone, name.key, name.expected, name.want, keys(t, c, "names:*"))
+		}
+		if !c.HExists(t.Context(), name.want, name.field).Val() {
+			t.Errorf("zone %q, key %q: no field %q, but there are %q", name.zone, name.key, name.field, c.HKeys(t.Context(), name.want).Val())
 		}
 		if err := s.Reset(t.Context(), window.Charge{Zone: name.zone, Key: name.key, Algorithm: window.GCRA{}, Pack: name.expected}); err != nil {
 			t.Fatal(err)

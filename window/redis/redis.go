@@ -35,7 +35,7 @@ const (
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hmget +hset +hdel +hrandfield +get +set +setrange " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +set +setrange " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
 // ClusterPermissions are those that a Cluster asks for in addition. Without +command
@@ -245,8 +245,14 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		leased = s.leases.lessee(&charges[0])
 	}
 	if leased != nil {
-		if ds, err := s.leases.take(ctx, leased, &charges[0]); ds != nil || err != nil {
+		ds, end, err := s.leases.take(ctx, leased, &charges[0])
+		if ds != nil || err != nil {
 			return ds, err
+		}
+		if !end.IsZero() { // the server was asked: both times together have the timeout
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, end)
+			defer cancel()
 		}
 	}
 	asked := s.denials.ask()

@@ -43,8 +43,13 @@ func TestPermissions(t *testing.T) {
 		if err := longHistory(t, s); err != nil {
 			return err
 		}
-		now = windowtest.NewClock().Now
-		return everything(t, open("secret"))
+		clock := windowtest.NewClock()
+		now = clock.Now
+		s = open("secret")
+		if err := everything(t, s); err != nil {
+			return err
+		}
+		return idleHistory(t, s, clock)
 	}
 	setUser("")
 	if err := both(); err != nil {
@@ -124,6 +129,19 @@ func everything(t *testing.T, s *redis.Store) error {
 		if err := s.Reset(t.Context(), c); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// idleHistory has many layers' slices go by between two charges.
+func idleHistory(t *testing.T, s *redis.Store, clock *windowtest.Clock) error {
+	c := charge("zone", "idle", 10, time.Hour)
+	c.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
+	for range 3 {
+		if _, err := s.Take(t.Context(), []window.Charge{c}); err != nil {
+			return err
+		}
+		clock.Add(59 * 60 * 1000)
 	}
 	return nil
 }

@@ -114,6 +114,17 @@ var gcraTables = []struct {
 		// By now more has leaked than 64 bits can count.
 		8: {1_000_002_000_000, 1, []verdict{allowed(9_007_199_254_739)}, nil},
 	}},
+	{"limits change places", window.GCRA{}, []step{
+		0: {0, 2, []verdict{allowed(0), allowed(8)}, []window.Policy{per(2, 1_000), per(10, 60_000)}},
+		1: {1_000, 2, []verdict{allowed(0), allowed(6)}, nil},
+		2: {2_000, 1, []verdict{allowed(5), allowed(1)}, []window.Policy{per(10, 60_000), per(2, 1_000)}},
+		3: {2_000, 1, []verdict{allowed(4), allowed(0)}, []window.Policy{per(10, 60_000), per(2, 1_000)}},
+		// The one that was the second stays, and the one that comes is new.
+		4: {2_000, 1, []verdict{allowed(3)}, []window.Policy{per(10, 60_000)}},
+		5: {2_000, 1, []verdict{allowed(99), allowed(2)}, []window.Policy{per(100, 5_000), per(10, 60_000)}},
+		// What has another window and the same place is the same limit.
+		6: {2_000, 1, []verdict{allowed(98), allowed(1)}, []window.Policy{per(100, 10_000), per(10, 60_000)}},
+	}},
 	{"another policy", window.GCRA{}, []step{
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
 		1: {5_000, 1, []verdict{allowed(0), allowed(9)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},

@@ -1,0 +1,195 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+// takeAhead asks for a unit at a time until so many are leased, and returns how many
+// it asked for.
+func takeAhead(t *testing.T, s *redis.Store, c window.Charge, units int64) (asked int64) {
+	t.Helper()
+	for before := redis.Leased(s); redis.Leased(s) < before+units; asked++ {
+		take(t, s, c)
+	}
+	return asked
+}
+
+// TestLeaseCosts has costs that no lease is for, up to the largest: they are decided
+// as without, and the server goes on.
+func TestLeaseCosts(t *testing.T) {
+	for _, algo := range leasable {
+		s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
+		c := leased(of(algo, charge("zone", "key", 10, 10*time.Second)), 10, time.Second)
+		for _, cost := range []int64{math.MaxInt64, math.MaxInt64/2 + 1, math.MaxInt64 / 2, 1 << 53, 11} {
+			c.Cost = cost
+			if d := take(t, s, c)[0]; d.Allowed || d.Remaining != 10 || d.RetryAfter != window.Never || redis.Leased(s) > 0 {
+				t.Errorf("%T: cost %d: %+v, and a lease of %d; want a denial", algo, cost, d, redis.Leased(s))
+			}
+		}
+		c.Cost = 1
+		if d := take(t, s, c)[0]; !d.Allowed || d.Remaining != 9 {
+			t.Errorf("%T: then a unit: %+v, want 9 left", algo, d)
+		}
+	}
+}
+
+// TestLeaseOfTwoLimits holds that a lease is over after half of the shorter window,
+// wherever that stands.
+func TestLeaseOfTwoLimits(t *testing.T) {
+	long, short := window.Policy{Limit: 1_000, Window: time.Hour}, window.Policy{Limit: 1_000, Window: time.Minute}
+	for i, policies := range [][]window.Policy{{long, short}, {short, long}} {
+		clock := windowtest.NewClock()
+		s := newStore(t, redis.Options{Now: clock.Now})
+		c := leased(charge("zone", fmt.Sprint(i), 1, time.Hour), 64, time.Hour)
+		c.Policies = policies
+		takeAhead(t, s, c, 10)
+		clock.Add(30_000)
+		if got := take(t, s, c)[0].At; got != clock.Now() {
+			t.Errorf("%v: decided at %d, want %d: the lease is over", policies, got, clock.Now())
+		}
+	}
+}
+
+// TestLeaseForBusyKeysOnly has a key that is asked for once in a lease's life, and
+// requests that only look.
+func TestLeaseForBusyKeysOnly(t *testing.T) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now})
+	c := leased(charge("zone", "seldom", 1_000, time.Hour), 64, time.Second)
+	for range 10 {
+		take(t, s, c)
+		clock.Add(1_001)
+	}
+	if got := redis.Leased(s); got != 0 {
+		t.Errorf("%d are leased of a key that is seldom asked for", got)
+	}
+	c.Key = "busy"
+	takeAhead(t, s, c, 10)
+	clock.Add(1)
+	c.Cost = 0
+	if d := take(t, s, c)[0]; d.At != clock.Now() {
+		t.Errorf("a look was answered at %d, want %d, by the server", d.At, clock.Now())
+	}
+}
+
+// TestLeaseGivenBackTwice gives back more than a lease has handed out.
+func TestLeaseGivenBackTwice(t *testing.T) {
+	s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
+	c := leased(charge("zone", "key", 100, time.Hour), 8, time.Minute)
+	takeAhead(t, s, c, 5)
+	if err := s.Settle(t.Context(), c, take(t, s, c)[0].At, -1_000); err != nil {
+		t.Fatal(err)
+	}
+	if got := redis.Leased(s); got > 8 {
+		t.Errorf("%d are left of a lease of 8 at most", got)
+	}
+}
+
+// TestLeaseReset resets one of two counters.
+func TestLeaseReset(t *testing.T) {
+	s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
+	one := leased(charge("zone", "one", 100, time.Hour), 8, time.Minute)
+	other := one
+	other.Key = "other"
+	takeAhead(t, s, one, 4)
+	left := redis.Leased(s)
+	takeAhead(t, s, other, 4)
+	if err := s.Reset(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if got := redis.Leased(s); got != left {
+		t.Errorf("%d are leased after the other counter was reset, want %d", got, left)
+	}
+}
+
+// TestLeaseResetMeanwhile resets a counter while a lease of it is taken: nobody knows
+// whether that is booked, so that it ends at once.
+func TestLeaseResetMeanwhile(t *testing.T) {
+	own, p := redistest.Start(t), startProxy(t)
+	p.target.Store(&own.Addr)
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Prefix: "reset"})
+	c := leased(charge("zone", "key", 100, time.Hour), 64, time.Minute)
+	for redis.Leased(s) != 1 { // the next but one takes a lease
+		take(t, s, c)
+	}
+	take(t, s, c)
+	reset := func() {
+		if err := s.Reset(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	}
+	p.meanwhile.Store(&reset)
+	take(t, s, c)
+	if got := redis.Leased(s); got != 0 {
+		t.Errorf("%d are leased of a counter that was reset", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The lease before, of which two units were used, may be booked after the reset.
+	if got := charged(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "reset"}), leased(c, 0, 0)); got != 1 && got != 3 {
+		t.Errorf("%d are booked in the end, want 1 or 3", got)
+	}
+}
+
+// TestLeaseKeptWhileCrowded has more counters come than there is memory for: what has
+// a lease stays.
+func TestLeaseKeptWhileCrowded(t *testing.T) {
+	o := redis.Options{Prefix: "crowded"}
+	s := newStore(t, o)
+	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
+	asked := takeAhead(t, s, c, 10)
+	left := redis.Leased(s)
+	for i := range 100_000 {
+		redis.Lessee(s, charge("zone", fmt.Sprint(i), 1, time.Hour))
+	}
+	if got := redis.Leased(s); got != left {
+		t.Errorf("%d are leased, want %d", got, left)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := charged(t, newStore(t, o), leased(c, 0, 0)); got != asked {
+		t.Errorf("%d are booked in the end, want %d", got, asked)
+	}
+}
+
+// TestLeaseDeadline has a server that is slow to deny a lease, and to answer the
+// request then: both together have the timeout, for all who wait.
+func TestLeaseDeadline(t *testing.T) {
+	own, p := redistest.Start(t), startProxy(t)
+	p.target.Store(&own.Addr)
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Timeout: time.Second, Prefix: "slow"})
+	c := leased(charge("zone", "key", 40, time.Hour), 100, time.Minute)
+	take(t, s, c)
+	others := c
+	others.Lease, others.Cost = window.Lease{}, 38
+	take(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "slow"}), others)
+	var slow func()
+	slow = func() {
+		p.meanwhile.Store(&slow)
+		time.Sleep(600 * time.Millisecond)
+	}
+	p.meanwhile.Store(&slow)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if ds, err := s.Take(context.Background(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) {
+				t.Errorf("Take = %+v, %v after two answers of 0.6 s each, want ErrUnavailable after 1 s", ds, err)
+			}
+		})
+	}
+	all.Wait()
+	p.meanwhile.Store(nil)
+}
