@@ -110,9 +110,6 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //		log_key
 //	}
 //
-// Options of slices are count <n> or size <duration>, and strict or weighted;
-// those of stream are fields <name> <value> ..., and keep <duration>.
-//
 // Zones and limits repeat; everything else stands once. A zone on the line of the
 // directive comes before those in the block.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {

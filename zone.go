@@ -39,11 +39,12 @@ type Zone struct {
 	Algorithm *Algorithm `json:"algorithm,omitempty"`
 
 	// Only for gcra with 3 limits at most, and for slices with a count of 3 at most and
-	// one limit: how many keys are expected to count at any one time. A redis store then keeps about 64 of them in one small hash, which
-	// takes less than half of the memory for millions of keys, and asks for some more
-	// of the server's time. More keys than twice as many take as much memory as
-	// without. Every Caddy has to have the same number: with another one, counters
-	// start afresh. `native` does not go with it; the memory store ignores it.
+	// one limit: how many keys are expected to count at any one time. A redis store
+	// then keeps about 48 of them in one small hash, which takes less than half of the
+	// memory for millions of keys, and asks for some more of the server's time. More
+	// keys than twice as many take as much memory as without. Every Caddy has to have
+	// the same number: with another one, counters start afresh. `native` does not go
+	// with it; the memory store ignores it.
 	// Default: each counter is a key of its own.
 	Pack Value `json:"pack,omitempty"`
 

@@ -15,7 +15,7 @@ fi
 
 help() {
 	echo "redis-server not found, and $1." >&2
-	echo "Install Redis 6.2 or newer so that redis-server is on PATH (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis)." >&2
+	echo "Install Redis 7.0 or newer so that redis-server is on PATH (Debian, Ubuntu: apt-get install redis-server; macOS: brew install redis)." >&2
 	exit 1
 }
 

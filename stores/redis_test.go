@@ -2,6 +2,7 @@ package stores
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
 func parseRedis(text string) (*Redis, error) {
@@ -263,3 +266,25 @@ func (logWriter) WriterKey() string                   { return "stores_test" }
 func (logWriter) OpenWriter() (io.WriteCloser, error) { return logWriter{}, nil }
 func (logWriter) Write(p []byte) (int, error)         { return logged.Write(p) }
 func (logWriter) Close() error                        { return nil }
+
+// What is configured beside a URL gets to the client, each option for itself.
+func TestRedisOptions(t *testing.T) {
+	r := Redis{
+		URL: "redis://localhost:26379", Master: "m", Username: "u", Password: "p", SentinelUsername: "su", SentinelPassword: "sp",
+		DB: 3, Prefix: "x", HashKeys: []string{"new", "old"}, Timeout: caddy.Duration(time.Second), PoolSize: 7, TLS: &TLS{ServerName: "n"},
+	}
+	got, err := r.options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.TLS == nil || got.TLS.MinVersion != tls.VersionTLS12 || got.TLS.ServerName != "n" {
+		t.Errorf("TLS: got %+v, want 1.2 at least, and the server's name", got.TLS)
+	}
+	got.TLS = nil
+	if want := (redis.Options{
+		Addresses: []string{"localhost:26379"}, Master: "m", Username: "u", Password: "p", SentinelUsername: "su", SentinelPassword: "sp",
+		DB: 3, Prefix: "x", KeySecret: "new", FormerKeySecret: "old", Timeout: time.Second, PoolSize: 7,
+	}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -21,8 +21,8 @@ const DefaultSlices = 60
 // window when all of a slice came at its end. With one slice it is the
 // two-counter window known from proxies.
 //
-// Adaptive slices, of Min to Max, are strict. They are as long as Max while half
-// of the limit or more is free, and half as long each time that the free share
+// Adaptive slices, of Min to Max, are strict. They are as long as Max while more
+// than half of the limit is free, and half as long each time that the free share
 // halves: fine where a denial may be near, and few where it is not.
 //
 // Slices are counted by absolute time, hold the time of their last unit and

@@ -20,7 +20,7 @@ var allocations = table{
 	name:    "allocations",
 	title:   "Allocations added to an allowed request",
 	metrics: []string{"allocations/request"},
-	about:   "`testing.AllocsPerRun` with the handler less the same without it; 1,000 keys, limit 1,000,000 in 1 m.",
+	about:   "`testing.AllocsPerRun` with the handler less the same without it; 1,000 keys, limit 1,000,000 in 1 m; 1,000 of `caddy-ratelimit`, which has memory for each unit.",
 	once:    true,
 	ratios: []report.Ratio{
 		{Of: "memory, zset", Aim: report.AtMost(6)},

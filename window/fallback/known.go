@@ -98,13 +98,14 @@ func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.De
 		}
 		s := k.shard(e.hash)
 		s.mu.Lock()
-		s.note(heard, made, e, lowers)
+		s.note(heard, made, e, lowers, charges[i].Lease.Units > 0)
 		s.mu.Unlock()
 	}
 }
 
-// note keeps e, of a decision that was made at a time in ms. mu is held.
-func (s *shard) note(now, made int64, e entry, lowers bool) {
+// note keeps e, of a decision that was made at a time in ms, or with a lease that was
+// taken then. mu is held.
+func (s *shard) note(now, made int64, e entry, lowers, leased bool) {
 	old := s.find(e.hash)
 	if old == nil || old.until <= now {
 		if old == nil && e.use.units() > 0 {
@@ -115,7 +116,7 @@ func (s *shard) note(now, made int64, e entry, lowers bool) {
 		}
 		return
 	}
-	newer := made > old.stamp || made < old.stamp-overtakes
+	newer := made > old.stamp || made < old.stamp-overtakes && !leased
 	if !newer {
 		e.stamp = old.stamp
 	}

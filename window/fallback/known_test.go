@@ -60,6 +60,18 @@ func TestKnownOrder(t *testing.T) {
 	}
 }
 
+// TestKnownOfLease has a lease that is older than what a clock may step back: what it
+// lets pass says nothing of what was used since.
+func TestKnownOfLease(t *testing.T) {
+	g, c := newGuard(t), charge("zone", "key", 10, time.Hour)
+	g.Note(1, 2, []window.Charge{c}, left(90_001, 4, true))
+	c.Lease = window.Lease{Units: 5, TTL: time.Minute}
+	g.Note(3, 4, []window.Charge{c}, left(1, 8, true))
+	if got := g.Known(4, c); got != 6 {
+		t.Errorf("%d are known to be used, want 6", got)
+	}
+}
+
 // TestKnownUntil forgets what does not count any more.
 func TestKnownUntil(t *testing.T) {
 	g, c := newGuard(t), charge("zone", "key", 10, time.Second)

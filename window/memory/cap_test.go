@@ -354,3 +354,38 @@ func TestRace(t *testing.T) {
 		}
 	}
 }
+
+// TestHeld holds how long a key cannot be evicted: for as long as the longest denial,
+// and not for a cost that never passes.
+func TestHeld(t *testing.T) {
+	s, now := newStore(t, 1000)
+	heldUntil := func() int64 {
+		for i := range s.shards {
+			for _, sl := range slotsOf(&s.shards[i]) {
+				return sl.heldUntil
+			}
+		}
+		t.Fatal("there is no key")
+		return 0
+	}
+	c := charge("zone", "key", 10, time.Hour)
+	take(t, s, c)
+	c.Cost = 11
+	take(t, s, c)
+	if got := heldUntil(); got != 0 {
+		t.Errorf("after a cost that never passes, held until %d", got)
+	}
+	c.Cost = 9
+	take(t, s, c)
+	c.Cost = 1
+	take(t, s, c)
+	want := now.Load() + time.Hour.Milliseconds()
+	if got := heldUntil(); got != want {
+		t.Errorf("held until %d, want %d", got, want)
+	}
+	c.Policies = []window.Policy{{Limit: 10, Window: time.Minute}}
+	take(t, s, c)
+	if got := heldUntil(); got != want {
+		t.Errorf("after a shorter denial, held until %d, want %d", got, want)
+	}
+}
