@@ -93,9 +93,51 @@ func TestTogether(t *testing.T) {
 	if len(left[0]) != limit || len(left[1]) != limit {
 		t.Errorf("%d and %d allowed, want %d each", len(left[0]), len(left[1]), limit)
 	}
-	calls := commandCalls(t, server, "evalsha")
-	if most := redis.Flights + (2*n+redis.BatchWeight-1)/redis.BatchWeight; calls > most {
-		t.Errorf("%d runs of the script, want %d at most", calls, most)
+	calls, least := commandCalls(t, server, "evalsha"), 2*n/redis.BatchWeight
+	if most := redis.Flights + least + 1; calls < least || calls > most {
+		t.Errorf("%d runs of the script, want %d at least, for others not to wait, and %d at most", calls, least, most)
+	}
+}
+
+// TestBatchWeight holds that a run of the script is bounded by how long it takes, which
+// depends on what it decides on.
+func TestBatchWeight(t *testing.T) {
+	own := redistest.Start(t)
+	server := own.Client(t)
+	once := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	twice := newStore(t, redis.Options{Addresses: []string{own.Addr}, KeySecret: "the secret of a fleet", FormerKeySecret: "the secret before it"})
+	const n = 256
+	for name, test := range map[string]struct {
+		store  *redis.Store
+		change func(*window.Charge)
+		weight int // of a request, which is a charge of 1 with zset, unless it is changed
+	}{
+		"units":        {once, func(*window.Charge) {}, 1},
+		"two names":    {twice, func(*window.Charge) {}, 2},
+		"cost of zset": {once, func(c *window.Charge) { c.Cost = 64 }, 9},
+		"huge cost":    {once, func(c *window.Charge) { c.Cost = 5_000 }, redis.BatchWeight},
+		"stream":       {once, func(c *window.Charge) { c.Algorithm = window.Stream{} }, 2},
+		"sixty slices": {once, func(c *window.Charge) { c.Algorithm = window.Slices{} }, 21},
+		"layers":       {once, func(c *window.Charge) { c.Algorithm = window.Layers{Coarse: time.Minute, Fine: time.Second} }, 6},
+		"cost of log":  {once, func(c *window.Charge) { c.Algorithm, c.Cost = window.Log{}, 64 }, 1},
+	} {
+		warm(t, test.store, name)
+		var requests [][]window.Charge
+		for i := range n {
+			c := charge(name, strconv.Itoa(i), 10_000, time.Hour)
+			test.change(&c)
+			requests = append(requests, []window.Charge{c})
+		}
+		server.ConfigResetStat(t.Context())
+		for i, r := range test.store.TakeBatch(t.Context(), requests) {
+			if r.Err != nil || !r.Decisions[0].Allowed {
+				t.Fatalf("%s: request %d: %+v", name, i, r)
+			}
+		}
+		each := max(1, redis.BatchWeight/test.weight)
+		if calls, want := commandCalls(t, server, "evalsha"), (n+each-1)/each; calls != want {
+			t.Errorf("%s: %d runs of the script, want %d", name, calls, want)
+		}
 	}
 }
 

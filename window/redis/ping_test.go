@@ -81,3 +81,25 @@ func TestTogetherForbidden(t *testing.T) {
 		}
 	}
 }
+
+// TestPingTriesWhatLeasesFailed has the server refuse a lease.
+func TestPingTriesWhatLeasesFailed(t *testing.T) {
+	own := redistest.Start(t)
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
+	c.Algorithm = window.Log{}
+	takeAhead(t, s, c, 1)
+	own.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-lset", "-rpush", "-lindex")
+	var err error
+	for range 1_000 {
+		if _, err = s.Take(t.Context(), []window.Charge{c}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, window.ErrRefused) {
+		t.Fatalf("Take = %v, want ErrRefused", err)
+	}
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+		t.Errorf("Ping = %v, want an error that names permissions", err)
+	}
+}

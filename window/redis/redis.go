@@ -246,6 +246,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	}
 	if leased != nil {
 		ds, end, err := s.leases.take(ctx, leased, &charges[0])
+		if err != nil {
+			s.doubt(charges)
+		}
 		if ds != nil || err != nil {
 			return ds, err
 		}
