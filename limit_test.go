@@ -146,3 +146,10 @@ func TestExpandCost(t *testing.T) {
 		}
 	}
 }
+
+func TestLeaseDefault(t *testing.T) {
+	got, err := (&Lease{Units: "10"}).engine(window.Zset{})
+	if want := (window.Lease{Units: 10, TTL: time.Second}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}

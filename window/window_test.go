@@ -104,6 +104,8 @@ func TestAppendKey(t *testing.T) {
 		{"api", "2001:db8::", "zset:api:2001:db8::"},
 		{"", "", "zset::"},
 		{"a:b", "c", "zset:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:c"},
+		{"api", "~", "zset:api:~"},
+		{"api", "\x7f", "zset:api:#Ygv9qjRrCI-0mZjZLxmn6va_wvsK7gFXU5ZtoQKMtzE"},
 		{"api", "{x}", "zset:api:#0-vq-WcNco9ZS8y6BjdYNwpV8CfLskI0HZkRwjhjmaE"},
 		{"api", "{x", "zset:api:#Pm71fNja9oAueSIyieRJmTPxrXFASyeVnPhtAiUiIgs"},
 		{"a#b", "#", "zset:#gYf8j38AcDbf_BmVRLMxZ2MsdzlzN4W73sD7uaLEPKE:#M0NZuQ7-112l8K2h1eayVvSmvQrufrOcD5AYKgIf_Is"},
@@ -115,5 +117,17 @@ func TestAppendKey(t *testing.T) {
 		if got != c.want {
 			t.Errorf("AppendKey(%q, %q) = %s, want %s", c.zone, c.key, got, c.want)
 		}
+	}
+}
+
+// TestMostFields has as many fields as a charge may have, and one more.
+func TestMostFields(t *testing.T) {
+	c := window.Charge{Algorithm: window.Stream{}, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Fields: make([]string, 2*window.MaxFields)}
+	if err := window.CheckCharges([]window.Charge{c}); err != nil {
+		t.Errorf("%d fields: %v", window.MaxFields, err)
+	}
+	c.Fields = append(c.Fields, "", "")
+	if err := window.CheckCharges([]window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
+		t.Errorf("%d fields: %v, want ErrInvalid", window.MaxFields+1, err)
 	}
 }

@@ -275,6 +275,7 @@ func TestLeaseRefused(t *testing.T) {
 	for _, c := range []window.Charge{
 		leased(charge("zone", "key", 10, time.Hour), 1, time.Second),
 		leased(charge("zone", "key", 10, time.Hour), -1, time.Second),
+		leased(charge("zone", "key", 10, time.Hour), window.MaxProduct+1, time.Second),
 		leased(charge("zone", "key", 10, time.Hour), 10, 0),
 		leased(charge("zone", "key", 10, time.Hour), 10, time.Millisecond/2),
 		leased(charge("zone", "key", 10, time.Hour), 0, time.Second),
