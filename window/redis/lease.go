@@ -211,7 +211,7 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	e.room = room(r.Decisions)
 	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
 	e.lease = own
-	own.timer = time.AfterFunc(life, func() { l.expire(e, own) })
+	own.timer = time.AfterFunc(own.ends-l.store.clock(), func() { l.expire(e, own) })
 	ds := own.decide(own.spend(c.Cost), sent)
 	if f.reset {
 		l.end(e)
