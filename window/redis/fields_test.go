@@ -56,7 +56,7 @@ func TestLayersFieldsRead(t *testing.T) {
 					reads++
 					fields[field] = true
 				}
-			case "HSET", "HDEL", "PEXPIREAT", "EVALSHA":
+			case "HSET", "HDEL", "HLEN", "PEXPIREAT", "EVALSHA":
 			default:
 				t.Fatalf("step %d: %v", step, command)
 			}
