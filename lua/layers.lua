@@ -113,7 +113,7 @@ local function forget(h, l, n)
 end
 
 -- Forgets the closed slices that end before since: all numbers from the last such time
--- on or, if the hash has less fields than those are, the fields.
+-- on or, if the hash has fewer fields than that, the fields.
 local function drop(c, h, since)
   local all, many = {h.coarse, h.fine}, 0
   for _, l in ipairs(all) do

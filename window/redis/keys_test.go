@@ -79,6 +79,17 @@ func TestTTL(t *testing.T) {
 	eventually(t, patience, "all keys gone", func() bool { return len(keys(t, c, "ttl:*")) == 0 })
 }
 
+// wantExpiry holds that a key lives until it is reset, and no more than a quarter
+// longer.
+func wantExpiry(t *testing.T, c *goredis.Client, key string, unit int, now int64, reset time.Duration) {
+	t.Helper()
+	least := now + reset.Milliseconds()
+	until := c.PExpireTime(t.Context(), key).Val().Milliseconds()
+	if most := least + 100 + (reset.Milliseconds()+100)/4; until < least || until > most {
+		t.Fatalf("%s, unit %d: the key lives until %d, want %d at least, and %d at most", key, unit, until, least, most)
+	}
+}
+
 // TestTTLGrows fills buckets unit by unit: the key lives as long as the fullest needs,
 // though most units are written in place, without a time for the key.
 func TestTTLGrows(t *testing.T) {
@@ -92,12 +103,8 @@ func TestTTLGrows(t *testing.T) {
 		c.ConfigResetStat(t.Context())
 		for i := range 100 {
 			clock.Add(7)
-			d := take(t, s, one)[0]
-			least := clock.Now() + d.ResetAfter.Milliseconds()
-			until := c.PExpireTime(t.Context(), "grows:gcra:zone:"+name).Val().Milliseconds()
-			if most := least + 100 + (d.ResetAfter.Milliseconds()+100)/4; until < least || until > most {
-				t.Fatalf("%s, unit %d: the key lives until %d, want %d at least, and %d at most", name, i, until, least, most)
-			}
+			reset := take(t, s, one)[0].ResetAfter
+			wantExpiry(t, c, "grows:gcra:zone:"+name, i, clock.Now(), reset)
 		}
 		if whole, inPlace := commandCalls(t, c, "set"), commandCalls(t, c, "setrange"); whole+inPlace != 100 || inPlace < 70 {
 			t.Errorf("%s: %d written whole and %d in place, want 100 in all, and 70 in place at least", name, whole, inPlace)
@@ -123,11 +130,7 @@ func TestTTLOfOldKeys(t *testing.T) {
 				for _, d := range take(t, s, one) {
 					reset = max(reset, d.ResetAfter)
 				}
-				least := clock.Now() + reset.Milliseconds()
-				until := c.PExpireTime(t.Context(), "old:"+algo.Name()+":zone:"+name).Val().Milliseconds()
-				if most := least + 100 + (reset.Milliseconds()+100)/4; until < least || until > most {
-					t.Fatalf("%s, %s, unit %d: the key lives until %d, want %d at least, and %d at most", algo.Name(), name, i, until, least, most)
-				}
+				wantExpiry(t, c, "old:"+algo.Name()+":zone:"+name, i, clock.Now(), reset)
 			}
 		}
 	}

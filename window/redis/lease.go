@@ -311,12 +311,13 @@ func (l *leases) endOf(c *window.Charge) {
 // forget drops the leases of a counter, whatever its policies: its history is gone.
 func (l *leases) forget(c *window.Charge) {
 	name := string(window.AppendKey(nil, c))
+	is := func(other *window.Charge) bool { return string(window.AppendKey(nil, other)) == name }
 	l.each(func(e *lessee) {
-		if e.lease != nil && string(window.AppendKey(nil, &e.lease.charge)) == name {
+		if e.lease != nil && is(&e.lease.charge) {
 			e.lease.timer.Stop()
 			e.lease = nil
 		}
-		if e.fetch != nil && string(window.AppendKey(nil, e.fetch.charge)) == name {
+		if e.fetch != nil && is(e.fetch.charge) {
 			e.fetch.reset = true
 		}
 	})

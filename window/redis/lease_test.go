@@ -28,6 +28,16 @@ func leased(c window.Charge, units int64, ttl time.Duration) window.Charge {
 	return c
 }
 
+// takeAhead asks for a unit at a time until so many are leased, and returns how many
+// it asked for.
+func takeAhead(t *testing.T, s *redis.Store, c window.Charge, units int64) (asked int64) {
+	t.Helper()
+	for before := redis.Leased(s); redis.Leased(s) < before+units; asked++ {
+		take(t, s, c)
+	}
+	return asked
+}
+
 // TestLeaseAsksSeldom counts what the server is asked for a busy counter.
 func TestLeaseAsksSeldom(t *testing.T) {
 	own := redistest.Start(t)
@@ -186,10 +196,7 @@ func TestLeaseEnds(t *testing.T) {
 		{time.Minute, patience + time.Second, time.Second}, // the end needs time to get there
 	} {
 		c := leased(charge("zone", test.ttl.String()+test.length.String(), 1_000, test.length), 64, test.ttl)
-		before := redis.Leased(s)
-		for redis.Leased(s) < before+10 {
-			take(t, s, c)
-		}
+		takeAhead(t, s, c, 10)
 		at := take(t, s, c)[0].At
 		clock.Add(test.life.Milliseconds() - 1)
 		if got := take(t, s, c)[0].At; got != at {
@@ -240,9 +247,7 @@ func TestLeaseWhileAway(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Timeout: timeout})
 	warm(t, s, "key")
 	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
-	for redis.Leased(s) < 10 {
-		take(t, s, c)
-	}
+	takeAhead(t, s, c, 10)
 	left := redis.Leased(s)
 	own.Kill()
 	for range left {

@@ -15,16 +15,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
-// takeAhead asks for a unit at a time until so many are leased, and returns how many
-// it asked for.
-func takeAhead(t *testing.T, s *redis.Store, c window.Charge, units int64) (asked int64) {
-	t.Helper()
-	for before := redis.Leased(s); redis.Leased(s) < before+units; asked++ {
-		take(t, s, c)
-	}
-	return asked
-}
-
 // TestLeaseCosts has costs that no lease is for, up to the largest: they are decided
 // as without, and the server goes on.
 func TestLeaseCosts(t *testing.T) {
@@ -118,7 +108,8 @@ func TestLeaseReset(t *testing.T) {
 func TestLeaseResetMeanwhile(t *testing.T) {
 	own, p := redistest.Start(t), startProxy(t)
 	p.target.Store(&own.Addr)
-	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Prefix: "reset"})
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Prefix: "reset", Now: clock.Now})
 	c := leased(charge("zone", "key", 100, time.Hour), 64, time.Minute)
 	asked := takeAhead(t, s, c, 1)
 	if err := s.Settle(t.Context(), c, 0, 1); err != nil { // ends the lease
@@ -129,9 +120,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 		if err := s.Reset(t.Context(), c); err != nil {
 			t.Error(err)
 		}
-		// What is booked at the end would be given back at once in the millisecond of
-		// the lease.
-		time.Sleep(2 * time.Millisecond)
+		clock.Add(1) // in the millisecond of the lease, what is booked would be given back at once
 	}
 	p.meanwhile.Store(&reset)
 	take(t, s, c)
@@ -141,7 +130,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := charged(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "reset"}), leased(c, 0, 0)); got != 1 {
+	if got := charged(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "reset", Now: clock.Now}), leased(c, 0, 0)); got != 1 {
 		t.Errorf("%d are booked in the end, want 1", got)
 	}
 }
