@@ -126,15 +126,14 @@ func (r *Redis) check() error {
 	if err := r.checkEach(); err != nil {
 		return err
 	}
-	switch cluster := r.Cluster || len(r.Address) > 1; {
-	case r.URL != "" && len(r.Address) > 0:
+	if r.URL != "" && len(r.Address) > 0 {
 		return errors.New("store redis: url and address exclude each other")
-	case r.Master != "" && r.Cluster:
-		return errors.New("store redis: master and cluster exclude each other")
-	case r.Master != "" && r.URL == "" && len(r.Address) == 0:
-		return errors.New("store redis: master: address must name the Sentinels")
-	case r.DB != 0 && r.Master == "" && cluster:
-		return fmt.Errorf("store redis: db %d: a Cluster has only database 0", r.DB)
+	}
+	if hasPlaceholder(r.URL) {
+		return nil // Provision checks what comes out of it
+	}
+	if _, err := r.servers(); err != nil {
+		return fmt.Errorf("store redis: %w", err)
 	}
 	return nil
 }
@@ -252,14 +251,42 @@ func (r *Redis) expand() (Redis, error) {
 	return e, nil
 }
 
-// options returns the expanded options as the store takes them.
-func (r *Redis) options() (redis.Options, error) {
+// servers returns which servers there are and how to log in: what the URL says, and
+// the other options over it.
+func (r *Redis) servers() (redis.Options, error) {
 	o := redis.Options{Addresses: r.Address}
 	if r.URL != "" {
 		var err error
 		if o, err = redis.ParseURL(r.URL); err != nil {
 			return o, fmt.Errorf("url: %w", err)
 		}
+	}
+	o.Cluster = o.Cluster || r.Cluster
+	override(&o.Master, r.Master)
+	override(&o.Username, r.Username)
+	override(&o.Password, r.Password)
+	override(&o.SentinelUsername, r.SentinelUsername)
+	override(&o.SentinelPassword, r.SentinelPassword)
+	override(&o.DB, r.DB)
+	override(&o.PoolSize, r.PoolSize)
+	switch cluster := o.Cluster || len(o.Addresses) > 1; {
+	case o.Master != "" && o.Cluster:
+		return o, errors.New("master and cluster exclude each other")
+	case o.Master != "" && len(o.Addresses) == 0:
+		return o, errors.New("master: address must name the Sentinels")
+	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
+		return o, errors.New("sentinel_username and sentinel_password are for Sentinels, so master <name> is required")
+	case o.Master == "" && cluster && o.DB != 0:
+		return o, fmt.Errorf("db %d: a Cluster has only database 0", o.DB)
+	}
+	return o, nil
+}
+
+// options returns the expanded options as the store takes them.
+func (r *Redis) options() (redis.Options, error) {
+	o, err := r.servers()
+	if err != nil {
+		return o, err
 	}
 	tls, err := r.TLS.config()
 	if err != nil {
@@ -268,7 +295,6 @@ func (r *Redis) options() (redis.Options, error) {
 	if tls != nil {
 		o.TLS = tls
 	}
-	o.Cluster = o.Cluster || r.Cluster
 	o.Prefix = r.Prefix
 	if len(r.HashKeys) > 0 {
 		o.KeySecret = r.HashKeys[0]
@@ -277,13 +303,6 @@ func (r *Redis) options() (redis.Options, error) {
 		o.FormerKeySecret = r.HashKeys[1]
 	}
 	o.Timeout = time.Duration(r.Timeout)
-	override(&o.Master, r.Master)
-	override(&o.Username, r.Username)
-	override(&o.Password, r.Password)
-	override(&o.SentinelUsername, r.SentinelUsername)
-	override(&o.SentinelPassword, r.SentinelPassword)
-	override(&o.DB, r.DB)
-	override(&o.PoolSize, r.PoolSize)
 	return o, nil
 }
 

@@ -82,9 +82,14 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis {\nmaster m\n}", "3", `"master":"m"`, `store redis: master: address must name the Sentinels`},
 		{"redis {\nmaster m\naddress a:1\ncluster\n}", "5", `"master":"m","address":["a:1"],"cluster":true`, `store redis: master and cluster exclude each other`},
 		{"redis redis://a {\nmaster m\ncluster\n}", "4", `"url":"redis://a","master":"m","cluster":true`, `store redis: master and cluster exclude each other`},
+		{"redis redis://a?master_name=m {\ncluster\n}", "3", `"url":"redis://a?master_name=m","cluster":true`, `store redis: master and cluster exclude each other`},
+		{"redis redis://a?addr=b:1 {\nmaster m\n}", "3", `"url":"redis://a?addr=b:1","master":"m"`, `store redis: master and cluster exclude each other`},
+		{"redis {\nsentinel_password s\n}", "3", `"sentinel_password":"s"`, `store redis: sentinel_username and sentinel_password are for Sentinels, so master <name> is required`},
+		{"redis redis://a {\nsentinel_username u\n}", "3", `"url":"redis://a","sentinel_username":"u"`, `store redis: sentinel_username and sentinel_password are for Sentinels, so master <name> is required`},
 		{"redis {\ndb -1\n}", "2", `"db":-1`, `store redis: db -1: must not be negative`},
 		{"redis {\ndb first\n}", "2", ``, `store redis: db "first" is not a whole number`},
 		{"redis {\ndb 1\naddress a:1 b:1\n}", "4", `"db":1,"address":["a:1","b:1"]`, `store redis: db 1: a Cluster has only database 0`},
+		{"redis redis://a?addr=b:1 {\ndb 1\n}", "3", `"url":"redis://a?addr=b:1","db":1`, `store redis: db 1: a Cluster has only database 0`},
 		{"redis {\ncluster\ndb 1\n}", "4", `"db":1,"cluster":true`, `store redis: db 1: a Cluster has only database 0`},
 		{"redis {\ntimeout 0\n}", "2", ``, `store redis: timeout "0": must be above 0`},
 		{"redis {\ntimeout -1s\n}", "2", `"timeout":"-1s"`, `store redis: timeout -1s: must be above 0`},
@@ -157,7 +162,7 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 		want   string
 	}{
 		{Redis{Password: "a{s3cret}b"}, "password: the braces in it"},
-		{Redis{SentinelPassword: "a{s3cret}b"}, "sentinel_password: the braces in it"},
+		{Redis{URL: "redis://localhost?master_name=m", SentinelPassword: "a{s3cret}b"}, "sentinel_password: the braces in it"},
 		{Redis{URL: "redis://u:a{s3cret}b@localhost"}, "url: the braces in it"},
 		{Redis{HashKeys: []string{"of-sixteen-bytes-{s3cret}"}}, "hash_keys 1: the braces in it"},
 		{Redis{HashKeys: []string{"{env.STORES_TEST_SHORT}"}}, "hash_keys: a secret is shorter than 16 bytes"},
@@ -165,6 +170,7 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 		{Redis{HashKeys: []string{"{env.STORES_TEST_NONE}"}}, "hash_keys 1: {env.STORES_TEST_NONE} has no value"},
 		{Redis{HashKeys: []string{"{file./nowhere/to/be/found}"}}, "hash_keys 1: {file./nowhere/to/be/found} has no value"},
 		{Redis{HashKeys: []string{}}, "hash_keys: write the secret"},
+		{Redis{URL: "redis://{env.STORES_TEST_LONG}", SentinelPassword: "s3cret"}, "sentinel_username and sentinel_password are for Sentinels"},
 	} {
 		r := c.module
 		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store redis: "+c.want) {
