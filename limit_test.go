@@ -95,7 +95,7 @@ func TestExpandLimitsWithLayers(t *testing.T) {
 	}
 }
 
-// A placeholder may be a part of a value, and two limits may become one.
+// A placeholder may be a part of a value, and two limits of one window become the smaller.
 func TestExpandSeveralLimits(t *testing.T) {
 	repl := caddy.NewEmptyReplacer()
 	repl.Set("n", "1")
@@ -106,6 +106,8 @@ func TestExpandSeveralLimits(t *testing.T) {
 			{Max: "{unknown}", Window: "1h"},
 			{Max: "5", Window: "{unknown}"},
 			{Max: "5", Window: "1h"},
+			{Max: "{n}2", Window: "60s"},
+			{Max: "4", Window: "{n}h"},
 		},
 		fallback: window.Policy{Limit: 7, Window: time.Second},
 	}
@@ -113,7 +115,7 @@ func TestExpandSeveralLimits(t *testing.T) {
 	want := []window.Policy{
 		{Limit: 10, Window: time.Minute},
 		{Limit: 7, Window: time.Second},
-		{Limit: 5, Window: time.Hour},
+		{Limit: 4, Window: time.Hour},
 	}
 	if got := z.expandLimits(repl); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

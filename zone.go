@@ -389,6 +389,8 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
 	return c
 }
 
+// expandLimits returns the limits for one request. Of two that come out with the same
+// window the smaller one holds both.
 func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 	policies := make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
@@ -396,7 +398,10 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
-		if !slices.Contains(policies, p) {
+		same := func(other window.Policy) bool { return other.Window == p.Window }
+		if j := slices.IndexFunc(policies, same); j >= 0 {
+			policies[j].Limit = min(policies[j].Limit, p.Limit)
+		} else {
 			policies = append(policies, p)
 		}
 	}
