@@ -1,11 +1,14 @@
 package redis_test
 
 import (
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
@@ -57,5 +60,16 @@ func TestConnect(t *testing.T) {
 	take(t, byDefault, charge("zone", "key", 100, time.Hour))
 	if n := c.Exists(t.Context(), "sw:zset:zone:key").Val(); n != 1 {
 		t.Errorf("keys %v, want sw:zset:zone:key among them", keys(t, c, "*"))
+	}
+}
+
+// TestSentinelWithoutMaster has Sentinels that watch no master of the name: nothing was
+// sent to a server, and the error says where to look.
+func TestSentinelWithoutMaster(t *testing.T) {
+	sentinel := redistest.StartSentinel(t, redistest.Start(t), "main")
+	s := newStore(t, redis.Options{Addresses: []string{sentinel.Addr}, Master: "mine"})
+	_, err := s.Take(t.Context(), []window.Charge{charge("zone", "key", 100, time.Hour)})
+	if !errors.Is(err, window.ErrUnavailable) || errors.Is(err, window.ErrUnknown) || !strings.Contains(err.Error(), "redis sentinel mine") || !strings.Contains(err.Error(), "look at `master`") {
+		t.Errorf("got %v, want that the store is unavailable, charged nothing, and where to look", err)
 	}
 }

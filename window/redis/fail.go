@@ -29,6 +29,9 @@ var refusals = []string{
 	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
 }
 
+// noSentinel is how go-redis begins to say that no Sentinel named a master.
+const noSentinel = "redis: all sentinels"
+
 // uncharged reports whether a call that ended with an error cannot have charged
 // anything: it was not sent, or the server said that it did not run it. Where nobody
 // can tell, as after a timeout or a lost connection, it may have.
@@ -41,6 +44,9 @@ func uncharged(err error) bool {
 		if goredis.HasErrorPrefix(err, refusal+" ") {
 			return true
 		}
+	}
+	if strings.HasPrefix(err.Error(), noSentinel) {
+		return true
 	}
 	return errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, errNoThrottle)
 }
@@ -80,7 +86,9 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
-	case strings.Contains(text, "all sentinels") && strings.Contains(text, "NOPERM "):
+	case strings.HasPrefix(text, noSentinel) && errors.Is(err, goredis.Nil):
+		hint = "the Sentinels watch no master of this name; look at `master`: "
+	case strings.HasPrefix(text, noSentinel) && strings.Contains(text, "NOPERM "):
 		hint = "the user at the Sentinels lacks a permission; all it needs are " + SentinelPermissions + ": "
 	case strings.HasPrefix(text, "NOPERM ") || strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script"):
 		hint = "the user lacks a permission; all it needs are " + s.permissions + ": "
