@@ -27,11 +27,14 @@ func TestUnknown(t *testing.T) {
 	own := redistest.Start(t)
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Second}), own.Client(t)
 	warm(t, s, "key")
-	one := []window.Charge{charge("zone", "key", 10, time.Hour)}
+	one, two := []window.Charge{charge("zone", "key", 10, time.Hour)}, []window.Charge{charge("zone", "another", 10, time.Hour)}
 	ask := func(what string, want bool) {
 		t.Helper()
 		_, err := s.Take(t.Context(), one)
 		wantUnknown(t, what, want, err)
+		for _, r := range s.TakeBatch(t.Context(), [][]window.Charge{one, two}) {
+			wantUnknown(t, "a batch: "+what, want, r.Err)
+		}
 		wantUnknown(t, "to settle: "+what, want, s.Settle(t.Context(), one[0], 0, 1))
 	}
 	for setting, undo := range map[[2]string]string{{"maxmemory", "1"}: "0", {"min-replicas-to-write", "1"}: "0"} {
