@@ -73,6 +73,48 @@ func TestLeaseForBusyKeysOnly(t *testing.T) {
 	}
 }
 
+// TestLeaseFollowsRate has a counter that is asked for less: the next lease is as large
+// as what was used of the last one in time.
+func TestLeaseFollowsRate(t *testing.T) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now})
+	c := leased(charge("zone", "key", 1_000_000, time.Hour), 64, time.Second)
+	takeAhead(t, s, c, 63)
+	for range 10 {
+		take(t, s, c)
+	}
+	clock.Add(600)
+	take(t, s, c)
+	clock.Add(600)
+	take(t, s, c)
+	if got := redis.Leased(s); got != 11 {
+		t.Errorf("%d left of a lease after one of which 12 were used in time, want 11", got)
+	}
+}
+
+// TestLeaseLeavesHalf uses up a limit: no lease takes more than half of what is left.
+func TestLeaseLeavesHalf(t *testing.T) {
+	const limit = 100
+	s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
+	c := leased(charge("zone", "key", limit, time.Hour), 64, time.Second)
+	leases := 0
+	for asked := range int64(limit) {
+		before := redis.Leased(s)
+		if d := take(t, s, c)[0]; !d.Allowed {
+			t.Fatalf("request %d: %+v", asked, d)
+		}
+		if got := redis.Leased(s); got > before {
+			leases++
+			if got+1 > (limit-asked)/2 {
+				t.Errorf("a lease of %d when %d were left", got+1, limit-asked)
+			}
+		}
+	}
+	if leases < 5 {
+		t.Errorf("%d leases, want some", leases)
+	}
+}
+
 // TestLeaseGivenBackTwice gives back more than a lease has handed out.
 func TestLeaseGivenBackTwice(t *testing.T) {
 	s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})

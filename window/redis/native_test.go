@@ -62,6 +62,31 @@ func TestNativeCommand(t *testing.T) {
 	}
 }
 
+// TestNativeOddAnswers has a server whose answers cannot be: what is said stays within
+// what a decision may say.
+func TestNativeOddAnswers(t *testing.T) {
+	const limit = 10
+	for _, c := range []struct {
+		answer []int64
+		want   window.Decision
+	}{
+		{[]int64{1, limit, 0, 0, 5}, window.Decision{RetryAfter: time.Second, ResetAfter: 5 * time.Second}},
+		{[]int64{1, limit, -3, -1, -1}, window.Decision{RetryAfter: time.Second}},
+		{[]int64{0, limit, 99, -1, -7}, window.Decision{Allowed: true, Remaining: limit}},
+	} {
+		addr := fakeServer(t, func([]string) string { return integers(c.answer...) })
+		s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}}))
+		got := take(t, s, nativeCharge("key", 1, window.GCRA{}, window.Policy{Limit: limit, Window: 10 * time.Second}))[0]
+		if got.EffectiveWindow <= 0 {
+			t.Errorf("%v: effective window %s, want one", c.answer, got.EffectiveWindow)
+		}
+		c.want.Limit, c.want.EffectiveWindow = limit, got.EffectiveWindow
+		if got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.answer, got, c.want)
+		}
+	}
+}
+
 func ceilSeconds(d time.Duration) int64 {
 	if d == window.Never {
 		return -1
