@@ -43,7 +43,7 @@ func startCluster(t *testing.T) *cluster {
 
 func (c *cluster) allow(node *redistest.Server) {
 	c.Helper()
-	allow(c.T, node, prefix, "+cluster|slots", "+command", "+asking")
+	allow(c.T, node, prefix, "+cluster|slots", "+asking")
 }
 
 // slot returns that of a charge's counter.

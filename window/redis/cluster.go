@@ -11,7 +11,7 @@ import (
 
 // decideApart answers requests in one round trip to each node of a Cluster: every
 // charge is a call of its own, and another under each further name, for its keys may
-// be anywhere.
+// be anywhere. A second one gives back what denied requests were charged.
 func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.Charge) []window.Result {
 	var calls []*call
 	for _, charges := range requests {
@@ -23,11 +23,15 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 	}
 	s.run(ctx, calls)
 	results := make([]window.Result, len(requests))
+	var back []*call
 	for i, charges := range requests {
 		own := calls[:len(charges)*len(s.namings)]
 		calls = calls[len(own):]
-		results[i] = s.assemble(ctx, op, own)
+		var undo []*call
+		results[i], undo = s.assemble(ctx, op, own)
+		back = append(back, undo...)
 	}
+	s.giveBack(ctx, back)
 	return results
 }
 
@@ -49,30 +53,28 @@ func (s *Store) lookAgain(ctx context.Context, calls []*call) {
 	}
 }
 
-// assemble puts the answers of one request's calls together. Where only some failed,
-// what the others charged may not have been given back.
-func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.Result {
+// assemble puts the answers of one request's calls together, and returns what gives
+// back those charges that were made although the request does not pass.
+func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r window.Result, undo []*call) {
 	answers := make([]window.Result, len(calls))
-	var err error
 	allowed, charged := true, false
 	for i, c := range calls {
 		charged = charged || !uncharged(c.err)
 		c.answer(answers[i : i+1])
-		if err == nil {
-			err = s.fail(ctx, answers[i].Err)
+		if r.Err == nil {
+			r.Err = s.fail(ctx, answers[i].Err)
 		}
 		allowed = allowed && window.Allowed(answers[i].Decisions)
 	}
-	if op == "take" && len(calls) > 1 && (err != nil || !allowed) {
-		s.giveBack(ctx, calls, answers, err != nil)
+	if op == "take" && len(calls) > 1 && (r.Err != nil || !allowed) {
+		undo = s.undo(calls, answers, r.Err != nil)
 	}
-	if err != nil && charged && !errors.Is(err, window.ErrUnknown) {
-		err = unknown{err}
+	if r.Err != nil {
+		if charged && !errors.Is(r.Err, window.ErrUnknown) { // it may not be given back
+			r.Err = unknown{r.Err}
+		}
+		return r, undo
 	}
-	if err != nil {
-		return window.Result{Err: err}
-	}
-	var all []window.Decision
 	for i := 0; i < len(answers); i += len(s.namings) {
 		own := answers[i].Decisions
 		for _, other := range answers[i+1 : i+len(s.namings)] {
@@ -80,35 +82,44 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) window.R
 				tighten(&own[j], &other.Decisions[j])
 			}
 		}
-		all = append(all, own...)
+		r.Decisions = append(r.Decisions, own...)
 	}
-	return window.Result{Decisions: all}
+	return r, undo
 }
 
-// giveBack undoes those charges of a request that were made, because another was
-// denied. The decisions then tell what is left again. If another failed, they are
-// undone in a while.
-func (s *Store) giveBack(ctx context.Context, calls []*call, answers []window.Result, failed bool) {
-	var back []*call
+// undo returns calls that give back the charges of a request that were made, because
+// another was denied. The decisions then tell what is left again. If another failed,
+// the calls wait: nobody asks what is left, and there may be no time.
+func (s *Store) undo(calls []*call, answers []window.Result, failed bool) (undo []*call) {
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.requests[0][0].Cost
 		if own == nil || !window.Allowed(own) || cost == 0 {
 			continue
 		}
-		back = append(back, s.newScriptCall(c.namings, "settle", c.requests, own[0].At, -cost))
+		back := s.newScriptCall(c.namings, "settle", c.requests, own[0].At, -cost)
+		if failed {
+			back.err = errLater
+		}
+		undo = append(undo, back)
 		for j := range own {
 			own[j].Remaining += cost
 		}
 	}
-	if !failed {
-		s.run(ctx, back)
-	} else { // nobody waits for what is left, and there may be no time
-		for _, c := range back {
-			c.err = errLater
+	return undo
+}
+
+// giveBack makes those calls that do not wait, all in one round trip, and has the rest
+// made in a while.
+func (s *Store) giveBack(ctx context.Context, undo []*call) {
+	var now []*call
+	for _, c := range undo {
+		if c.err == nil {
+			now = append(now, c)
 		}
 	}
-	for _, c := range back {
+	s.run(ctx, now)
+	for _, c := range undo {
 		s.denials.forget(&c.requests[0][0])
 	}
-	s.giveBackLater(back)
+	s.giveBackLater(undo)
 }

@@ -296,9 +296,6 @@ func testClusterPermissions(t *testing.T, nodes []*redistest.Server) {
 		t.Errorf("Take = %+v, want 1 remaining", d)
 	}
 	for i, p := range extra {
-		if p == "+command" {
-			continue // it works, if slowly
-		}
 		setUser(slices.Delete(slices.Clone(extra), i, i+1)...)
 		_, err := open().Take(t.Context(), []window.Charge{one})
 		if err == nil || !strings.Contains(err.Error(), "lacks a permission") || !strings.Contains(err.Error(), p) {

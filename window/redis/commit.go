@@ -77,6 +77,11 @@ const (
 func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result {
 	server := ""
 	if s.cluster {
+		if !s.placed.Load() {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, s.timeout)
+			defer cancel()
+		}
 		for i := range charges {
 			for k := range s.namings {
 				address := s.address(ctx, string(s.namings[k].appendKey(nil, &charges[i])))

@@ -45,7 +45,7 @@ func uncharged(err error) bool {
 			return true
 		}
 	}
-	if strings.HasPrefix(err.Error(), noSentinel) {
+	if err != nil && strings.HasPrefix(err.Error(), noSentinel) {
 		return true
 	}
 	return errors.Is(err, goredis.ErrClosed) || errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, errNoThrottle)

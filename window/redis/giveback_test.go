@@ -79,6 +79,33 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
+// TestGiveBackTogether has many requests denied by the one zone that all share: what the
+// other charged them is given back in one round trip, not in one for each.
+func TestGiveBackTogether(t *testing.T) {
+	p := startProxy(t)
+	startBehind(t, p)
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: true, Prefix: "together"})
+	requests := make([][]window.Charge, 30)
+	for i := range requests {
+		requests[i] = []window.Charge{countedCharge("own", fmt.Sprint(i)), charge("all", "key", 0, time.Hour)}
+	}
+	warm(t, s, "key")
+	before := p.turns.Load()
+	for i, r := range s.TakeBatch(t.Context(), requests) {
+		if r.Err != nil || window.Allowed(r.Decisions) || r.Decisions[0].Remaining != r.Decisions[0].Limit {
+			t.Errorf("request %d: %+v, want a denial that leaves all to its own zone", i, r)
+		}
+	}
+	if turns := p.turns.Load() - before; turns > 2 {
+		t.Errorf("%d round trips, want 2", turns)
+	}
+	for _, charges := range requests {
+		if n := charged(t, s, charges[0]); n != 0 {
+			t.Errorf("%d units of key %s stay charged", n, charges[0].Key)
+		}
+	}
+}
+
 // testClusterGiveBack hangs a node while a request asks it and another one: the
 // other's units come back, though the request has no time left to see to it.
 func testClusterGiveBack(t *testing.T, nodes []*redistest.Server) {

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"errors"
-	"io"
 	"net"
 	"regexp"
 	"strconv"
@@ -83,6 +82,7 @@ type proxy struct {
 	target    atomic.Pointer[string]
 	cut       atomic.Bool
 	meanwhile atomic.Pointer[func()]
+	turns     atomic.Int64 // how often the server was asked, once it had answered
 }
 
 // startBehind runs a Cluster of one server behind a proxy.
@@ -129,10 +129,23 @@ func (p *proxy) serve(client net.Conn) {
 		return
 	}
 	done := make(chan struct{})
+	var answered atomic.Bool
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
+		defer func() { _ = server.Close() }()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if err != nil {
+				return
+			}
+			if answered.Swap(false) {
+				p.turns.Add(1)
+			}
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
 	}()
 	defer func() { <-done }()
 	defer func() { _ = client.Close() }()
@@ -147,6 +160,7 @@ func (p *proxy) serve(client net.Conn) {
 				(*f)()
 			}
 		}
+		answered.Store(true)
 		if _, err := client.Write(buf[:n]); err != nil {
 			return
 		}

@@ -136,6 +136,9 @@ func lacksCommand(err error) bool {
 func (s *Store) address(ctx context.Context, key string) string {
 	if c, ok := s.client.(*goredis.ClusterClient); ok {
 		if node, err := c.MasterForKey(ctx, key); err == nil {
+			if !s.placed.Load() {
+				s.placed.Store(true)
+			}
 			return node.Options().Addr
 		}
 	}

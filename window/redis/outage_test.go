@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,6 +53,17 @@ func within(t *testing.T, limit time.Duration, call func() error) error {
 			return err
 		}
 	}
+}
+
+// TestClusterSilent asks a Cluster of which no node says what it holds.
+func TestClusterSilent(t *testing.T) {
+	silent := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	s := newStore(t, redis.Options{Addresses: []string{listen(t, silent), listen(t, silent), listen(t, silent)}, Timeout: timeout})
+	two := []window.Charge{charge("zone", "key", 1, time.Hour), charge("zone", "another", 1, time.Hour)}
+	timed(t, func() error { _, err := s.Take(t.Context(), two[:1]); return err })
+	timed(t, func() error { _, err := s.Take(t.Context(), two); return err })
+	timed(t, func() error { return s.Settle(t.Context(), two[0], 0, 1) })
+	timed(t, func() error { return s.Ping(t.Context()) })
 }
 
 // TestHung stops a server while it is asked: nobody waits for longer than the

@@ -38,9 +38,8 @@ const Permissions = "+evalsha +script|load +time +pexpireat +del " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +set +setrange " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
-// ClusterPermissions are those that a Cluster asks for in addition. Without +command
-// the client asks in vain before each decision.
-const ClusterPermissions = "+cluster|slots +command +asking"
+// ClusterPermissions are those that a Cluster asks for in addition.
+const ClusterPermissions = "+cluster|slots +asking"
 
 // SentinelPermissions are those of the user at the Sentinels.
 const SentinelPermissions = "&* -@all +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe"
@@ -102,6 +101,9 @@ type Store struct {
 	elsewhere atomic.Pointer[error]
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
+	// Whether the client of a Cluster has come to know which node holds what. Until then
+	// it asks the nodes, one after the other.
+	placed atomic.Bool
 	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
 	scriptOnly sync.Map
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
@@ -132,7 +134,7 @@ func New(o Options) *Store {
 		clock = func() time.Duration { return time.Duration(o.Now()) * time.Millisecond }
 	}
 	s := &Store{
-		client:      goredis.NewUniversalClient(o.universal()),
+		client:      o.client(),
 		cluster:     o.isCluster(),
 		namings:     newNamings(o),
 		permissions: o.permissions(),
@@ -153,6 +155,17 @@ func New(o Options) *Store {
 }
 
 func (o Options) isCluster() bool { return o.Master == "" && (o.Cluster || len(o.Addresses) > 1) }
+
+// client returns one that asks a Cluster for no COMMAND: it would do so with a time of
+// its own, and all that is asked for here are scripts, of which it knows where they go.
+func (o Options) client() goredis.UniversalClient {
+	if !o.isCluster() {
+		return goredis.NewUniversalClient(o.universal())
+	}
+	cluster := o.universal().Cluster()
+	cluster.DisableRoutingPolicies = true
+	return goredis.NewClusterClient(cluster)
+}
 
 func (o Options) universal() *goredis.UniversalOptions {
 	dialTimeout := max(o.Timeout, time.Second)
