@@ -72,13 +72,12 @@ local group, unit = 0, 0 -- requests for units that are left of their group, and
 -- how many they are, a function that decides on the next one, and what reads an item
 -- of the plan.
 local function any()
-  local algorithms, known, charges = {}, {}, {}
+  local known, charges = {}, {}
 
   local function read_definition(at)
     local d = {option = {}, limit = {}, window = {}, charges = {}}
     local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
-    algorithms[name] = algorithms[name] or module(name)
-    d.algorithm, d.packed, d.longest, d.policies = algorithms[name], plan[at + 2] == 1, plan[at + 3], policies
+    d.algorithm, d.packed, d.longest, d.policies = module(name), plan[at + 2] == 1, plan[at + 3], policies
     -- with some slack: never earlier than the history says
     d.expires = string.format('%d', now + d.longest + math.min(d.longest, 100))
     at = at + 4

@@ -27,11 +27,12 @@ var Instances = read("instances")
 
 func build() string {
 	var s strings.Builder
-	s.WriteString("local spending = false\nlocal function module(name)\n")
+	// One of each in a run: what a module notes of a key holds for all who write it.
+	s.WriteString("local spending, made = false, {}\nlocal function module(name)\nif made[name] then return made[name] end\nlocal function make()\n")
 	for _, name := range modules() {
 		s.WriteString("if name == '" + name + "' then\n" + read(name) + "end\n")
 	}
-	s.WriteString("end\n")
+	s.WriteString("end\nmade[name] = make()\nreturn made[name]\nend\n")
 	s.WriteString(read("driver"))
 	return s.String()
 }

@@ -322,6 +322,56 @@ func TestPackedTTL(t *testing.T) {
 	eventually(t, patience, "the hash gone", func() bool { return len(keys(t, c, "packs:pack-gcra:brief:*")) == 0 })
 }
 
+// TestPackedTTLOfBatches has many counters share a hash, and batches in which requests
+// differ in cost and limits: whoever is written last, the hash lives as long as the
+// counter that lasts longest.
+func TestPackedTTLOfBatches(t *testing.T) {
+	c := server.Client(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	limits := [][]window.Policy{
+		{{Limit: 100, Window: time.Minute}},
+		{{Limit: 2, Window: 2 * time.Minute}},
+		{{Limit: 10, Window: 10 * time.Second}, {Limit: 50, Window: time.Hour}},
+	}
+	for _, algo := range []window.Algorithm{window.GCRA{}, window.Slices{Count: 1, Weighted: true}} {
+		clock := windowtest.NewClock()
+		s := redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: "batches"}))
+		for hash := range 200 {
+			zone := strconv.Itoa(hash)
+			var until int64
+			for range 3 {
+				clock.Add(r.Int64N(2_000))
+				var requests [][]window.Charge
+				for range 1 + r.IntN(8) {
+					one := charge(zone, strconv.Itoa(r.IntN(3)), 1, time.Hour)
+					one.Algorithm, one.Pack, one.Policies = algo, 1, limits[r.IntN(2)]
+					if algo.Name() == "gcra" {
+						one.Policies = limits[r.IntN(3)]
+					}
+					if r.IntN(3) == 0 {
+						one.Cost = 1 + r.Int64N(one.Policies[0].Limit)
+					}
+					requests = append(requests, []window.Charge{one})
+				}
+				for _, result := range s.TakeBatch(t.Context(), requests) {
+					if result.Err != nil {
+						t.Fatal(result.Err)
+					}
+					for _, d := range result.Decisions {
+						if window.Allowed(result.Decisions) {
+							until = max(until, d.At+d.ResetAfter.Milliseconds())
+						}
+					}
+				}
+				key := "batches:pack-" + algo.Name() + ":" + zone + ":1:0"
+				if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got < until {
+					t.Fatalf("%s lives until %d, and a counter in it until %d", key, got, until)
+				}
+			}
+		}
+	}
+}
+
 // TestPackedAfterStep has a denial that sets a bucket right after the clock has
 // stepped back: the others of the hash stay as they are.
 func TestPackedAfterStep(t *testing.T) {
