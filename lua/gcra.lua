@@ -98,7 +98,7 @@ local function times(c, j, level)
   local limit, window = c.limit[j], c.window[j]
   local reset = drain(level, limit, window)
   c.reset[j] = reset
-  c.effective[j] = drain(level + (c.remaining[j] + 1) * window - c.full[j], limit, window)
+  c.effective[j] = drain(c.remaining[j] * window - (c.full[j] - level) + window, limit, window)
   return reset
 end
 
@@ -126,7 +126,7 @@ function gcra.explain(c, now, repair)
     elseif c.cost > c.burst[j] then
       c.retry[j] = -1
     else
-      c.retry[j] = drain(level + c.cost * c.window[j] - c.full[j], c.limit[j], c.window[j])
+      c.retry[j] = drain(c.cost * c.window[j] - (c.full[j] - level), c.limit[j], c.window[j])
     end
     times(c, j, level)
   end

@@ -71,8 +71,8 @@ local function fetch(c, l, first, last)
 end
 
 -- Writes the history. Writes that need memory come first: without it nothing at
--- all is changed.
-local function save(c)
+-- all is changed. Without a time at which the key expires, it does when it would have.
+local function save(c, expires)
   local h, gone = c.history, {}
   local coarse, fine = h.coarse.open, h.fine.open
   if fine then
@@ -84,7 +84,7 @@ local function save(c)
   for name in pairs(h.stale) do gone[#gone + 1] = name end
   call('HSET', c.key, h.written)
   call('HDEL', c.key, gone)
-  redis.call('PEXPIREAT', c.key, c.expires)
+  if expires then redis.call('PEXPIREAT', c.key, expires) end
   h.written, h.stale = {}, {}
 end
 
@@ -288,7 +288,7 @@ local function add(c, now, n)
     h.since = since
   end
   book(h, now, n)
-  save(c)
+  save(c, c.expires)
 end
 
 function layers.look(c, now)
@@ -315,7 +315,7 @@ function layers.spend(c, now)
 end
 
 function layers.explain(c, now, repair)
-  if c.stepped and repair then save(c) end
+  if c.stepped and repair then save(c, c.expires) end
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
     local count = limit - c.remaining[j]

@@ -39,7 +39,7 @@ local function load_packed(c)
   return all
 end
 
-local function save_packed(c, now, all)
+local function save_packed(c, now, all, expires)
   if not all[1] then
     call('HDEL', c.key, c.member)
     return
@@ -48,7 +48,7 @@ local function save_packed(c, now, all)
   for i, s in ipairs(all) do
     numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
   end
-  record.set(c, tonumber(c.expires), unpack(numbers))
+  record.set(c, tonumber(expires), unpack(numbers))
 end
 
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
@@ -73,9 +73,10 @@ local function load(c)
 end
 
 -- Writes what differs from what was loaded. Writes that need memory come first:
--- without it nothing at all is changed.
-local function save(c, now, all)
-  if c.member then return save_packed(c, now, all) end
+-- without it nothing at all is changed. Without a time at which the key expires, it does
+-- when it would have.
+local function save(c, now, all, expires)
+  if c.member then return save_packed(c, now, all, expires) end
   for i = 1, #all do
     local s = all[i]
     if not s.value then
@@ -90,7 +91,7 @@ local function save(c, now, all)
     if not s.kept then s.gone = s.field end
     if s.gone then call('HDEL', c.key, s.gone) end
   end
-  call('PEXPIREAT', c.key, c.expires)
+  if expires then call('PEXPIREAT', c.key, expires) end
 end
 
 -- The slices as they look from now: units that lie in the future count as spent
@@ -214,7 +215,7 @@ local function add(c, now, n)
     end
   end
   c.slices = kept
-  save(c, now, kept)
+  save(c, now, kept, c.expires)
 end
 
 function slices.look(c, now)
@@ -241,7 +242,7 @@ function slices.spend(c, now)
 end
 
 function slices.explain(c, now, repair)
-  if c.stepped and repair then save(c, now, c.slices) end
+  if c.stepped and repair then save(c, now, c.slices, c.expires) end
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
     local count = limit - c.remaining[j]

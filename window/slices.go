@@ -3,6 +3,7 @@ package window
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -161,7 +162,17 @@ func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
 		return sl.count
 	}
 	end := s.end(i, a.size(window))
-	return ceilDiv(sl.count*(end-1-edge), end-sl.start)
+	quotient, rest := product(sl.count, end-1-edge, end-sl.start)
+	return quotient + min(1, rest)
+}
+
+// product returns a × b / c, and what is left over. The product may be beyond int64,
+// for a slice can hold far more than the limit that there is now; one of a and b is at
+// most c.
+func product(a, b, c int64) (quotient, rest int64) {
+	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // none is negative
+	q, r := bits.Div64(high, low, uint64(c))      //nolint:gosec // likewise
+	return int64(q), int64(r)                     //nolint:gosec // the other is at least q
 }
 
 // end returns where slice i ends: a size after its start, unless it holds later
@@ -205,7 +216,8 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 		edge := sl.last
 		if a.Weighted {
 			end := s.end(i, a.size(window))
-			edge = min(edge, end-1-(target-rest)*(end-sl.start)/sl.count)
+			quotient, _ := product(target-rest, end-sl.start, sl.count)
+			edge = min(edge, end-1-quotient)
 		}
 		return millis(edge + window - now)
 	}

@@ -33,7 +33,7 @@ return function(limit, window, now, _, _, burst, packed)
     end
     local left = floor((full - level) / window)
     if left < 1 then
-      local wait = ceil((level + window - full) / limit)
+      local wait = ceil((window - (full - level)) / limit)
       return 0, ceil(level / limit), wait, wait
     end
     level = level + window
@@ -49,6 +49,6 @@ return function(limit, window, now, _, _, burst, packed)
       if lasting >= 500 then expires = expires + floor(lasting / 4) end -- as in record.lua
       call('SET', key, write('>I6I7I7I6', now, window, level, expires), 'PXAT', format('%d', expires))
     end
-    return left - 1, reset, ceil((level + left * window - full) / limit)
+    return left - 1, reset, ceil((left * window - (full - level)) / limit)
   end
 end

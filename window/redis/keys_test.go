@@ -136,6 +136,34 @@ func TestTTLOfOldKeys(t *testing.T) {
 	}
 }
 
+// TestTTLAfterGiveBack gives back what a request with a short window was charged, after
+// another with a long one: the key lives as long as that needs. A stream is written anew,
+// and does not know.
+func TestTTLAfterGiveBack(t *testing.T) {
+	clock := windowtest.NewClock()
+	s, c := redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: "back"})), server.Client(t)
+	for i, algo := range append(algorithms, window.Slices{Min: 10 * time.Millisecond, Max: time.Second}, window.Slices{Count: 1, Weighted: true}) {
+		switch algo.(type) {
+		case window.Stream:
+			continue
+		case window.Layers:
+			algo = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
+		}
+		short, long := charge(strconv.Itoa(i), "key", 10, 10*time.Second), charge(strconv.Itoa(i), "key", 10, time.Hour)
+		short.Algorithm, long.Algorithm, long.Cost = algo, algo, 8
+		at := take(t, s, short)[0].At
+		clock.Add(1_000)
+		until := clock.Now() + take(t, s, long)[0].ResetAfter.Milliseconds()
+		clock.Add(1_000)
+		if err := s.Settle(t.Context(), short, at, -1); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.PExpireTime(t.Context(), "back:"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {
+			t.Errorf("%+v: the key lives until %d, and what it holds until %d", algo, got, until)
+		}
+	}
+}
+
 // TestLayersIdle has few slices and a long time between them: what is forgotten then
 // is as much as there is, not as much as there might be.
 func TestLayersIdle(t *testing.T) {

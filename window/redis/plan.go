@@ -110,7 +110,7 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 		for i := range charges {
 			c := &charges[i]
 			p.requests.int(p.definition(c))
-			p.requests.int(c.Cost)
+			p.requests.int(double(c.Cost))
 			p.field(&namings[k], c)
 			if _, ok := c.Algorithm.(window.Stream); ok {
 				p.requests.int(int64(len(c.Fields)))
@@ -120,6 +120,15 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 			}
 		}
 	}
+}
+
+// double returns a cost that is as large as c to the doubles of Lua: 2^53 + 1, which they
+// do not hold, is above every limit, and not 2^53.
+func double(c int64) int64 {
+	if c == window.MaxProduct+1 {
+		return c + 1
+	}
+	return c
 }
 
 // field writes where in its hash a counter is, if it is packed.

@@ -102,6 +102,16 @@ var gcraTables = []struct {
 		1: {60, 1, []verdict{allowed(98)}, nil},
 		2: {60, 99, []verdict{denied(98, 8_999_999_940)}, nil},
 	}},
+	{"a level of almost 2^53", window.GCRA{}, []step{
+		0: {0, 104_249_785, []verdict{allowed(0)}, []window.Policy{per(104_249_785, 86_400_000)}},
+		1: {965, 104_249_785, []verdict{denied(1_164, 86_399_035)}, nil},
+	}},
+	{"a level of 2^53", window.GCRA{}, []step{
+		0: {0, window.MaxProduct + 1, []verdict{never(window.MaxProduct)}, []window.Policy{per(window.MaxProduct, 1)}},
+		1: {0, window.MaxProduct, []verdict{allowed(0)}, nil},
+		2: {0, 1, []verdict{denied(0, 1)}, nil},
+		3: {0, 2, []verdict{denied(0, 1)}, nil},
+	}},
 	{"large numbers", window.GCRA{}, []step{
 		0: {0, 9_007_199_254_739, []verdict{allowed(1)}, []window.Policy{per(9_007_199_254_740, 1_000)}},
 		1: {0, 2, []verdict{denied(1, 1)}, nil},
