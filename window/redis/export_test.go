@@ -113,6 +113,9 @@ func Leased(s *Store) (units int64) {
 	return units
 }
 
+// Booked waits until the leases that have ended are booked.
+func Booked(s *Store) { s.leases.ends.Wait() }
+
 // LesseesPerShard bounds the counters that leases know, a shard.
 const LesseesPerShard = lesseesPerShard
 

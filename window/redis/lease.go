@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -52,7 +51,7 @@ type lessee struct {
 	pause time.Duration // no lease before
 	lease *lease        // nil: none
 	fetch *fetch        // nil: none
-	gone  bool          // another lessee may have taken its place
+	gone  bool          // another lessee may have taken its place, or the store is closed
 }
 
 // lease is what is handed out. Its lessee's lock guards what is left of it; all else
@@ -213,7 +212,7 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	e.lease = own
 	own.timer = time.AfterFunc(own.ends-l.store.clock(), func() { l.expire(e, own) })
 	ds := own.decide(own.spend(c.Cost), sent)
-	if f.reset {
+	if f.reset || e.gone {
 		l.end(e)
 	}
 	return ds, nil
@@ -235,108 +234,6 @@ func (e *lessee) answered(decisions []window.Decision) {
 		e.room = room(decisions)
 		e.mu.Unlock()
 	}
-}
-
-// expire ends a lease whose time is over.
-func (l *leases) expire(e *lessee, own *lease) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.lease == own {
-		l.end(e)
-	}
-}
-
-// end ends the lease of e, whose lock is held, and has it booked.
-func (l *leases) end(e *lessee) {
-	own := e.lease
-	e.lease = nil
-	own.timer.Stop()
-	used := own.charge.Cost - own.left
-	if own.left > own.charge.Cost/2 {
-		e.size = max(1, used/2) // the next one is twice that
-	}
-	l.ends.Go(func() { l.book(own, used) })
-}
-
-// book books the units of a lease where they belong. If the server cannot be asked,
-// they stay where they are: those that were used may leave the window early, by the
-// lifetime of the lease at most.
-func (l *leases) book(own *lease, used int64) {
-	s, at := l.store, own.decisions[0].At
-	requests, numbers := [][]window.Charge{{own.charge}}, []int64{at, -own.charge.Cost}
-	if used > 0 {
-		requests, numbers = append(requests, requests[0]), append([]int64{0, used}, numbers...)
-	}
-	if err := s.all(context.Background(), s.newSettleCalls(requests, numbers...)); err != nil {
-		s.report(fmt.Errorf("zone %q: a lease of %d units, %d of them used, was not booked at its end: %w", own.charge.Zone, own.charge.Cost, used, err))
-	}
-	if own.left > 0 {
-		s.denials.forget(&own.charge)
-	}
-}
-
-// giveBack gives units back to the lease that they are from. It reports whether
-// there is one.
-func (l *leases) giveBack(c *window.Charge, at, units int64) bool {
-	key := appendCharge(nil, c, 0)
-	e := l.shard(key).find(key)
-	if e == nil {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	own := e.lease
-	if own == nil || own.decisions[0].At != at {
-		return false
-	}
-	own.left += min(units, own.charge.Cost-own.left)
-	return true
-}
-
-// endOf ends the lease of a charge, if there is one: units that were spent beside it may
-// leave no room for it.
-func (l *leases) endOf(c *window.Charge) {
-	key := appendCharge(nil, c, 0)
-	e := l.shard(key).find(key)
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.lease != nil {
-		l.end(e)
-	}
-}
-
-// forget drops the leases of a counter, whatever its policies: its history is gone.
-func (l *leases) forget(c *window.Charge) {
-	name := string(window.AppendKey(nil, c))
-	is := func(other *window.Charge) bool { return string(window.AppendKey(nil, other)) == name }
-	l.each(func(e *lessee) {
-		if e.lease != nil && is(&e.lease.charge) {
-			e.lease.timer.Stop()
-			e.lease = nil
-		}
-		if e.fetch != nil && is(e.fetch.charge) {
-			e.fetch.reset = true
-		}
-	})
-}
-
-// close ends all leases, and returns when they are booked.
-func (l *leases) close() {
-	for i := range l.shards {
-		shard := &l.shards[i]
-		shard.mu.Lock()
-		shard.closed = true
-		shard.mu.Unlock()
-	}
-	l.each(func(e *lessee) {
-		if e.lease != nil {
-			l.end(e)
-		}
-	})
-	l.ends.Wait()
 }
 
 // each calls visit with every lessee, and its lock held.

@@ -357,6 +357,10 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.run(ctx, calls)
+	return s.firstError(ctx, calls)
+}
+
+func (s *Store) firstError(ctx context.Context, calls []*call) error {
 	for _, c := range calls {
 		if c.err != nil {
 			return s.fail(ctx, c.err)
