@@ -32,8 +32,12 @@ func init() {
 // are replaced when the configuration loads; one without a value is an error.
 type Redis struct {
 	// Server, credentials and database in one:
-	// `redis://<user>:<password>@<host>:<port>/<db>`, `rediss://` for TLS, or any
-	// other URL that go-redis takes. Not together with `address`.
+	// `redis://<user>:<password>@<host>:<port>/<db>`, `rediss://` for TLS, or
+	// `unix://<path>`. Options in its query: `db`, `pool_size`, `skip_verify` with
+	// `rediss://`; `addr`, once for each further server, for a Cluster; `master_name`
+	// for Sentinels, whose user and password the URL then names, and `username` and
+	// `password` for the server. Not together with `address`; other options stand
+	// over what it says.
 	URL string `json:"url,omitempty"`
 
 	// The servers, as host:port: one, or the nodes of a Cluster or, with `master`,

@@ -69,7 +69,12 @@ func TestRedisRefuses(t *testing.T) {
 
 		{"redis localhost:6379", "1", `"url":"localhost:6379"`, `store redis: url: `},
 		{"redis http://localhost:6379", "1", `"url":"http://localhost:6379"`, `store redis: url: `},
-		{"redis redis://localhost:6379/x", "1", `"url":"redis://localhost:6379/x"`, `store redis: url: redis: invalid database number: "x"`},
+		{"redis redis://localhost:6379/x", "1", `"url":"redis://localhost:6379/x"`, `store redis: url: invalid database number: write /<db> as the path`},
+		{"redis redis://localhost:70000", "1", `"url":"redis://localhost:70000"`, `store redis: url: port must be from 1 to 65535`},
+		{"redis redis://h:0", "1", `"url":"redis://h:0"`, `store redis: url: port must be from 1 to 65535`},
+		{"redis redis://h?read_timeout=1s", "1", `"url":"redis://h?read_timeout=1s"`, `store redis: url: redis: unexpected option: read_timeout`},
+		{"redis redis://a:1/3?addr=b:2", "1", `"url":"redis://a:1/3?addr=b:2"`, `store redis: db 3: a Cluster has only database 0`},
+		{"redis redis://a:1/3 {\ncluster\n}", "3", `"url":"redis://a:1/3","cluster":true`, `store redis: db 3: a Cluster has only database 0`},
 		{"redis redis://localhost:6379?nonsense=1", "1", `"url":"redis://localhost:6379?nonsense=1"`, `store redis: url: redis: unexpected option: nonsense`},
 		{"redis redis://localhost {\naddress localhost:6379\n}", "3", `"url":"redis://localhost","address":["localhost:6379"]`, `store redis: url and address exclude each other`},
 		{"redis {\naddress localhost\n}", "2", `"address":["localhost"]`, `store redis: address "localhost": must be host:port`},
