@@ -51,7 +51,10 @@ func (m *Memory) Provision(caddy.Context) error {
 	if m.MaxKeys == 0 {
 		m.MaxKeys = memory.DefaultMaxKeys
 	}
-	m.pooled = acquire(memories, "memory", func() window.Store { return memory.New(memory.Options{}) })
+	var err error
+	if m.pooled, err = acquire(memories, "memory", func() window.Store { return memory.New(memory.Options{}) }); err != nil {
+		return fmt.Errorf("store memory: %w", err)
+	}
 	m.setCap(m.MaxKeys)
 	return nil
 }

@@ -83,7 +83,8 @@ type Redis struct {
 	// Default: 100ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
+	// Connections to each server at most, up to 100000. Default: 10 per CPU, 5 in a
+	// Cluster.
 	PoolSize int `json:"pool_size,omitempty"`
 
 	pooled *pooled
@@ -115,7 +116,9 @@ func (r *Redis) Provision(caddy.Context) error {
 		return fmt.Errorf("store redis: %w", err)
 	}
 	options.Report = new(reports).add
-	r.pooled = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) })
+	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
+		return fmt.Errorf("store redis: %w", err)
+	}
 	return nil
 }
 
@@ -146,8 +149,8 @@ func (r *Redis) check() error {
 func (r *Redis) checkEach() error {
 	err := func() error {
 		if r.URL != "" && !hasPlaceholder(r.URL) {
-			if _, err := redis.ParseURL(r.URL); err != nil {
-				return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
+			if _, err := r.parseURL(); err != nil {
+				return err
 			}
 		}
 		for _, address := range r.Address {
@@ -158,15 +161,14 @@ func (r *Redis) checkEach() error {
 				return err
 			}
 		}
+		if err := checkNumbers(r.DB, r.PoolSize); err != nil {
+			return err
+		}
 		switch {
-		case r.DB < 0:
-			return fmt.Errorf("db %d: must not be negative", r.DB)
 		case r.Timeout < 0:
 			return fmt.Errorf("timeout %s: must be above 0", time.Duration(r.Timeout))
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
 			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
-		case r.PoolSize < 0:
-			return fmt.Errorf("pool_size %d: must be above 0", r.PoolSize)
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
 			return errPrefix(r.Prefix)
 		}
@@ -196,6 +198,36 @@ func (r *Redis) checkExpanded() error {
 
 func errPrefix(prefix string) error {
 	return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", prefix)
+}
+
+// parseURL returns what the URL says.
+func (r *Redis) parseURL() (redis.Options, error) {
+	o, err := redis.ParseURL(r.URL)
+	if err != nil {
+		return o, errURL(err)
+	}
+	return o, checkNumbers(o.DB, o.PoolSize)
+}
+
+func errURL(err error) error {
+	return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
+}
+
+// mostConnections is more than a server takes, and far below what makes go-redis panic.
+const mostConnections = 100_000
+
+func checkNumbers(db, poolSize int) error {
+	switch {
+	case db < 0:
+		return fmt.Errorf("db %d: must not be negative", db)
+	case poolSize < 0 || poolSize > mostConnections:
+		return errPoolSize(poolSize)
+	}
+	return nil
+}
+
+func errPoolSize(n int) error {
+	return fmt.Errorf("pool_size %d: must be from 1 to %d", n, mostConnections)
 }
 
 func checkAddress(address string) error {
@@ -261,8 +293,8 @@ func (r *Redis) servers() (redis.Options, error) {
 	o := redis.Options{Addresses: r.Address}
 	if r.URL != "" {
 		var err error
-		if o, err = redis.ParseURL(r.URL); err != nil {
-			return o, fmt.Errorf("url: %w", err)
+		if o, err = r.parseURL(); err != nil {
+			return o, err
 		}
 	}
 	o.Cluster = o.Cluster || r.Cluster

@@ -14,6 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
@@ -73,6 +75,11 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis redis://localhost:70000", "1", `"url":"redis://localhost:70000"`, `store redis: url: port must be from 1 to 65535`},
 		{"redis redis://h:0", "1", `"url":"redis://h:0"`, `store redis: url: port must be from 1 to 65535`},
 		{"redis redis://h?read_timeout=1s", "1", `"url":"redis://h?read_timeout=1s"`, `store redis: url: redis: unexpected option: read_timeout`},
+		{"redis redis://h/-1 {\ncluster\n}", "1", `"url":"redis://h/-1"`, `store redis: db -1: must not be negative`},
+		{"redis redis://h?db=-1", "1", `"url":"redis://h?db=-1"`, `store redis: db -1: must not be negative`},
+		{"redis redis://h?pool_size=5000000000 {\ncluster\n}", "1", `"url":"redis://h?pool_size=5000000000"`, `store redis: pool_size 5000000000: must be from 1 to 100000`},
+		{"redis redis://h?pool_size=-1", "1", `"url":"redis://h?pool_size=-1"`, `store redis: pool_size -1: must be from 1 to 100000`},
+		{"redis redis://h?pool_size=100001&master_name=m", "1", `"url":"redis://h?pool_size=100001&master_name=m"`, `store redis: pool_size 100001: must be from 1 to 100000`},
 		{"redis redis://a:1/3?addr=b:2", "1", `"url":"redis://a:1/3?addr=b:2"`, `store redis: db 3: a Cluster has only database 0`},
 		{"redis redis://a:1/3 {\ncluster\n}", "3", `"url":"redis://a:1/3","cluster":true`, `store redis: db 3: a Cluster has only database 0`},
 		{"redis redis://localhost:6379?nonsense=1", "1", `"url":"redis://localhost:6379?nonsense=1"`, `store redis: url: redis: unexpected option: nonsense`},
@@ -100,8 +107,10 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis {\ntimeout -1s\n}", "2", `"timeout":"-1s"`, `store redis: timeout -1s: must be above 0`},
 		{"redis {\ntimeout 100us\n}", "2", `"timeout":100000`, `store redis: timeout 100µs: must be at least 1ms`},
 		{"redis {\ntimeout 100\n}", "2", ``, `store redis: timeout "100" is not a duration, such as 100ms`},
-		{"redis {\npool_size -1\n}", "2", `"pool_size":-1`, `store redis: pool_size -1: must be above 0`},
-		{"redis {\npool_size 0\n}", "2", ``, `store redis: pool_size 0: must be above 0`},
+		{"redis {\npool_size -1\n}", "2", `"pool_size":-1`, `store redis: pool_size -1: must be from 1 to 100000`},
+		{"redis {\npool_size 0\n}", "2", ``, `store redis: pool_size 0: must be from 1 to 100000`},
+		{"redis {\npool_size 100001\ncluster\n}", "2", `"pool_size":100001,"cluster":true`, `store redis: pool_size 100001: must be from 1 to 100000`},
+		{"redis {\npool_size 5000000000\n}", "2", `"pool_size":5000000000`, `store redis: pool_size 5000000000: must be from 1 to 100000`},
 		{"redis {\npool_size 1e3\n}", "2", ``, `store redis: pool_size "1e3" is not a whole number`},
 		{"redis {\nprefix a}b\n}", "2", `"prefix":"a}b"`, `store redis: prefix "a}b": must not hold braces, which pick the slot in a Cluster`},
 		{"redis {\ntls yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
@@ -237,6 +246,22 @@ func TestRedisIsPooled(t *testing.T) {
 	defer func() { _ = again.Cleanup() }()
 	if again.Store() == first {
 		t.Error("after the last Cleanup: got the closed store, want a new one")
+	}
+}
+
+// What panics while a store is made is an error, and leaves the pool as it was: the
+// next configuration does not wait for it.
+func TestAcquireAfterPanic(t *testing.T) {
+	pool := caddy.NewUsagePool()
+	if p, err := acquire(pool, "key", func() window.Store { panic("too large") }); p != nil || err == nil || err.Error() != "cannot be made: too large" {
+		t.Errorf("a store that panics: got %v, %v, want the reason", p, err)
+	}
+	p, err := acquire(pool, "key", func() window.Store { return memory.New(memory.Options{}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.release(); err != nil {
+		t.Errorf("release: got %v, want no error", err)
 	}
 }
 

@@ -70,7 +70,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return err
 			}
 			if option == "pool_size" && r.PoolSize == 0 {
-				return d.Err("store redis: pool_size 0: must be above 0")
+				return d.Errf("store redis: %w", errPoolSize(0))
 			}
 		case option == "address":
 			if r.Address = d.RemainingArgs(); len(r.Address) == 0 {

@@ -3,6 +3,8 @@
 package stores
 
 import (
+	"fmt"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -21,12 +23,21 @@ type closer struct{ window.Store }
 // Destruct implements caddy.Destructor.
 func (c closer) Destruct() error { return c.Close() }
 
-// acquire returns the store of that key, made by open if there is none yet.
-func acquire(pool *caddy.UsagePool, key any, open func() window.Store) *pooled {
-	value, _, _ := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
+// acquire returns the store of that key, made by open if there is none yet. A panic of
+// open becomes an error: it would leave the key locked for good.
+func acquire(pool *caddy.UsagePool, key any, open func() window.Store) (*pooled, error) {
+	value, _, err := pool.LoadOrNew(key, func() (store caddy.Destructor, err error) {
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = fmt.Errorf("cannot be made: %v", reason)
+			}
+		}()
 		return closer{open()}, nil
 	})
-	return &pooled{pool, key, value.(closer)}
+	if err != nil {
+		return nil, err
+	}
+	return &pooled{pool, key, value.(closer)}, nil
 }
 
 // release gives the store back; the last one closes it. A nil pooled was never
