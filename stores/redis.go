@@ -108,10 +108,10 @@ func (r *Redis) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
-	if err := expanded.checkExpanded(); err != nil {
+	if err := expanded.checkExpanded(r); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
-	options, err := expanded.options()
+	options, err := expanded.options(r.TLS)
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
@@ -154,10 +154,10 @@ func (r *Redis) checkEach() error {
 			}
 		}
 		for _, address := range r.Address {
-			if hasPlaceholder(address) {
+			if hasPlaceholder(address) && !strings.Contains(address, "://") {
 				continue
 			}
-			if err := checkAddress(address); err != nil {
+			if err := checkAddress(address, address); err != nil {
 				return err
 			}
 		}
@@ -170,7 +170,7 @@ func (r *Redis) checkEach() error {
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
 			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
-			return errPrefix(r.Prefix)
+			return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", r.Prefix)
 		}
 		if err := checkHashKeys(r.HashKeys); err != nil {
 			return err
@@ -183,21 +183,23 @@ func (r *Redis) checkEach() error {
 	return nil
 }
 
-// checkExpanded reports what came out of placeholders and is not right.
-func (r *Redis) checkExpanded() error {
-	for _, address := range r.Address {
-		if err := checkAddress(address); err != nil {
+// checkExpanded reports what came out of placeholders and is not right. It repeats
+// what was written, not what came out, which may be a secret in the wrong place.
+func (r *Redis) checkExpanded(written *Redis) error {
+	if hasPlaceholder(written.URL) {
+		if _, err := r.parseURL(); errors.Is(err, redis.ErrOption) {
+			return errURL(redis.ErrOption) // without its name
+		}
+	}
+	for i, address := range r.Address {
+		if err := checkAddress(address, written.Address[i]); err != nil {
 			return err
 		}
 	}
 	if strings.ContainsAny(r.Prefix, "{}") {
-		return errPrefix(r.Prefix)
+		return fmt.Errorf("prefix %q: must not come out with braces, which pick the slot in a Cluster", written.Prefix)
 	}
 	return checkExpandedHashKeys(r.HashKeys)
-}
-
-func errPrefix(prefix string) error {
-	return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", prefix)
 }
 
 // parseURL returns what the URL says.
@@ -230,18 +232,29 @@ func errPoolSize(n int) error {
 	return fmt.Errorf("pool_size %d: must be from 1 to %d", n, mostConnections)
 }
 
-func checkAddress(address string) error {
+// checkAddress checks an address; the error repeats it as written, unless that may
+// hold a password.
+func checkAddress(address, written string) error {
+	name := fmt.Sprintf("address %q", written)
+	if isURL(written) {
+		name = "address"
+	}
 	if strings.HasPrefix(address, "/") {
 		return nil
 	}
 	_, port, err := net.SplitHostPort(address)
-	if err != nil || port == "" {
-		return fmt.Errorf("address %q: must be host:port", address)
+	if err != nil || port == "" || isURL(address) {
+		return fmt.Errorf("%s: must be host:port; use redis <url> for a URL", name)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("address %q: port must be from 1 to 65535", address)
+		return fmt.Errorf("%s: port must be from 1 to 65535", name)
 	}
 	return nil
+}
+
+// isURL reports whether an address is a URL, or a part of one with a password.
+func isURL(address string) bool {
+	return strings.Contains(address, "://") || strings.Contains(address, "@")
 }
 
 func hasPlaceholder(s string) bool { return strings.Contains(s, "{") && strings.Contains(s, "}") }
@@ -318,13 +331,14 @@ func (r *Redis) servers() (redis.Options, error) {
 	return o, nil
 }
 
-// options returns the expanded options as the store takes them.
-func (r *Redis) options() (redis.Options, error) {
+// options returns the expanded options as the store takes them. Errors name files as
+// they were written.
+func (r *Redis) options(written *TLS) (redis.Options, error) {
 	o, err := r.servers()
 	if err != nil {
 		return o, err
 	}
-	tls, err := r.TLS.config()
+	tls, err := r.TLS.config(written)
 	if err != nil {
 		return o, err
 	}

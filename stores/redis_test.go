@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -89,6 +91,8 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis {\naddress localhost:x\n}", "2", `"address":["localhost:x"]`, `store redis: address "localhost:x": port must be from 1 to 65535`},
 		{"redis {\naddress localhost:0\n}", "2", `"address":["localhost:0"]`, `store redis: address "localhost:0": port must be from 1 to 65535`},
 		{"redis {\naddress localhost:65536\n}", "2", `"address":["localhost:65536"]`, `store redis: address "localhost:65536": port must be from 1 to 65535`},
+		{"redis {\naddress redis://localhost:6379\n}", "2", `"address":["redis://localhost:6379"]`, `store redis: address: must be host:port; use redis <url> for a URL`},
+		{"redis {\naddress redis://{env.REDIS_HOST}:6379\n}", "2", `"address":["redis://{env.REDIS_HOST}:6379"]`, `store redis: address: must be host:port; use redis <url> for a URL`},
 		{"redis {\naddress ::1:6379\n}", "2", `"address":["::1:6379"]`, `store redis: address "::1:6379": must be host:port`},
 		{"redis {\naddress a:1 b\n}", "2", `"address":["a:1","b"]`, `store redis: address "b": must be host:port`},
 		{"redis {\nmaster m\n}", "3", `"master":"m"`, `store redis: master: address must name the Sentinels`},
@@ -188,6 +192,44 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 	} {
 		r := c.module
 		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store redis: "+c.want) {
+			t.Errorf("got %v, want %s, without the secret", err, c.want)
+		}
+	}
+	// What a placeholder gave is not repeated; what was written is.
+	file := filepath.Join(t.TempDir(), "s3cret.pem")
+	if err := os.WriteFile(file, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"URL": "redis://u:s3cret@localhost:6379", "PORT": "s3cret:port", "BRACES": "{s3cret}", "FILE": file,
+		"OPTION": "redis://localhost?s3cret=1", "DB": "redis://localhost/s3cret",
+		"KEY": "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----",
+	} {
+		t.Setenv("STORES_TEST_"+name, value)
+	}
+	for _, c := range []struct {
+		module Redis
+		want   string
+	}{
+		{Redis{Address: []string{"{env.STORES_TEST_URL}"}}, `address "{env.STORES_TEST_URL}": must be host:port; use redis <url> for a URL`},
+		{Redis{Address: []string{"{env.STORES_TEST_PORT}"}}, `address "{env.STORES_TEST_PORT}": port must be from 1 to 65535`},
+		{Redis{Address: []string{"a:1", "u:s3cret@{env.STORES_TEST_SHORT}"}}, `address: must be host:port; use redis <url> for a URL`},
+		{Redis{Address: []string{"redis://u:s3cret@localhost:6379"}}, `address: must be host:port; use redis <url> for a URL`},
+		{Redis{Address: []string{"u:s3cret@localhost:6379"}}, `address: must be host:port; use redis <url> for a URL`},
+		{Redis{Address: []string{"s3cret@localhost:6379"}}, `address: must be host:port; use redis <url> for a URL`},
+		{Redis{Prefix: "{env.STORES_TEST_BRACES}"}, `prefix "{env.STORES_TEST_BRACES}": must not come out with braces`},
+		{Redis{URL: "{env.STORES_TEST_OPTION}"}, `url: redis: unexpected option; write redis://`},
+		{Redis{URL: "{env.STORES_TEST_DB}"}, `url: invalid database number`},
+		{Redis{TLS: &TLS{CA: "{env.STORES_TEST_KEY}"}}, `tls: ca: open {env.STORES_TEST_KEY}: `},
+		{Redis{TLS: &TLS{CA: "{env.STORES_TEST_FILE}"}}, `tls: ca {env.STORES_TEST_FILE}: holds no certificate`},
+		{Redis{TLS: &TLS{Cert: "{env.STORES_TEST_KEY}", Key: file}}, `tls: cert: open {env.STORES_TEST_KEY}: `},
+		{Redis{TLS: &TLS{Cert: file, Key: "{env.STORES_TEST_KEY}"}}, `tls: key: open {env.STORES_TEST_KEY}: `},
+		{Redis{TLS: &TLS{Cert: file, Key: "{env.STORES_TEST_KEY}{env.STORES_TEST_KEY}"}}, `tls: key: open {env.STORES_TEST_KEY}{env.STORES_TEST_KEY}: `},
+		{Redis{TLS: &TLS{Cert: file, Key: "-----BEGIN PRIVATE KEY-----\ns3cret"}}, `tls: key: must be the path of a file`},
+		{Redis{TLS: &TLS{Cert: "{env.STORES_TEST_FILE}", Key: file}}, `tls: cert: `},
+	} {
+		r := c.module
+		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.HasPrefix(err.Error(), "store redis: "+c.want) {
 			t.Errorf("got %v, want %s, without the secret", err, c.want)
 		}
 	}
@@ -309,7 +351,7 @@ func TestRedisOptions(t *testing.T) {
 		URL: "redis://localhost:26379", Master: "m", Username: "u", Password: "p", SentinelUsername: "su", SentinelPassword: "sp",
 		DB: 3, Prefix: "x", HashKeys: []string{"new", "old"}, Timeout: caddy.Duration(time.Second), PoolSize: 7, TLS: &TLS{ServerName: "n"},
 	}
-	got, err := r.options()
+	got, err := r.options(r.TLS)
 	if err != nil {
 		t.Fatal(err)
 	}

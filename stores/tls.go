@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 )
 
 // TLS says how connections to the server are encrypted.
@@ -44,8 +46,9 @@ func (t *TLS) fields() map[string]*string {
 	return map[string]*string{"tls ca": &t.CA, "tls cert": &t.Cert, "tls key": &t.Key, "tls server_name": &t.ServerName}
 }
 
-// config returns the configuration for a client, nil for a plain connection.
-func (t *TLS) config() (*tls.Config, error) {
+// config returns the configuration for a client, nil for a plain connection. Errors
+// name files as they were written: what a placeholder gave may be the key itself.
+func (t *TLS) config(written *TLS) (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}
@@ -55,23 +58,46 @@ func (t *TLS) config() (*tls.Config, error) {
 		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // the operator's choice, documented
 	}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, err := readPEM("ca", t.CA, written.CA)
 		if err != nil {
-			return nil, fmt.Errorf("tls: ca: %w", err)
+			return nil, err
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls: ca %s: holds no certificate", t.CA)
+			return nil, fmt.Errorf("tls: ca %s: holds no certificate", written.CA)
 		}
 	}
 	if t.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		cert, err := readPEM("cert", t.Cert, written.Cert)
+		if err != nil {
+			return nil, err
+		}
+		key, err := readPEM("key", t.Key, written.Key)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("tls: cert: %w", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
+}
+
+// readPEM reads the file of a field.
+func readPEM(field, name, written string) ([]byte, error) {
+	b, err := os.ReadFile(name)
+	if err == nil {
+		return b, nil
+	}
+	if strings.Contains(written, "\n") {
+		return nil, fmt.Errorf("tls: %s: must be the path of a file, not what is in it", field)
+	}
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err // without the path
+	}
+	return nil, fmt.Errorf("tls: %s: open %s: %w", field, written, err)
 }
 
 // contents returns what is in the files now.

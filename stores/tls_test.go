@@ -45,21 +45,21 @@ func TestTLSConfig(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	writeCertificate(t, cert, key)
-	c, err := (&TLS{CA: cert, Cert: cert, Key: key, ServerName: "redis.internal"}).config()
+	c, err := (&TLS{CA: cert, Cert: cert, Key: key, ServerName: "redis.internal"}).config(new(TLS))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.RootCAs == nil || len(c.Certificates) != 1 || c.ServerName != "redis.internal" || c.InsecureSkipVerify {
 		t.Errorf("got %d certificates, server name %s, insecure %t", len(c.Certificates), c.ServerName, c.InsecureSkipVerify)
 	}
-	if c, err := (*TLS)(nil).config(); c != nil || err != nil {
+	if c, err := (*TLS)(nil).config(nil); c != nil || err != nil {
 		t.Errorf("without tls: got %v, %v, want nothing", c, err)
 	}
-	if c, err := (&TLS{InsecureSkipVerify: true}).config(); err != nil || !c.InsecureSkipVerify || c.RootCAs != nil {
+	if c, err := (&TLS{InsecureSkipVerify: true}).config(new(TLS)); err != nil || !c.InsecureSkipVerify || c.RootCAs != nil {
 		t.Errorf("insecure_skip_verify: got %v, %v", c, err)
 	}
 	writeCertificate(t, filepath.Join(dir, "other.pem"), key)
-	if _, err := (&TLS{Cert: cert, Key: key}).config(); err == nil {
+	if _, err := (&TLS{Cert: cert, Key: key}).config(new(TLS)); err == nil {
 		t.Error("a key that does not belong to the certificate: got no error")
 	}
 }
