@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -36,8 +37,8 @@ type Redis struct {
 	// `unix://<path>`. Options in its query: `db`, `pool_size`, `skip_verify` with
 	// `rediss://`; `addr`, once for each further server, for a Cluster; `master_name`
 	// for Sentinels, whose user and password the URL then names, and `username` and
-	// `password` for the server. Not together with `address`; other options stand
-	// over what it says.
+	// `password` for the server. Not together with `address`; other options say the
+	// same as the URL, or what it does not say.
 	URL string `json:"url,omitempty"`
 
 	// The servers, as host:port: one, or the nodes of a Cluster or, with `master`,
@@ -301,7 +302,7 @@ func (r *Redis) expand() (Redis, error) {
 }
 
 // servers returns which servers there are and how to log in: what the URL says, and
-// the other options over it.
+// the other options beside it.
 func (r *Redis) servers() (redis.Options, error) {
 	o := redis.Options{Addresses: r.Address}
 	if r.URL != "" {
@@ -311,13 +312,17 @@ func (r *Redis) servers() (redis.Options, error) {
 		}
 	}
 	o.Cluster = o.Cluster || r.Cluster
-	override(&o.Master, r.Master)
-	override(&o.Username, r.Username)
-	override(&o.Password, r.Password)
-	override(&o.SentinelUsername, r.SentinelUsername)
-	override(&o.SentinelPassword, r.SentinelPassword)
-	override(&o.DB, r.DB)
-	override(&o.PoolSize, r.PoolSize)
+	if err := cmp.Or(
+		add("master", &o.Master, r.Master),
+		add("username", &o.Username, r.Username),
+		add("password", &o.Password, r.Password),
+		add("sentinel_username", &o.SentinelUsername, r.SentinelUsername),
+		add("sentinel_password", &o.SentinelPassword, r.SentinelPassword),
+		add("db", &o.DB, r.DB),
+		add("pool_size", &o.PoolSize, r.PoolSize),
+	); err != nil {
+		return o, err
+	}
 	switch cluster := o.Cluster || len(o.Addresses) > 1; {
 	case o.Master != "" && o.Cluster:
 		return o, errors.New("master and cluster exclude each other")
@@ -356,12 +361,22 @@ func (r *Redis) options(written *TLS) (redis.Options, error) {
 	return o, nil
 }
 
-// override sets a field that the URL may have set, if the configuration does.
-func override[T comparable](field *T, value T) {
-	var zero T
-	if value != zero {
-		*field = value
+// add sets a field to what an option says, if it says something. The URL may have
+// set it, but not to something else.
+func add[T comparable](option string, field *T, value T) error {
+	var unset T
+	switch {
+	case value == unset:
+		return nil
+	case *field != unset && *field != value:
+		return errTwice(option)
 	}
+	*field = value
+	return nil
+}
+
+func errTwice(option string) error {
+	return fmt.Errorf("%s stands in the URL and beside it, and not the same; take out one", option)
 }
 
 // fingerprint identifies the connections that the expanded options make. Files

@@ -37,6 +37,9 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return d.Err("store redis: write redis [<url>]") // without what may be a part of it
 		}
+		if r.URL == "" {
+			return errEmpty(d, "url")
+		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
 		}
@@ -57,9 +60,15 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			if !d.AllArgs(texts[option]) {
 				return d.ArgErr()
 			}
+			if *texts[option] == "" {
+				return errEmpty(d, option)
+			}
 		case secrets[option] != nil:
 			if !d.AllArgs(secrets[option]) {
 				return d.Errf("store redis: write %s <secret>, in quotes if it holds spaces", option)
+			}
+			if *secrets[option] == "" {
+				return errEmpty(d, option)
 			}
 		case option == "hash_keys":
 			if r.HashKeys = d.RemainingArgs(); len(r.HashKeys) == 0 || len(r.HashKeys) > 2 {
@@ -100,7 +109,18 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := r.check(); err != nil {
 		return d.WrapErr(err)
 	}
+	if seen["db"] && r.DB == 0 && r.URL != "" && !hasPlaceholder(r.URL) {
+		// To check, and in JSON, 0 is no more than the default.
+		if o, _ := r.parseURL(); o.DB != 0 {
+			return d.Errf("store redis: %w", errTwice("db"))
+		}
+	}
 	return nil
+}
+
+// errEmpty refuses an empty text, such as an environment variable that is not set.
+func errEmpty(d *caddyfile.Dispenser, option string) error {
+	return d.Errf("store redis: %s is empty; give it a value, or take it out", option)
 }
 
 func number(d *caddyfile.Dispenser, option string, target *int) error {
@@ -147,6 +167,9 @@ func (t *TLS) unmarshal(d *caddyfile.Dispenser) error {
 		case files[option] != nil:
 			if !d.AllArgs(files[option]) {
 				return d.ArgErr()
+			}
+			if *files[option] == "" {
+				return errEmpty(d, "tls: "+option)
 			}
 		case option == "insecure_skip_verify":
 			if d.NextArg() {
