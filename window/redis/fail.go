@@ -104,8 +104,7 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	err = fmt.Errorf("%s: %w: %s%w", s.name, window.ErrUnavailable, hint, err)
 	if elsewhere {
-		said := err
-		s.elsewhere.CompareAndSwap(nil, &said)
+		s.elsewhere.Store(true)
 	}
 	return err
 }

@@ -103,3 +103,25 @@ func TestPingTriesWhatLeasesFailed(t *testing.T) {
 		t.Errorf("Ping = %v, want an error that names permissions", err)
 	}
 }
+
+// TestPingAfterCluster has the address of one server lead to a node of a Cluster for a
+// while: it is not well, though it decides on some keys; then it is again.
+func TestPingAfterCluster(t *testing.T) {
+	p := startProxy(t)
+	node := startBehind(t, p)
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}})
+	two := []window.Charge{charge("one", "key", 100, time.Hour), charge("two", "key", 100, time.Hour)}
+	take(t, s, two[0])
+	if _, err := s.Take(t.Context(), two); err == nil || !strings.Contains(err.Error(), "add `cluster`") {
+		t.Errorf("Take = %v, want advice to add `cluster`", err)
+	}
+	for range 2 {
+		if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "add `cluster`") {
+			t.Errorf("Ping = %v, want advice to add `cluster`", err)
+		}
+	}
+	p.target.Store(&server.Addr)
+	node.Kill()
+	eventually(t, patience, "the server is well", func() bool { return s.Ping(t.Context()) == nil })
+	take(t, s, two...)
+}

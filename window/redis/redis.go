@@ -97,8 +97,8 @@ type Store struct {
 	denials     *denials
 	leases      *leases
 	report      func(error)
-	// What a node of a Cluster has said to a store that was not told of one.
-	elsewhere atomic.Pointer[error]
+	// Whether a node of a Cluster has answered a store that was not told of one.
+	elsewhere atomic.Bool
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration
 	// Whether the client of a Cluster has come to know which node holds what. Until then
