@@ -53,6 +53,20 @@ type guard struct {
 
 var guards = caddy.NewUsagePool()
 
+// counts are those of stores, by name: stores of one name hold the same counters, and
+// may differ in a timeout, so that a reload that changes that keeps them.
+var counts = caddy.NewUsagePool()
+
+type sharedCounts struct{ *fallback.Counts }
+
+// Destruct implements caddy.Destructor.
+func (c sharedCounts) Destruct() error { return c.Close() }
+
+func acquireCounts(name string) *fallback.Counts {
+	value, _, _ := counts.LoadOrNew(name, func() (caddy.Destructor, error) { return sharedCounts{fallback.NewCounts()}, nil })
+	return value.(sharedCounts).Counts
+}
+
 // acquireGuard returns the guard of a store, for a handler that decides locally while
 // that is away, or does not. Release it with releaseGuard.
 func acquireGuard(store window.Store, local bool) *guard {
@@ -66,7 +80,7 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
-			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed})
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(name)})
 		}
 		return g, nil
 	})
@@ -91,6 +105,7 @@ func (g *guard) Destruct() error {
 	}
 	err := g.fallback.Close()
 	g.outages.end()
+	_, _ = counts.Delete(g.store.String()) // as releaseGuard
 	return err
 }
 

@@ -244,3 +244,40 @@ func TestBreakersOfOneName(t *testing.T) {
 	f.become(decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
 	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
 }
+
+// Stores of one name hold the same counters: what one has let pass while it is away counts
+// for the other, as for one with another timeout that a reload brings.
+func TestOnErrorLocalOfOneName(t *testing.T) {
+	handler := func(t *testing.T) *Handler {
+		f, config := newFake(t, away)
+		f.name = "fakes that share counts"
+		h, _ := newHandler(t, `{"zones":[{"name":"shared",`+twoAnHour+`}],"store":`+config+`}`)
+		return h
+	}
+	want := func(t *testing.T, h *Handler, codes ...int) {
+		t.Helper()
+		for i, code := range codes {
+			if w := serve(t, get(), h); w.Code != code {
+				t.Errorf("request %d: got %d, want %d", i+1, w.Code, code)
+			}
+		}
+	}
+	old := handler(t)
+	want(t, old, 204)
+	t.Run("reloaded", func(t *testing.T) { want(t, handler(t), 204, 429) })
+	want(t, old, 429)
+}
+
+// Counts end with the last store of their name.
+func TestOnErrorLocalEnds(t *testing.T) {
+	for range 2 {
+		t.Run("away", func(t *testing.T) {
+			f, config := newFake(t, away)
+			f.name = "fakes that end"
+			h, _ := newHandler(t, `{"zones":[{"name":"ends","limits":[{"max":1,"window":"1h"}]}],"store":`+config+`}`)
+			if w := serve(t, get(), h); w.Code != 204 {
+				t.Errorf("got %d, want 204", w.Code)
+			}
+		})
+	}
+}

@@ -8,12 +8,9 @@ package fallback
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
 // Store is what a Guard stands in front of.
@@ -26,6 +23,8 @@ type Store interface {
 type Options struct {
 	// Is told of every change of the store's state, one after the other. Nil: nobody.
 	OnChange func(open bool, cause error)
+	// Those of the store's counters. Nil: it has its own, and closes them.
+	Counts *Counts
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
@@ -42,22 +41,11 @@ type Options struct {
 // so many more may pass if it was not. So may those that are under way when the store
 // goes or comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {
+	*Counts
+	own     bool // they are this guard's
 	store   Store
 	breaker *window.Breaker
-	start   time.Time
-	local   *memory.Store
-	// Units that were admitted here, and the store does not have.
-	owed debts
-	// Units that were admitted here or booked, and the store may have: what is known of
-	// it may be without them.
-	unsure   debts
-	settling atomic.Int64 // counters whose units are being booked
-
-	users atomic.Int64 // see Use
-	once  sync.Once
-	known *known // see table
-
-	crew crew
+	crew    crew
 }
 
 // New returns a guard of a store, which it does not close.
@@ -65,41 +53,22 @@ func New(store Store, o Options) *Guard {
 	if o.OnChange == nil {
 		o.OnChange = func(bool, error) {}
 	}
-	g := &Guard{
-		store:   store,
-		start:   time.Now(),
-		breaker: window.NewBreaker(store, o.OnChange),
-		local:   memory.New(memory.Options{}),
-		owed:    newDebts(maxOwed),
-		unsure:  newDebts(maxUnsure),
+	g := &Guard{Counts: o.Counts, store: store, breaker: window.NewBreaker(store, o.OnChange)}
+	if g.own = g.Counts == nil; g.own {
+		g.Counts = NewCounts()
 	}
 	g.crew.store, _ = store.(window.Instancer)
 	return g
 }
 
-// Use says that somebody may call TakeLocal. From then on the guard keeps what the
-// store decides.
-func (g *Guard) Use() {
-	g.table()
-	g.users.Add(1)
-}
-
-// Disuse takes one Use back.
-func (g *Guard) Disuse() { g.users.Add(-1) }
-
-func (g *Guard) table() *known {
-	g.once.Do(func() { g.known = newKnown() })
-	return g.known
-}
-
-// now returns the time in ms, since any moment.
-func (g *Guard) now() int64 { return time.Since(g.start).Milliseconds() }
-
 // Close ends what the guard has started.
 func (g *Guard) Close() error {
 	g.crew.close()
-	_ = g.breaker.Close()
-	return errors.Join(g.local.Close(), g.owed.store.Close(), g.unsure.store.Close())
+	err := g.breaker.Close()
+	if g.own {
+		err = errors.Join(err, g.Counts.Close())
+	}
+	return err
 }
 
 // Take asks the store, unless it is known to be away.

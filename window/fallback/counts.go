@@ -1,0 +1,57 @@
+package fallback
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+)
+
+// Counts are what this process counts in a store's place, knows of its counters and owes
+// them. Guards of stores that hold the same counters have them in common: they go on
+// when one with other options takes over, as after a reload. They are safe for
+// concurrent use.
+type Counts struct {
+	start time.Time
+	local *memory.Store
+	// Units that were admitted here, and the store does not have.
+	owed debts
+	// Units that were admitted here or booked, and the store may have: what is known of
+	// it may be without them.
+	unsure   debts
+	settling atomic.Int64 // counters whose units are being booked
+
+	users atomic.Int64 // see Use
+	once  sync.Once
+	known *known // see table
+}
+
+// NewCounts returns counts of nothing. Close them after the guards that have them.
+func NewCounts() *Counts {
+	return &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), unsure: newDebts(maxUnsure)}
+}
+
+// Close ends what sweeps the counts.
+func (c *Counts) Close() error {
+	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())
+}
+
+// Use says that somebody may call TakeLocal on a guard. From then on what the store
+// decides is kept.
+func (c *Counts) Use() {
+	c.table()
+	c.users.Add(1)
+}
+
+// Disuse takes one Use back.
+func (c *Counts) Disuse() { c.users.Add(-1) }
+
+func (c *Counts) table() *known {
+	c.once.Do(func() { c.known = newKnown() })
+	return c.known
+}
+
+// now returns the time in ms, since any moment.
+func (c *Counts) now() int64 { return time.Since(c.start).Milliseconds() }
