@@ -163,14 +163,18 @@ func get(header ...string) *http.Request {
 // serve hands a request to the handlers in turn, and answers 204 after the last.
 func serve(t *testing.T, r *http.Request, handlers ...*Handler) *httptest.ResponseRecorder {
 	t.Helper()
-	w, err := tryServe(r, handlers...)
+	var all []caddyhttp.MiddlewareHandler
+	for _, h := range handlers {
+		all = append(all, h)
+	}
+	w, err := tryServe(r, all...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-func tryServe(r *http.Request, handlers ...*Handler) (*httptest.ResponseRecorder, error) {
+func tryServe(r *http.Request, handlers ...caddyhttp.MiddlewareHandler) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	prepared := caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
 	*r = *prepared

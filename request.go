@@ -38,8 +38,9 @@ type request struct {
 }
 
 // requestVar is the variable of the HTTP request that holds the *request of the
-// last handler that it came by.
-const requestVar = "sliding_window"
+// last handler that it came by. A placeholder ends at a brace, so that none has this
+// name, and no variable of an operator's is likely to.
+const requestVar = "sliding_window}"
 
 // newRequest collects the charges of the zones that apply.
 func (h *Handler) newRequest(r *http.Request) (*request, error) {
@@ -90,7 +91,10 @@ func (req *request) publish() {
 		if !ok {
 			return nil, false
 		}
-		req, _ := vars[requestVar].(*request)
+		req, ok := vars[requestVar].(*request)
+		if !ok {
+			return nil, false
+		}
 		return req.placeholder(name)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -91,6 +92,43 @@ func TestPlaceholdersOfTwoHandlers(t *testing.T) {
 	} {
 		if got := expand(r, text); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A variable of the operator's stays his, whatever its name, and takes nothing away.
+func TestPlaceholdersBesideVariables(t *testing.T) {
+	const name = "sliding_window"
+	_, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 10, Remaining: 1}))
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
+	vars := caddyhttp.VarsMiddleware{name: "hello"}
+	for _, before := range []bool{true, false} {
+		first, second := caddyhttp.MiddlewareHandler(vars), caddyhttp.MiddlewareHandler(h)
+		if !before {
+			first, second = second, first
+		}
+		r := get()
+		if _, err := tryServe(r, first, second); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := expand(r, "{http.vars."+name+"} {http.sliding_window.allowed}"), "hello true"; got != want {
+			t.Errorf("vars before the directive %t: got %q, want %q", before, got, want)
+		}
+	}
+	// Who means to overwrite the plugin's own variable loses what it tells.
+	r := get()
+	if _, err := tryServe(r, h, caddyhttp.VarsMiddleware{requestVar: "hello"}, h, caddyhttp.VarsMiddleware{requestVar: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := expand(r, allPlaceholders+zonePlaceholders(zoneName(t))); strings.TrimSpace(got) != "" {
+		t.Errorf("overwritten: got %q, want nothing", got)
+	}
+	// No placeholder has its name, with or without signs of escape.
+	r = get()
+	serve(t, r, h)
+	for _, text := range []string{requestVar, strings.ReplaceAll(requestVar, "}", `\}`)} {
+		if got := expand(r, "{http.vars."+text+"}"); strings.Contains(got, "slidingwindow") || len(got) > 2 {
+			t.Errorf("{http.vars.%s}: got %q, want no struct", text, got)
 		}
 	}
 }
