@@ -19,7 +19,7 @@ const tooCostly = math.MaxInt64
 
 // checkCost reports what is wrong with the cost by itself.
 func (z *Zone) checkCost() error {
-	if err := checkBraces(string(z.Cost)); err != nil {
+	if err := checkPlaceholders(string(z.Cost)); err != nil {
 		return fmt.Errorf("cost %w", err)
 	}
 	if z.Cost == "" || z.Cost.dynamic() {

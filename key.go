@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -59,9 +61,48 @@ func checkBraces(text string) error {
 	return nil
 }
 
+// checkPlaceholders reports what looks like a placeholder in a text, and is none.
+func checkPlaceholders(text string) error {
+	if err := checkBraces(text); err != nil {
+		return err
+	}
+	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
+		return "", checkShorthand(name)
+	})
+	if err != nil {
+		return fmt.Errorf("%q: %w", text, err)
+	}
+	return nil
+}
+
+var shorthands = httpcaddyfile.NewShorthandReplacer()
+
+// checkShorthand reports what Caddyfiles have for a longer placeholder. In JSON it is none,
+// and in a Caddyfile neither if it has one dot more than Caddy expects, as
+// {cookie.connect.sid} has.
+func checkShorthand(name string) error {
+	if name == "client_ip" || strings.HasPrefix(name, "file.") {
+		return nil // placeholder knows the first one, and Caddy reads a file for the other
+	}
+	short, rest, dotted := strings.Cut(name, ".")
+	if dotted {
+		short += ".x"
+	}
+	segment := caddyfile.Segment{{Text: "{" + short + "}"}}
+	shorthands.ApplyToSegment(&segment)
+	long := strings.Trim(segment[0].Text, "{}")
+	if long == short {
+		return nil
+	}
+	if dotted {
+		long = strings.TrimSuffix(long, "x") + rest
+	}
+	return fmt.Errorf("{%s} is no placeholder here; write {%s}", name, long)
+}
+
 // checkKey reports what is wrong with a key as configured.
 func checkKey(text string) error {
-	if err := checkBraces(text); err != nil {
+	if err := checkPlaceholders(text); err != nil {
 		return fmt.Errorf("key %w", err)
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {

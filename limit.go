@@ -39,10 +39,10 @@ func (l Limit) policy() (window.Policy, error) {
 // check reports what is wrong with the limit, as far as it is known without a
 // request. Field is its name in configuration.
 func (l Limit) check(field string) error {
-	if err := checkBraces(string(l.Max)); err != nil {
+	if err := checkPlaceholders(string(l.Max)); err != nil {
 		return fmt.Errorf("%s max %w", field, err)
 	}
-	if err := checkBraces(string(l.Window)); err != nil {
+	if err := checkPlaceholders(string(l.Window)); err != nil {
 		return fmt.Errorf("%s window %w", field, err)
 	}
 	if _, err := l.known().policy(); err != nil {

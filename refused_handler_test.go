@@ -100,6 +100,39 @@ func TestRefusedJSON(t *testing.T) {
 	}
 }
 
+// What Caddy replaces in Caddyfiles is text in JSON, the same for all requests.
+func TestRefusedShorthands(t *testing.T) {
+	for short, long := range map[string]string{
+		"header.X-Key":   "http.request.header.X-Key",
+		"cookie.session": "http.request.cookie.session",
+		"query.q":        "http.request.uri.query.q",
+		"path.0":         "http.request.uri.path.0",
+		"labels.0":       "http.request.host.labels.0",
+		"re.name.1":      "http.regexp.name.1",
+		"vars.tenant":    "http.vars.tenant",
+		"host":           "http.request.host",
+		"remote_host":    "http.request.remote.host",
+		"?query":         "http.request.uri.prefixed_query",
+		"file":           "http.request.uri.path.file",
+	} {
+		config := handlerConfig(t, fmt.Sprintf(`{"handler":"sliding_window","zones":[{"name":"api","key":"a{%s}","limits":[{"max":5,"window":"1m"}]}]}`, short))
+		want := fmt.Sprintf(`zone api: key "a{%s}": {%[1]s} is no placeholder here; write {%s}`, short, long)
+		if err := validate(t, config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	// Others are placeholders, or may be.
+	for _, key := range []string{
+		"{client_ip}", "{http.vars.client_ip}", "{http.request.header.X-Key}", "{env.HOME}", "{system.hostname}", "{time.now.year}",
+		"{http.matchers.file.type}", "{tenant}", "{header}", "{headers.X}", "{http.header.X}", `\\{host\\}`, "host", "header.X",
+	} {
+		config := handlerConfig(t, fmt.Sprintf(`{"handler":"sliding_window","zones":[{"name":"api","key":"%s","limits":[{"max":5,"window":"1m"}]}]}`, key))
+		if err := validate(t, config); err != nil {
+			t.Errorf("key %s: got %v, want no error", key, err)
+		}
+	}
+}
+
 func TestRefusedGlobalOption(t *testing.T) {
 	for _, r := range []struct{ option, json, want string }{
 		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis', at Caddyfile:2`},

@@ -120,6 +120,11 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nlease 5 1s 2s", 1, ``, `zone api: wrong argument count or unexpected line ending after '2s'`},
 			{"limit 5 1m\nempty_key drop", 1, `"limits":[{"max":5,"window":"1m"}],"empty_key":"drop"`, `zone api: empty_key "drop" is unknown; use one of shared, skip, deny`},
 			{"limit 5 1m\nmatch no_such_matcher", 1, ``, `zone api: getting matcher module 'no_such_matcher': module not registered: http.matchers.no_such_matcher`},
+			// Caddy takes no dot in what these words stand for, in a Caddyfile either.
+			{"limit 5 1m\nkey {cookie.connect.sid}", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{cookie.connect.sid}"`, `zone api: key "{cookie.connect.sid}": {cookie.connect.sid} is no placeholder here; write {http.request.cookie.connect.sid}`},
+			{"limit {vars.max.api} 1m\nfallback 5 1m", 0, `"limits":[{"max":"{vars.max.api}","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit max "{vars.max.api}": {vars.max.api} is no placeholder here; write {http.vars.max.api}`},
+			{"limit 5 {vars.w.api}\nfallback 5 1m", 0, `"limits":[{"max":5,"window":"{vars.w.api}"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit window "{vars.w.api}": {vars.w.api} is no placeholder here; write {http.vars.w.api}`},
+			{"limit 5 1m\ncost 1{vars.cost.api}", 1, `"limits":[{"max":5,"window":"1m"}],"cost":"1{vars.cost.api}"`, `zone api: cost "1{vars.cost.api}": {vars.cost.api} is no placeholder here; write {http.vars.cost.api}`},
 			{"limit 5 1m\nmatch method GET\nmatch method PUT", 2, ``, `zone api: match stands twice`},
 		})
 }
@@ -195,6 +200,8 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm stream {\nfields \"\" 1\n}", 1, `"name":"stream","fields":[{"value":"1"}]`, `zone api: algorithm stream: fields: the name of the value "1" is empty`},
 			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: a stands twice`},
 			{"algorithm stream {\nfields a 1\nfields b 2\n}", 2, ``, `zone api: fields stands twice`},
+			{"algorithm stream {\nfields a \"{x\"\n}", 1, `"name":"stream","fields":[{"name":"a","value":"{x"}]`, `zone api: algorithm stream: fields: a "{x": a placeholder does not end; write }, or \{ for a brace`},
+			{"algorithm stream {\nfields a {cookie.connect.sid}\n}", 1, `"name":"stream","fields":[{"name":"a","value":"{cookie.connect.sid}"}]`, `zone api: algorithm stream: fields: a "{cookie.connect.sid}": {cookie.connect.sid} is no placeholder here; write {http.request.cookie.connect.sid}`},
 			{"algorithm stream {\nfields cost 1\n}", 1, `"name":"stream","fields":[{"name":"cost","value":"1"}]`, `zone api: algorithm stream: fields: the name cost is taken; use another one than cost, total and gone`},
 			{"algorithm stream {\nfields total 1\n}", 1, `"name":"stream","fields":[{"name":"total"}]`, `zone api: algorithm stream: fields: the name total is taken; use another one than cost, total and gone`},
 			{"algorithm stream {\nfields gone 1\n}", 1, `"name":"stream","fields":[{"name":"gone"}]`, `zone api: algorithm stream: fields: the name gone is taken; use another one than cost, total and gone`},

@@ -78,8 +78,8 @@ func (f Field) check(others []Field) error {
 	if slices.ContainsFunc(others, func(o Field) bool { return o.Name == f.Name }) {
 		return fmt.Errorf("fields: %s stands twice", f.Name)
 	}
-	if _, err := newKeyTemplate(f.Value, addressPrefixes{}); err != nil {
-		return fmt.Errorf("fields: %s %q: %w", f.Name, f.Value, err)
+	if err := checkPlaceholders(f.Value); err != nil {
+		return fmt.Errorf("fields: %s %w", f.Name, err)
 	}
 	return nil
 }

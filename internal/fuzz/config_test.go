@@ -21,7 +21,7 @@ func FuzzCaddyfile(f *testing.F) {
 		"",
 		"sliding_window",
 		"sliding_window api {client_ip} 5 1m",
-		"sliding_window {\n\tzone api {\n\t\tmatch method GET\n\t\tkey {header.X-Key}\n\t\tlimit {vars.max} 1m\n\t\tfallback 5 1m\n\t\tcost 2\n\t\tipv4_prefix 24\n\t\tipv6_prefix 48\n\t\tempty_key skip\n\t}\n}",
+		"sliding_window {\n\tzone api {\n\t\tmatch method GET\n\t\tkey {http.request.header.X-Key}\n\t\tlimit {http.vars.max} 1m\n\t\tfallback 5 1m\n\t\tcost 2\n\t\tipv4_prefix 24\n\t\tipv6_prefix 48\n\t\tempty_key skip\n\t}\n}",
 		"sliding_window {\n\tzone api {\n\t\tlimit 5 1d\n\t\talgorithm slices {\n\t\t\tsize 500ms\n\t\t\tweighted\n\t\t}\n\t}\n\tstatus 503\n\theaders both\n\tjitter 0.2\n\tlog_key\n}",
 		"sliding_window {\n\tstore redis {\n\t\taddress a:1 b:1\n\t\tmaster m\n\t\tdb 1\n\t\ttls {\n\t\t\tcert c\n\t\t\tkey k\n\t\t}\n\t\ttimeout 1s\n\t}\n\ton_error deny\n}",
 		"sliding_window {\n\tstore redis redis://u:p@localhost:6379/2\n}",
