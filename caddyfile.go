@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -125,6 +126,9 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if err := h.check(); err != nil {
 			return d.WrapErr(err)
 		}
+		if err := checkWrittenKey(args[1]); err != nil {
+			return d.WrapErr(fmt.Errorf("zone %s: %w", args[0], err))
+		}
 	}
 	seen := make(seenOptions)
 	for d.NextBlock(0) {
@@ -218,11 +222,12 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return err
 		}
 		z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
+		return wrap(d, z.checkMatch())
 	case "key":
 		if !d.AllArgs(&z.Key) {
 			return d.ArgErr()
 		}
-		err = checkKey(z.Key)
+		err = checkWrittenKey(z.Key)
 	case "limit":
 		var l Limit
 		if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
@@ -278,6 +283,15 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		return d.Errf("unrecognized subdirective %q", option)
 	}
 	return wrap(d, err)
+}
+
+// checkWrittenKey refuses an empty key, too, as of a variable of the environment that is
+// not set; in JSON that is a key that is left out.
+func checkWrittenKey(text string) error {
+	if text == "" {
+		return errors.New(`key "" is empty; write what has a quota of its own, such as {client_ip}`)
+	}
+	return checkKey(text)
 }
 
 // parseStore reads the name of a store and what belongs to it.

@@ -69,6 +69,7 @@ func TestRefusedDirective(t *testing.T) {
 		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, ., - and _, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1us", `zone api: limit 5 1us: window 1µs is not a whole number of milliseconds, at Caddyfile:2`},
 		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required, at Caddyfile:2`},
+		{`sliding_window api "" 5 1m`, `zone api: key "" is empty; write what has a quota of its own, such as {client_ip}, at Caddyfile:2`},
 		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone', at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a', at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},

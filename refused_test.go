@@ -120,6 +120,9 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nlease 5 1s 2s", 1, ``, `zone api: wrong argument count or unexpected line ending after '2s'`},
 			{"limit 5 1m\nempty_key drop", 1, `"limits":[{"max":5,"window":"1m"}],"empty_key":"drop"`, `zone api: empty_key "drop" is unknown; use one of shared, skip, deny`},
 			{"limit 5 1m\nmatch no_such_matcher", 1, ``, `zone api: getting matcher module 'no_such_matcher': module not registered: http.matchers.no_such_matcher`},
+			{"limit 5 1m\nmatch", 1, `"limits":[{"max":5,"window":"1m"}],"match":[{}]`, `zone api: match: no matcher, so every request would match; name one, or take match out`},
+			{"limit 5 1m\nmatch {\n}", 2, `"limits":[{"max":5,"window":"1m"}],"match":[null]`, `zone api: match: no matcher, so every request would match; name one, or take match out`},
+			{"limit 5 1m\nkey \"\"", 1, ``, `zone api: key "" is empty; write what has a quota of its own, such as {client_ip}`},
 			// Caddy takes no dot in what these words stand for, in a Caddyfile either.
 			{"limit 5 1m\nkey {cookie.connect.sid}", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{cookie.connect.sid}"`, `zone api: key "{cookie.connect.sid}": {cookie.connect.sid} is no placeholder here; write {http.request.cookie.connect.sid}`},
 			{"limit {vars.max.api} 1m\nfallback 5 1m", 0, `"limits":[{"max":"{vars.max.api}","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit max "{vars.max.api}": {vars.max.api} is no placeholder here; write {http.vars.max.api}`},

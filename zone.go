@@ -125,6 +125,9 @@ func checkZoneName(name string) error {
 }
 
 func (z *Zone) checkFields() error {
+	if err := z.checkMatch(); err != nil {
+		return err
+	}
 	if err := checkKey(z.Key); err != nil {
 		return err
 	}
@@ -154,6 +157,15 @@ func (z *Zone) checkFields() error {
 		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
 		checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny),
 	)
+}
+
+func (z *Zone) checkMatch() error {
+	for _, set := range z.MatcherSetsRaw {
+		if len(set) == 0 {
+			return errors.New("match: no matcher, so every request would match; name one, or take match out")
+		}
+	}
+	return nil
 }
 
 func (z *Zone) checkLimits() error {
