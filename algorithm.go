@@ -3,6 +3,7 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -120,6 +121,30 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
 	}
 	return engine, nil
+}
+
+// plain returns the algorithm, which has been checked, with values spelt in one way and
+// without those that are the default for the limits; nil if it is the default itself.
+func (a *Algorithm) plain(limits []Limit) *Algorithm {
+	p := *a
+	if p.Name = unless(p.Name, "zset"); p.Name == "" {
+		return nil // it has no options
+	}
+	p.Count = unless(p.Count.plainInt(), Value(strconv.Itoa(window.DefaultSlices)))
+	p.Size = p.Size.plainDuration()
+	if l := a.Layers; l != nil {
+		p.Layers = &Layers{l.Coarse.plainDuration(), l.Fine.plainDuration()}
+	}
+	if ad := a.Adaptive; ad != nil {
+		p.Adaptive = &Adaptive{ad.Min.plainDuration(), ad.Max.plainDuration()}
+	}
+	p.Burst = p.Burst.plainInt()
+	if len(limits) == 1 {
+		p.Burst = unless(p.Burst, limits[0].Max)
+	}
+	p.Native = unless(p.Native, nativeAuto)
+	p.Keep = unless(p.Keep.plainDuration(), plainDuration(0))
+	return &p
 }
 
 func errForeign(name, option, owner string) error {

@@ -62,6 +62,9 @@ func (l Limit) known() Limit {
 	return l
 }
 
+// plain returns the limit with its values spelt in one way.
+func (l Limit) plain() Limit { return Limit{l.Max.plainInt(), l.Window.plainDuration()} }
+
 // limitTemplate is a limit of which a part is known only once a request comes. It
 // is compiled at load.
 type limitTemplate struct {

@@ -36,6 +36,105 @@ func TestZoneInTwoHandlers(t *testing.T) {
 	}
 }
 
+// How a zone is written makes no difference: what the README shows as the defaults is
+// what is left out, and a number or a length is the same in any spelling.
+func TestZonesWrittenInTwoWays(t *testing.T) {
+	zone := func(members string) string {
+		return `{"handler":"sliding_window","zones":[{"name":"api",` + members + `}]}`
+	}
+	const limit = `"limits":[{"max":5,"window":"1m"}]`
+	for _, c := range []struct {
+		one, two string
+		alike    bool
+	}{
+		{limit, limit + `,"key":"{http.vars.client_ip}"`, true},
+		{limit, limit + `,"key":"{client_ip}"`, true},
+		{limit, limit + `,"key":"client_ip"`, false},
+		{limit, limit + `,"key":"{http.request.remote.host}"`, false},
+		{limit, `"limits":[{"max":"05","window":60000000000}]`, true},
+		{limit, `"limits":[{"max":"+5","window":"60s"}]`, true},
+		{limit, `"limits":[{"max":5,"window":"60001ms"}]`, false},
+		{limit, `"limits":[{"max":6,"window":"1m"}]`, false},
+		{limit, `"limits":[{"max":5,"window":"1m"},{"max":6,"window":"1h"}]`, false},
+		{limit, limit + `,"fallback":{"max":5,"window":"1m"}`, false},
+		{limit + `,"fallback":{"max":5,"window":"1m"}`, limit + `,"fallback":{"max":"05","window":"60s"}`, true},
+		{limit, limit + `,"match":[{"path":["/a"]}]`, false},
+		{limit, limit + `,"cost":1`, true},
+		{limit, limit + `,"cost":"01"`, true},
+		{limit, limit + `,"cost":2`, false},
+		{limit + `,"cost":"0{http.vars.a}"`, limit + `,"cost":"{http.vars.a}"`, false},
+		{limit, limit + `,"ipv4_prefix":32,"ipv6_prefix":64`, true},
+		{limit, limit + `,"ipv4_prefix":24`, false},
+		{limit, limit + `,"ipv6_prefix":32`, false},
+		{limit, limit + `,"empty_key":"shared"`, true},
+		{limit, limit + `,"empty_key":"skip"`, false},
+		{limit, limit + `,"lease":{"units":5}`, false},
+		{limit + `,"lease":{"units":5}`, limit + `,"lease":{"units":"05","ttl":"1000ms"}`, true},
+		{limit + `,"lease":{"units":5}`, limit + `,"lease":{"units":6}`, false},
+		{limit + `,"lease":{"units":5}`, limit + `,"lease":{"units":5,"ttl":"2s"}`, false},
+
+		{limit, limit + `,"algorithm":{}`, true},
+		{limit, limit + `,"algorithm":{"name":"zset"}`, true},
+		{limit, limit + `,"algorithm":{"name":"log"}`, false},
+		{limit + `,"algorithm":{"name":"slices"}`, limit + `,"algorithm":{"name":"slices","count":60}`, true},
+		{limit + `,"algorithm":{"name":"slices"}`, limit + `,"algorithm":{"name":"slices","count":6}`, false},
+		{limit + `,"algorithm":{"name":"slices"}`, limit + `,"algorithm":{"name":"slices","weighted":true}`, false},
+		{limit + `,"algorithm":{"name":"slices"}`, limit + `,"algorithm":{"name":"slices","weighted":false}`, true},
+		{limit + `,"algorithm":{"name":"slices","size":"1s"}`, limit + `,"algorithm":{"name":"slices","size":1000000000}`, true},
+		{limit + `,"algorithm":{"name":"slices","size":"1s"}`, limit + `,"algorithm":{"name":"slices","size":"2s"}`, false},
+		{limit + `,"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, limit + `,"algorithm":{"name":"slices","layers":{"coarse":"10000ms","fine":1000000000}}`, true},
+		{limit + `,"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, limit + `,"algorithm":{"name":"slices","layers":{"coarse":"20s","fine":"1s"}}`, false},
+		{limit + `,"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, limit + `,"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"2s"}}`, false},
+		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"2s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1000ms","max":2000000000}}`, true},
+		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"2s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"4s"}}`, false},
+		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"4s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"2s","max":"4s"}}`, false},
+		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"auto","burst":"05"}`, true},
+		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","burst":6}`, false},
+		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"off"}`, false},
+		{limit + `,"algorithm":{"name":"gcra"},"pack":100`, limit + `,"algorithm":{"name":"gcra"},"pack":"0100"`, true},
+		{limit + `,"algorithm":{"name":"gcra"},"pack":100`, limit + `,"algorithm":{"name":"gcra"},"pack":200`, false},
+		{
+			`"limits":[{"max":5,"window":"1m"},{"max":9,"window":"1h"}],"algorithm":{"name":"gcra"}`,
+			`"limits":[{"max":5,"window":"1m"},{"max":9,"window":"1h"}],"algorithm":{"name":"gcra","burst":5}`, false,
+		},
+		{limit + `,"algorithm":{"name":"stream"}`, limit + `,"algorithm":{"name":"stream","keep":"0s","fields":[]}`, true},
+		{limit + `,"algorithm":{"name":"stream","keep":"1h"}`, limit + `,"algorithm":{"name":"stream","keep":"60m"}`, true},
+		{limit + `,"algorithm":{"name":"stream","keep":"1h"}`, limit + `,"algorithm":{"name":"stream"}`, false},
+		{limit + `,"algorithm":{"name":"stream"}`, limit + `,"algorithm":{"name":"stream","fields":[{"name":"a","value":"1"}]}`, false},
+		{limit + `,"algorithm":{"name":"stream","fields":[{"name":"a","value":"01"}]}`, limit + `,"algorithm":{"name":"stream","fields":[{"name":"a","value":"1"}]}`, false},
+	} {
+		for _, order := range [][2]string{{c.one, c.two}, {c.two, c.one}} {
+			err := validate(t, handlerConfig(t, zone(order[0]), zone(order[1])))
+			if c.alike && err != nil {
+				t.Errorf("%s\n%s\ngot %v, want no error", order[0], order[1], err)
+			}
+			if !c.alike && (err == nil || !strings.Contains(err.Error(), "zone api: defined twice, and not the same")) {
+				t.Errorf("%s\n%s\ngot %v, want an error", order[0], order[1], err)
+			}
+		}
+	}
+	config, err := adapt(t, `http:// {
+	sliding_window api {client_ip} 5 1m
+	sliding_window {
+		zone api {
+			limit 5 60s
+			algorithm zset
+			cost 1
+			ipv4_prefix 32
+			ipv6_prefix 64
+			empty_key shared
+		}
+	}
+}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate(t, config); err != nil {
+		t.Errorf("one line and a block: got %v, want no error", err)
+	}
+}
+
 // On stores that are not the same, zones have nothing to do with each other.
 func TestZoneOnTwoStores(t *testing.T) {
 	other := strings.TrimSuffix(otherZone, "}") + `,"store":{"module":"redis","prefix":"%s"}}`

@@ -74,6 +74,24 @@ func (v Value) duration() (time.Duration, error) {
 	return d, nil
 }
 
+// plainInt returns a whole number as it is usually spelt, and anything else as it is.
+func (v Value) plainInt() Value {
+	if n, err := v.int(); err == nil {
+		return Value(strconv.FormatInt(n, 10))
+	}
+	return v
+}
+
+// plainDuration does so with a duration.
+func (v Value) plainDuration() Value {
+	if d, err := v.duration(); err == nil {
+		return plainDuration(d)
+	}
+	return v
+}
+
+func plainDuration(d time.Duration) Value { return Value(shortDuration(d)) }
+
 // valueTemplate expands a value. It is compiled at load.
 type valueTemplate struct {
 	text    string

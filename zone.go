@@ -306,14 +306,54 @@ func checkWord(field, value string, words ...string) error {
 	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
 }
 
-// definition is what two zones of one name have to have in common. Those that share
-// their limits out while the store is away count differently then.
+// definition is what two zones of one name have to have in common, however they are
+// written. Those that share their limits out while the store is away count differently
+// then.
 func (z *Zone) definition(share bool) string {
-	b, _ := json.Marshal(z) // strings and numbers only: it cannot fail
+	b, _ := json.Marshal(z.plain()) // strings and numbers only: it cannot fail
 	if share {
 		b = append(b, " with share"...)
 	}
 	return string(b)
+}
+
+// plain returns the zone as configured, with values spelt in one way and without those
+// that are the default.
+func (z *Zone) plain() *Zone {
+	p := *z
+	p.Key = unless(unless(p.Key, defaultKey), "{client_ip}")
+	p.Limits = nil
+	for _, l := range z.Limits {
+		p.Limits = append(p.Limits, l.plain())
+	}
+	if z.Fallback != nil {
+		fallback := z.Fallback.plain()
+		p.Fallback = &fallback
+	}
+	if z.Algorithm != nil {
+		p.Algorithm = z.Algorithm.plain(p.Limits)
+	}
+	p.Pack = p.Pack.plainInt()
+	p.Cost = unless(p.Cost.plainInt(), "1")
+	if p.IPv4Prefix != nil && *p.IPv4Prefix == defaultIPv4Prefix {
+		p.IPv4Prefix = nil
+	}
+	if p.IPv6Prefix != nil && *p.IPv6Prefix == defaultIPv6Prefix {
+		p.IPv6Prefix = nil
+	}
+	p.EmptyKey = unless(p.EmptyKey, emptyShared)
+	if z.Lease != nil {
+		p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
+	}
+	return &p
+}
+
+// unless returns what is configured, or nothing if that is the default.
+func unless[T ~string](configured, standard T) T {
+	if configured == standard {
+		return ""
+	}
+	return configured
 }
 
 // provision compiles the zone, which has been checked. It is alone in its handler
