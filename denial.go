@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/munnerz/goautoneg"
@@ -122,8 +123,32 @@ func prefersText(accept string) bool {
 	if accept == "" || accept == "*/*" { // what most that are no browsers send
 		return false
 	}
-	best := goautoneg.Negotiate(accept, []string{contentTypeProblem, "application/json", "text/plain", "text/html"})
-	return best == "text/plain" || best == "text/html"
+	clauses := goautoneg.ParseAccept(accept)
+	asJSON := max(quality(clauses, "application", "problem+json"), quality(clauses, "application", "json"))
+	return max(quality(clauses, "text", "plain"), quality(clauses, "text", "html")) > asJSON
+}
+
+// quality returns how well a client likes a type, from 0 for not at all to 1. Of the
+// clauses that take it in, the narrowest one says it (RFC 9110, 12.5.1).
+func quality(clauses []goautoneg.Accept, kind, subtype string) float64 {
+	var narrowest int
+	var q float64
+	for _, c := range clauses {
+		narrow := 0
+		switch {
+		case c.Type == "*" && c.SubType == "*":
+			narrow = 1
+		case !strings.EqualFold(c.Type, kind):
+		case c.SubType == "*":
+			narrow = 2
+		case strings.EqualFold(c.SubType, subtype):
+			narrow = 3
+		}
+		if narrow > narrowest {
+			narrowest, q = narrow, c.Q
+		}
+	}
+	return q
 }
 
 // errorForRoutes returns the error that stands for a denial if one of the server's

@@ -89,6 +89,33 @@ func TestDenialInTheClientsFormat(t *testing.T) {
 		"text/html, application/xml":        true,
 		"text/html,*/*;q=0.8":               true,
 		"application/json;q=0.1, text/html": true,
+
+		// q=0 takes nothing, and the narrowest clause is what counts for a type.
+		"text/plain;q=0":                                              false,
+		"text/*;q=0":                                                  false,
+		"text/plain;q=0, text/html;q=0, */*":                          false,
+		"application/json;q=0, text/plain;q=0":                        false,
+		"*/*;q=0.1,text/plain;q=0":                                    false,
+		"text/html;q=0, */*;q=0.5, text/plain;q=0":                    false,
+		"*/*;q=0.5, text/html;q=0.1":                                  false,
+		"text/html;q=0.1, */*;q=0.5":                                  false,
+		"text/html;q=0.1, text/*;q=0.9, */*;q=0.5":                    true, // text/plain is taken at 0.9
+		"text/plain;q=0.1, text/html;q=0.1, */*;q=0.5":                false,
+		"text/plain;q=0.1, text/html;q=0.1, text/*, */*;q=0.5":        false,
+		"text/*;q=0.1, */*;q=0.5":                                     false,
+		"text/*;q=0.6, */*;q=0.5":                                     true,
+		"application/*;q=0.6, text/*;q=0.5":                           false,
+		"application/*;q=0.4, text/*;q=0.5":                           true,
+		"application/json;q=0, */*;q=0.5":                             false, // problem+json is as good as text
+		"application/*;q=0, */*;q=0.5":                                true,
+		"*/*;q=0":                                                     false,
+		"*/*, application/json;q=0.2, application/problem+json;q=0.2": true,
+		"Text/Plain":                                                  true,
+		"TEXT/*;q=0.5":                                                true,
+		"text/plain;q=NaN":                                            false,
+		"text/plain;q=-1":                                             false,
+		"text/plain;q=0, */*;q=":                                      false,
+		"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8": true, // a browser
 	} {
 		w := serve(t, get("Accept", accept), h)
 		wantType, wantBody := "application/problem+json", `{`
