@@ -199,6 +199,37 @@ http://%s {
 	}
 }
 
+// A zone in two places changes in both at once, in what holds both.
+func TestPatchZoneInTwoPlaces(t *testing.T) {
+	address := caddyrun.FreeAddress(t)
+	p := caddyrun.Start(t, fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https off
+}
+http://%s {
+	route {
+		sliding_window /a patched_twice {header.X-Key} 5 1h
+		sliding_window /b patched_twice {header.X-Key} 5 1h
+		respond ok
+	}
+}
+`, address), address)
+	const both = "/config/apps/http/servers/srv0/routes/0/handle/0/routes/0/handle/0/routes"
+	_, routes := p.Tell(t, http.MethodGet, both, "", "")
+	if n := strings.Count(routes, `"max":5`); n != 2 {
+		t.Fatalf("%d limits of 5 in %s, want 2", n, routes)
+	}
+	status, body := p.Tell(t, http.MethodPatch, both+"/0/handle/0/zones/0/limits/0/max", "application/json", "7")
+	if status < 400 || !strings.Contains(body, "zone patched_twice: defined twice, and not the same") {
+		t.Errorf("PATCH of one: status %d, body %s", status, body)
+	}
+	status, body = p.Tell(t, http.MethodPatch, both, "application/json", strings.ReplaceAll(routes, `"max":5`, `"max":7`))
+	if status != http.StatusOK {
+		t.Errorf("PATCH of both: status %d, body %s", status, body)
+	}
+}
+
 // What `caddy validate` says of a mistake, and that it does not need Redis.
 func TestValidate(t *testing.T) {
 	binary := caddyrun.Binary(t)
