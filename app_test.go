@@ -4,11 +4,14 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
 // A handler's max_keys holds, though the app might have had a store of its own.
 func TestMaxKeysOfHandler(t *testing.T) {
+	_ = caddy.Stop() // what another test has left running may want more
 	h, _ := newHandler(t, zoneHandler(t, twoAnHour+`,"key":"{http.request.header.X-Key}"`, `,"store":{"module":"memory","max_keys":64}`))
 	for i := range 2000 {
 		serve(t, get("X-Key", strconv.Itoa(i)), h)
