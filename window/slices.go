@@ -168,11 +168,11 @@ func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
 
 // product returns a × b / c, and what is left over. The product may be beyond int64,
 // for a slice can hold far more than the limit that there is now; one of a and b is at
-// most c.
+// most c, and none is negative.
 func product(a, b, c int64) (quotient, rest int64) {
-	high, low := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // none is negative
-	q, r := bits.Div64(high, low, uint64(c))      //nolint:gosec // likewise
-	return int64(q), int64(r)                     //nolint:gosec // the other is at least q
+	high, low := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(high, low, uint64(c))
+	return int64(q), int64(r)
 }
 
 // end returns where slice i ends: a size after its start, unless it holds later

@@ -119,6 +119,10 @@ func TestBatchWeight(t *testing.T) {
 		"stream":       {once, func(c *window.Charge) { c.Algorithm = window.Stream{} }, 2},
 		"sixty slices": {once, func(c *window.Charge) { c.Algorithm = window.Slices{} }, 21},
 		"layers":       {once, func(c *window.Charge) { c.Algorithm = window.Layers{Coarse: time.Minute, Fine: time.Second} }, 6},
+		"two limits":   {once, func(c *window.Charge) { c.Policies = limits(2) }, 1},
+		"thirteen":     {once, func(c *window.Charge) { c.Policies = limits(13) }, 3},
+		"of stream":    {once, func(c *window.Charge) { c.Algorithm, c.Policies = window.Stream{}, limits(13) }, 10},
+		"limits":       {once, func(c *window.Charge) { c.Algorithm, c.Policies = window.GCRA{}, limits(300) }, 50},
 		"cost of log":  {once, func(c *window.Charge) { c.Algorithm, c.Cost = window.Log{}, 64 }, 1},
 	} {
 		warm(t, test.store, name)
@@ -139,6 +143,14 @@ func TestBatchWeight(t *testing.T) {
 			t.Errorf("%s: %d runs of the script, want %d", name, calls, want)
 		}
 	}
+}
+
+// limits returns so many, of different windows.
+func limits(n int) (policies []window.Policy) {
+	for i := range n {
+		policies = append(policies, window.Policy{Limit: 10_000, Window: time.Hour + time.Duration(i)*time.Minute})
+	}
+	return policies
 }
 
 func commandCalls(t *testing.T, server *goredis.Client, command string) int {

@@ -18,12 +18,13 @@ func (s *Store) weightOf(charges []window.Charge) int64 {
 	var weight int64
 	for i := range charges {
 		c := &charges[i]
-		weight++
+		more := int64(len(c.Policies)) - 1
+		weight += 1 + more/6
 		switch a := c.Algorithm.(type) {
 		case window.Zset:
 			weight += min(c.Cost/8, batchWeight) // a member per unit
 		case window.Stream:
-			weight++
+			weight += 1 + more/2
 		case window.Slices:
 			for _, p := range c.Policies {
 				weight += min(int64(a.Most(p.Window))/3, batchWeight) // fields that are read
