@@ -146,8 +146,16 @@ func Answer(requests [][]window.Charge, reply []int64, names int, native bool) [
 }
 
 // CheckReplies reports whether replies that come in parts are let through.
-func CheckReplies(parts ...[]byte) bool {
-	var r replies
+func CheckReplies(parts ...[]byte) bool { return new(replies).checkAll(parts) }
+
+// CheckSentinel reports whether those of a Sentinel are, after it was sent something.
+func CheckSentinel(sent string, parts ...[]byte) bool {
+	r := replies{sentinel: new(sentinel)}
+	r.sentinel.sent([]byte(sent))
+	return r.checkAll(parts)
+}
+
+func (r *replies) checkAll(parts [][]byte) bool {
 	for _, part := range parts {
 		if r.check(part) != nil {
 			return false

@@ -187,7 +187,7 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// The context of a call is what limits it. A connection that takes longer
 		// is made all the same, for the calls that follow.
 		ContextTimeoutEnabled: true,
-		Dialer:                dialer(dialTimeout, o.TLS),
+		Dialer:                dialer(dialTimeout, o.TLS, o.Master != ""),
 		DialTimeout:           dialTimeout,
 		ReadTimeout:           max(2*o.Timeout, time.Second),
 		WriteTimeout:          max(2*o.Timeout, time.Second),

@@ -15,8 +15,8 @@ import (
 
 // What replies have at most. The client makes room for what a reply says that is to
 // come, before any of it is there, and reads lists in lists by recursion: a server
-// that lies could end this process. The longest reply that is asked for is what the
-// commands of the server are, to a client of a Cluster.
+// that lies could end this process. The longest reply that is asked for is which node
+// of a Cluster has which slots.
 const (
 	replyLine  = 1 << 16 // bytes
 	replyText  = 1 << 20 // bytes
@@ -27,8 +27,8 @@ const (
 var errReply = errors.New("the reply is longer than any that was asked for, or none")
 
 // dialer returns a function that connects as the client does, and ends connections
-// on which replies are too long.
-func dialer(timeout time.Duration, encrypt *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+// on which replies are too long. With sentinels, servers may be such.
+func dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool) func(context.Context, string, string) (net.Conn, error) {
 	dial := goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: encrypt})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -36,6 +36,9 @@ func dialer(timeout time.Duration, encrypt *tls.Config) func(context.Context, st
 			return nil, err
 		}
 		checked := &checkedConn{Conn: conn}
+		if sentinels {
+			checked.replies.sentinel = new(sentinel)
+		}
 		plain, ok := conn.(syscall.Conn)
 		if !ok {
 			return checked, nil
@@ -74,6 +77,14 @@ func (c *checkedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write implements net.Conn.
+func (c *checkedConn) Write(b []byte) (int, error) {
+	if s := c.replies.sentinel; s != nil {
+		s.sent(b)
+	}
+	return c.Conn.Write(b)
+}
+
 // NetConn returns the connection below, as that of package tls does.
 func (c *checkedConn) NetConn() net.Conn { return c.Conn }
 
@@ -83,6 +94,8 @@ type replies struct {
 	skip  int    // bytes of a text that are still to come
 	lists [replyDepth]list
 	depth int
+
+	sentinel *sentinel // nil: it is none
 }
 
 // list is a list that is not complete.
@@ -96,10 +109,19 @@ func (r *replies) check(b []byte) error {
 	for len(b) > 0 {
 		if r.skip > 0 {
 			n := min(r.skip, len(b))
-			b = b[n:]
-			if r.skip -= n; r.skip == 0 {
-				r.item()
+			if r.sentinel != nil {
+				r.sentinel.reads(b[:n])
 			}
+			b = b[n:]
+			if r.skip -= n; r.skip > 0 {
+				continue
+			}
+			if r.sentinel != nil {
+				if err := r.sentinel.ends(); err != nil {
+					return err
+				}
+			}
+			r.item()
 			continue
 		}
 		end := bytes.IndexByte(b, '\n') + 1
@@ -128,6 +150,11 @@ func (r *replies) head(line []byte) error {
 	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 	if len(line) == 0 {
 		return errReply
+	}
+	if r.sentinel != nil {
+		if err := r.sentinel.begins(line, r.depth); err != nil {
+			return err
+		}
 	}
 	pairs := 1
 	switch line[0] {

@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+)
+
+// sentinel follows what comes from a Sentinel. The client takes the form of it for granted,
+// and ends this process otherwise: an address is a host and a port, a message has three
+// parts, and that of another master names it, with both its addresses.
+type sentinel struct {
+	asked      atomic.Bool // for the address of a master, and the reply has not begun
+	subscribed atomic.Bool // all that comes are messages
+
+	size, left    int // parts of the message, and those that are not complete
+	kind, channel string
+	text          []byte // that is being read, or the beginning of it
+}
+
+// sentinelText is more than any text of a message has, in bytes.
+const sentinelText = 1 << 12
+
+// sent is for what is written. The client reads a reply before it asks again.
+func (s *sentinel) sent(b []byte) {
+	switch {
+	case bytes.Contains(b, []byte("get-master-addr-by-name")):
+		s.asked.Store(true)
+	case bytes.Contains(b, []byte("\r\nsubscribe\r\n")):
+		s.subscribed.Store(true)
+	}
+}
+
+// begins is for the first line of an item, in so many lists.
+func (s *sentinel) begins(line []byte, depth int) error {
+	if s.subscribed.Load() {
+		return s.message(line, depth)
+	}
+	if depth > 0 || line[0] == '|' || !s.asked.Swap(false) || bytes.IndexByte([]byte("*~>%"), line[0]) < 0 {
+		return nil
+	}
+	if n, err := length(line[1:], replyItems); err != nil || n != 2 && n != -1 {
+		return errReply
+	}
+	return nil
+}
+
+// message is begins for a message, or a part of one.
+func (s *sentinel) message(line []byte, depth int) error {
+	first := line[0]
+	switch {
+	case depth == 0 && (first == '+' || first == '-'): // answers a ping
+		return nil
+	case depth == 0 && (first == '*' || first == '>'):
+		n, err := length(line[1:], 3)
+		if n < 2 {
+			err = errReply
+		}
+		s.size, s.left, s.kind, s.channel = n, n, "", ""
+		return err
+	case depth == 1 && first == '+':
+		return s.part(line[1:])
+	case depth == 1 && first == '$' && !bytes.HasPrefix(line, []byte("$-")):
+		s.text = s.text[:0]
+		return nil
+	case depth == 1 && first == ':' && s.size == 3 && s.left == 1 && s.kind != "message":
+		return nil
+	}
+	return errReply
+}
+
+// reads is for a part of a text.
+func (s *sentinel) reads(b []byte) {
+	if s.subscribed.Load() {
+		s.text = append(s.text, b[:min(len(b), sentinelText-len(s.text))]...)
+	}
+}
+
+// ends is for the end of a text.
+func (s *sentinel) ends() error {
+	if !s.subscribed.Load() {
+		return nil
+	}
+	return s.part(bytes.TrimSuffix(s.text, []byte("\r\n")))
+}
+
+// part is for a text of a message.
+func (s *sentinel) part(text []byte) error {
+	s.left--
+	good := true
+	switch s.size - s.left {
+	case 1:
+		s.kind = string(text)
+		good = s.size == 2 && s.kind == "pong" ||
+			s.size == 3 && slices.Contains([]string{"message", "subscribe", "unsubscribe"}, s.kind)
+	case 2:
+		s.channel = string(text)
+	case 3:
+		good = s.kind == "message" && (s.channel != "+switch-master" || bytes.Count(text, []byte(" ")) >= 4)
+	}
+	if !good {
+		return errReply
+	}
+	return nil
+}
