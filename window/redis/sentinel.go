@@ -91,8 +91,7 @@ func (s *sentinel) part(text []byte) error {
 	switch s.size - s.left {
 	case 1:
 		s.kind = string(text)
-		good = s.size == 2 && s.kind == "pong" ||
-			s.size == 3 && slices.Contains([]string{"message", "subscribe", "unsubscribe"}, s.kind)
+		good = s.kind == "pong" || s.size == 3 && slices.Contains([]string{"message", "subscribe", "unsubscribe"}, s.kind)
 	case 2:
 		s.channel = string(text)
 	case 3:
