@@ -105,6 +105,23 @@ func (b *Breaker) Open() bool { return b.open.Load() }
 
 var errBreakerOpen = fmt.Errorf("%w: %w", ErrUnavailable, ErrOpen)
 
+// Doubt opens the breaker for a store that was away just now, to others. It pings at once,
+// and as ever from then on. onChange has been told when it returns.
+func (b *Breaker) Doubt(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped || b.open.Load() {
+		return
+	}
+	b.open.Store(true)
+	b.onChange(true, cause)
+	b.prober.Go(func() {
+		if !b.answers() {
+			b.probe()
+		}
+	})
+}
+
 // Close ends the prober. The store is not closed.
 func (b *Breaker) Close() error {
 	b.mu.Lock()
@@ -130,12 +147,14 @@ func (b *Breaker) failed(epoch int64, err error) {
 		return
 	}
 	b.open.Store(true)
-	b.prober.Go(func() { b.probe(err) })
+	b.prober.Go(func() {
+		b.onChange(true, err)
+		b.probe()
+	})
 }
 
 // probe pings until the store answers or the breaker is closed for good.
-func (b *Breaker) probe(cause error) {
-	b.onChange(true, cause)
+func (b *Breaker) probe() {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
@@ -144,11 +163,19 @@ func (b *Breaker) probe(cause error) {
 			return
 		case <-ticker.C:
 		}
-		if b.pinger.Ping(b.ctx) == nil {
-			b.failures.Store(0)
-			b.onChange(false, nil)
-			b.open.Store(false)
+		if b.answers() {
 			return
 		}
 	}
+}
+
+// answers pings the store, and closes the breaker if it answers.
+func (b *Breaker) answers() bool {
+	if b.pinger.Ping(b.ctx) != nil {
+		return false
+	}
+	b.failures.Store(0)
+	b.onChange(false, nil)
+	b.open.Store(false)
+	return true
 }

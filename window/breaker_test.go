@@ -186,6 +186,42 @@ func (b *breaker) wantOpenAfterOneMore() {
 	time.Sleep(10 * time.Millisecond)
 }
 
+// A store of which others say that it is away is asked once it has answered a ping.
+func TestBreakerDoubt(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		const doubted = "true others say so"
+		others := errors.New("others say so")
+		b.Doubt(others)
+		b.wantChanges(doubted)
+		b.wantOpen(true)
+		time.Sleep(2 * time.Millisecond)
+		b.wantOpen(false)
+		b.wantChanges(doubted, closed)
+
+		b.store.set(errDown)
+		b.Doubt(others)
+		b.Doubt(others) // which changes nothing
+		b.wantOpen(true)
+		time.Sleep(5 * time.Second)
+		b.wantOpen(true)
+		if _, pings := b.store.counts(); pings < 25 || pings > 27 {
+			b.Errorf("%d pings in 5s, want five a second", pings)
+		}
+		b.store.set(nil)
+		time.Sleep(time.Second)
+		b.wantOpen(false)
+		b.wantChanges(doubted, closed, doubted, closed)
+
+		b.store.stuck = true
+		b.Doubt(others)
+		if err := b.Close(); err != nil {
+			b.Error(err)
+		}
+		b.Doubt(others)
+		b.wantChanges(doubted, closed, doubted, closed, doubted)
+	})
+}
+
 func TestBreakerStaysClosed(t *testing.T) {
 	for _, err := range []error{
 		nil,

@@ -190,3 +190,41 @@ func TestLimitsDiffer(t *testing.T) {
 		}
 	}
 }
+
+// TestReloadWhileAway has Redis hang, and the operator try other options of the store:
+// nobody gets the limit again for that.
+func TestReloadWhileAway(t *testing.T) {
+	r := startRemote(t)
+	s := &sites{T: t, address: map[string]string{"deny": caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}}
+	configuration := func(timeout string) string {
+		store := fmt.Sprintf("redis redis://%s:%s@%s {\n\t\t\ttimeout %s\n\t\t}", user, password, r.server.Addr, timeout)
+		return strings.Replace(s.oneSite(store, "20 1h"), "on_error deny", "on_error local", 1)
+	}
+	s.caddy = caddyrun.Start(t, configuration("100ms"), slices.Collect(maps.Values(s.address))...)
+	s.client = caddyrun.NewClient(t)
+	want := func(what string, asked, least, most int) {
+		t.Helper()
+		passed := 0
+		for range asked {
+			if s.get("deny", "key").Status == http.StatusOK {
+				passed++
+			}
+		}
+		if passed < least || passed > most {
+			t.Errorf("%s: %d of %d pass, want %d to %d", what, passed, asked, least, most)
+		}
+	}
+	want("with Redis", 12, 12, 12)
+	r.server.Stop()
+	want("while it hangs", 25, 8, 8)
+	for _, timeout := range []string{"50ms", "150ms"} {
+		if status, body := s.load(configuration(timeout)); status != http.StatusOK {
+			t.Fatalf("reload: %d %s", status, body)
+		}
+		want("with a timeout of "+timeout, 25, 0, 0)
+	}
+	r.server.Cont()
+	caddyrun.Eventually(t, patient, "the store is back", func() bool { return strings.Contains(s.caddy.Log.String(), "store is back") })
+	// Nobody knows of those with which it went: three opened the breaker.
+	want("once it is back", 25, 0, 3)
+}

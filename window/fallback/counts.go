@@ -23,6 +23,7 @@ type Counts struct {
 	unsure   debts
 	settling atomic.Int64 // counters whose units are being booked
 
+	away  atomic.Int64 // guards that find the store away
 	users atomic.Int64 // see Use
 	once  sync.Once
 	known *known // see table

@@ -43,6 +43,7 @@ type Options struct {
 type Guard struct {
 	*Counts
 	own     bool // they are this guard's
+	open    bool // the breaker is, as far as it has told
 	store   Store
 	breaker *window.Breaker
 	crew    crew
@@ -50,21 +51,41 @@ type Guard struct {
 
 // New returns a guard of a store, which it does not close.
 func New(store Store, o Options) *Guard {
-	if o.OnChange == nil {
-		o.OnChange = func(bool, error) {}
-	}
-	g := &Guard{Counts: o.Counts, store: store, breaker: window.NewBreaker(store, o.OnChange)}
+	g := &Guard{Counts: o.Counts, store: store}
 	if g.own = g.Counts == nil; g.own {
 		g.Counts = NewCounts()
 	}
 	g.crew.store, _ = store.(window.Instancer)
+	g.breaker = window.NewBreaker(store, func(open bool, cause error) {
+		g.changed(open)
+		if o.OnChange != nil {
+			o.OnChange(open, cause)
+		}
+	})
+	if g.away.Load() > 0 {
+		g.breaker.Doubt(errBefore)
+	}
 	return g
+}
+
+var errBefore = errors.New("it was before the configuration was loaded")
+
+// changed notes for guards to come that the store is away, or back.
+func (g *Guard) changed(open bool) {
+	if g.open = open; open {
+		g.away.Add(1)
+	} else {
+		g.away.Add(-1)
+	}
 }
 
 // Close ends what the guard has started.
 func (g *Guard) Close() error {
 	g.crew.close()
 	err := g.breaker.Close()
+	if g.open {
+		g.changed(false)
+	}
 	if g.own {
 		err = errors.Join(err, g.Counts.Close())
 	}

@@ -51,6 +51,60 @@ func TestUsedUpStaysDenied(t *testing.T) {
 	})
 }
 
+// A guard that comes while another of the same counts knows that the store is away, as
+// with a reload, does not try it with a request, nor with what is owed: nobody would
+// know what became of that.
+func TestGuardWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts, r := fallback.NewCounts(), newRemote()
+		guard := func(changes *int) *site {
+			s := &site{Guard: fallback.New(r, fallback.Options{Counts: counts, OnChange: func(bool, error) { *changes++ }}), remote: r}
+			s.Use()
+			return s
+		}
+		var changes [3]int
+		c := charge("zone", "key", 10, time.Hour)
+		old := guard(&changes[0])
+		old.away(t)
+		if got := old.passed(t, 7, c); got != 7 {
+			t.Errorf("%d of 7 pass", got)
+		}
+		synctest.Wait()
+		r.become(dropped)
+		before := r.tries
+		guard(&changes[1]).close(t) // a reload that is reloaded
+		young := guard(&changes[1])
+		if err := old.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := young.passed(t, 10, c); got != 3 {
+			t.Errorf("%d more pass, want 3", got)
+		}
+		if r.tries > before {
+			t.Errorf("what is owed was booked, %d times, in a store that is away", r.tries-before)
+		}
+		young.back()
+		if got := young.passed(t, 1, c); got != 0 || r.settled["zone"] != 10 {
+			t.Errorf("once it is back, %d more pass, and %d units are booked, want 0 and 10", got, r.settled["zone"])
+		}
+		youngest := guard(&changes[2]) // comes when all is well
+		if _, err := youngest.Take(t.Context(), []window.Charge{c}); err != nil {
+			t.Error(err)
+		}
+		if changes != [3]int{1, 3, 0} {
+			t.Errorf("%v changes, want 1, 3 and 0", changes)
+		}
+		for _, s := range []*site{young, youngest} {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(counts.Close(), r.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What is left is the rest of the limit, whatever the cost.
 func TestStartsFromTheRest(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {
