@@ -8,6 +8,7 @@ package fallback
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -155,8 +156,8 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	defer k.unlock(locked)
 	now := g.now()
 	for i := range own {
-		if used, ok := k.shard(hashes[i]).takeOut(now, hashes[i]); ok {
-			g.startFrom(&own[i], (used+n-1)/n)
+		if used, full, ok := k.shard(hashes[i]).takeOut(now, hashes[i]); ok {
+			g.startFrom(&own[i], (used+n-1)/n, full)
 		}
 	}
 	ds, err := g.local.Take(ctx, own)
@@ -177,10 +178,14 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 
 // startFrom makes the local count of a key what the store was known to have, and what
 // it is not known to have of the units that were admitted here. They count from now on:
-// when they were spent is not known, and the store's own count of time is another.
+// when they were spent is not known, and the store's own count of time is another. If
+// nothing was left, the store may have more than the limit, which may be another now.
 // The lock of the key's shard is held.
-func (g *Guard) startFrom(c *window.Charge, used int64) {
+func (g *Guard) startFrom(c *window.Charge, used int64, full bool) {
 	used += g.owed.of(c) + g.unsure.of(c)
+	if full {
+		used = max(used, g.counted(c))
+	}
 	_ = g.local.Reset(context.Background(), *c)
 	if used > 0 {
 		_ = g.local.Settle(context.Background(), *c, 0, used)
@@ -190,4 +195,24 @@ func (g *Guard) startFrom(c *window.Charge, used int64) {
 func isNative(c *window.Charge) bool {
 	a, ok := c.Algorithm.(window.GCRA)
 	return ok && a.Native != window.NativeOff
+}
+
+// counted returns what is counted here, also above a limit. A bucket holds no more.
+func (g *Guard) counted(c *window.Charge) (most int64) {
+	look := *c
+	look.Cost, look.Policies = 0, slices.Clone(c.Policies)
+	if c.Algorithm.Name() != (window.GCRA{}).Name() {
+		for i := range look.Policies {
+			p := &look.Policies[i]
+			p.Limit = window.MaxProduct / p.Window.Milliseconds()
+		}
+	}
+	ds, err := g.local.Peek(context.Background(), []window.Charge{look})
+	if err != nil {
+		return 0 // what can be charged can be counted
+	}
+	for i := range ds {
+		most = max(most, ds[i].Limit-ds[i].Remaining)
+	}
+	return most
 }

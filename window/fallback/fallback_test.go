@@ -105,6 +105,31 @@ func TestGuardWhileAway(t *testing.T) {
 	})
 }
 
+// A denial under a small limit says little of a key that has a larger one at other times:
+// what passed here is not forgotten for it.
+func TestLimitIsSmallerMeanwhile(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {
+		if c.Algorithm.Name() == "gcra" {
+			return // what it holds is cut to the small limit, in the store too
+		}
+		high, low := c, c
+		high.Policies = []window.Policy{{Limit: 100, Window: time.Hour}}
+		low.Policies = []window.Policy{{Limit: 5, Window: time.Hour}}
+		if c.Algorithm.Name() == "layers" {
+			high.Algorithm = window.Layers{Coarse: time.Minute, Fine: time.Second}
+			low.Algorithm = high.Algorithm
+		}
+		s.away(t)
+		passed := s.passed(t, 60, high)
+		s.back()
+		s.want(t, "of the small limit", 0, low)
+		s.away(t)
+		if passed += s.passed(t, 200, high); passed > 100 {
+			t.Errorf("%d pass in an hour", passed)
+		}
+	})
+}
+
 // What is left is the rest of the limit, whatever the cost.
 func TestStartsFromTheRest(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {

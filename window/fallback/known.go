@@ -156,16 +156,16 @@ func (s *shard) victim(now int64, e entry) *entry {
 	return least
 }
 
-// takeOut returns the units that may still count, and forgets them. It reports whether
-// anything was known. mu is held.
-func (s *shard) takeOut(now int64, hash uint64) (used int64, ok bool) {
+// takeOut returns the units that may still count, and whether there may be more, and
+// forgets them. It reports whether anything was known. mu is held.
+func (s *shard) takeOut(now int64, hash uint64) (used int64, full, ok bool) {
 	e := s.find(hash)
 	if e == nil {
-		return 0, false
+		return 0, false, false
 	}
-	used, ok = e.use.units(), e.until > now
+	used, full, ok = e.use.units(), e.use.share() == 0xff, e.until > now
 	*e = entry{}
-	return used, ok
+	return used, full, ok
 }
 
 // lock locks the shards of the hashes in ascending order, and returns them, a bit each.
