@@ -107,7 +107,8 @@ type Charge struct {
 }
 
 // Lease lets a store that other processes share take units ahead, to hand them out
-// without asking its server each time. The limit holds as strictly; but what one
+// without asking its server each time. The limit holds as strictly, if all requests on the
+// counter have the same: a lease does not know of what others use up. But what one
 // process has ahead, no other can spend, so that up to Units may be denied that
 // would have passed. A process that is killed leaves its units spent for one
 // window; and those that it has handed out may count from the beginning of the

@@ -30,10 +30,19 @@ func (s *Store) throttles(charges []window.Charge) bool {
 	case window.NativeOff:
 		return false
 	case window.NativeAuto:
-		_, missing := s.scriptOnly.Load("")
-		return !missing
+		return !s.lacksThrottle("")
 	}
 	return true
+}
+
+// scriptFor is how long a server counts as one without CL.THROTTLE. It may get it, and
+// all who share it have to count alike.
+const scriptFor = time.Minute
+
+// lacksThrottle reports whether a server was without CL.THROTTLE a short while ago.
+func (s *Store) lacksThrottle(address string) bool {
+	until, ok := s.scriptOnly.Load(address)
+	return ok && s.clock() < until.(time.Duration)
 }
 
 // native returns how a request wants CL.THROTTLE to take part.
@@ -73,7 +82,7 @@ func (s *Store) leaveNative(ctx context.Context, calls []*call) {
 		if !c.native || native(c.requests[0]) == window.NativeOn {
 			continue
 		}
-		if _, ok := s.scriptOnly.Load(s.address(ctx, c.key)); ok {
+		if s.lacksThrottle(s.address(ctx, c.key)) {
 			s.toScript(c)
 		}
 	}
@@ -99,7 +108,7 @@ func (s *Store) refusedNative(ctx context.Context, calls []*call) []*call {
 			s.noThrottle.Store(true)
 			continue
 		}
-		s.scriptOnly.Store(s.address(ctx, c.key), true)
+		s.scriptOnly.Store(s.address(ctx, c.key), s.clock()+scriptFor)
 		s.toScript(c)
 		refused = append(refused, c)
 	}

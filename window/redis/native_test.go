@@ -215,7 +215,8 @@ func TestNativeUnknown(t *testing.T) {
 			ran.Add(1)
 			return integers(windowtest.Start, -4, 9, 100, 100)
 		})
-		s := newStore(t, redis.Options{Addresses: []string{addr}})
+		clock := windowtest.NewClock()
+		s := newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now})
 		one := nativeCharge("secret", 1, window.GCRA{}, policy)
 		for range 3 {
 			ds, err := s.Take(t.Context(), []window.Charge{one})
@@ -228,6 +229,13 @@ func TestNativeUnknown(t *testing.T) {
 		}
 		if c.script && (asked.Load() != 1 || ran.Load() != 3) {
 			t.Errorf("%s: CL.THROTTLE was asked %d times, the script %d times; want 1 and 3", c.words, asked.Load(), ran.Load())
+		}
+		clock.Add(59_999)
+		_, _ = s.Take(t.Context(), []window.Charge{one})
+		clock.Add(1) // the server may have got it
+		_, _ = s.Take(t.Context(), []window.Charge{one})
+		if c.script && asked.Load() != 2 {
+			t.Errorf("%s: CL.THROTTLE was asked %d times in a minute and after it, want 2", c.words, asked.Load())
 		}
 		asked.Store(0)
 		ran.Store(0)
@@ -320,7 +328,7 @@ func TestNativeOnRedis(t *testing.T) {
 	defer func() { _ = m.Close() }()
 	r := rand.New(rand.NewPCG(1, 2))
 	for step := range 300 {
-		clock.Add(r.Int64N(500))
+		clock.Add(r.Int64N(300)) // less than a minute in all
 		c := nativeCharge(strconv.Itoa(r.IntN(3)), r.Int64N(4), window.GCRA{Burst: 6}, window.Policy{Limit: 4, Window: 2 * time.Second})
 		other := charge("zset", strconv.Itoa(r.IntN(3)), 5, time.Second)
 		requests := [][]window.Charge{{c}, {other}, {c}}

@@ -104,7 +104,8 @@ type Store struct {
 	// Whether the client of a Cluster has come to know which node holds what. Until then
 	// it asks the nodes, one after the other.
 	placed atomic.Bool
-	// Addresses of the servers that have no CL.THROTTLE; "" for the only one.
+	// Until when servers count as without CL.THROTTLE, a time.Duration by address; ""
+	// is the only one's.
 	scriptOnly sync.Map
 	// Whether a request that insists on CL.THROTTLE was refused since the last ping
 	// that was not.
