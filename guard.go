@@ -53,8 +53,9 @@ type guard struct {
 
 var guards = caddy.NewUsagePool()
 
-// counts are those of stores, by name: stores of one name hold the same counters, and
-// may differ in a timeout, so that a reload that changes that keeps them.
+// counts are those of stores, by name. Stores of one name hold the same counters, if they
+// have the same secret; they may differ in a timeout, so that a reload that changes that
+// keeps them.
 var counts = caddy.NewUsagePool()
 
 type sharedCounts struct{ *fallback.Counts }

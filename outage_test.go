@@ -245,7 +245,7 @@ func TestBreakersOfOneName(t *testing.T) {
 	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
 }
 
-// Stores of one name hold the same counters: what one has let pass while it is away counts
+// Stores of one name share counts: what one has let pass while it is away counts
 // for the other, as for one with another timeout that a reload brings.
 func TestOnErrorLocalOfOneName(t *testing.T) {
 	handler := func(t *testing.T) *Handler {

@@ -328,6 +328,8 @@ func (r *Redis) servers() (redis.Options, error) {
 		return o, errors.New("master and cluster exclude each other")
 	case o.Master != "" && len(o.Addresses) == 0:
 		return o, errors.New("master: address must name the Sentinels")
+	case r.TLS != nil && !r.TLS.InsecureSkipVerify && o.TLS != nil && o.TLS.InsecureSkipVerify:
+		return o, errors.New("tls: the URL says skip_verify; write insecure_skip_verify in its place, or take it out")
 	case o.Master == "" && o.SentinelUsername+o.SentinelPassword != "":
 		return o, errors.New("sentinel_username and sentinel_password are for Sentinels, so master <name> is required")
 	case o.Master == "" && cluster && o.DB != 0:

@@ -133,6 +133,7 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis {\npool_size 5000000000\n}", "2", `"pool_size":5000000000`, `store redis: pool_size 5000000000: must be from 1 to 100000`},
 		{"redis {\npool_size 1e3\n}", "2", ``, `store redis: pool_size "1e3" is not a whole number`},
 		{"redis {\nprefix a}b\n}", "2", `"prefix":"a}b"`, `store redis: prefix "a}b": must not hold braces, which pick the slot in a Cluster`},
+		{"redis rediss://a?skip_verify=true {\ntls {\nserver_name b\n}\n}", "5", `"url":"rediss://a?skip_verify=true","tls":{"server_name":"b"}`, `store redis: tls: the URL says skip_verify; write insecure_skip_verify in its place, or take it out`},
 		{"redis {\ntls yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
 		{"redis {\ntls {\nverify\n}\n}", "3", ``, `unrecognized subdirective "verify" of store redis tls`},
 		{"redis {\ntls {\nca a\nca b\n}\n}", "4", ``, `ca stands twice`},

@@ -24,6 +24,7 @@ type Counts struct {
 	settling atomic.Int64 // counters whose units are being booked
 
 	away  atomic.Int64 // guards that find the store away
+	seen  atomic.Int64 // processes, see crew
 	users atomic.Int64 // see Use
 	once  sync.Once
 	known *known // see table

@@ -16,7 +16,7 @@ var heartbeat = 5 * time.Second
 // somebody here wants to know.
 type crew struct {
 	store window.Instancer // nil: one that cannot tell
-	seen  atomic.Int64     // processes, when the store last answered; 0: never
+	seen  *atomic.Int64    // processes, when the store last answered; 0: never
 
 	mu     sync.Mutex // guards what follows
 	users  int

@@ -57,6 +57,7 @@ func New(store Store, o Options) *Guard {
 		g.Counts = NewCounts()
 	}
 	g.crew.store, _ = store.(window.Instancer)
+	g.crew.seen = &g.seen
 	g.breaker = window.NewBreaker(store, func(open bool, cause error) {
 		g.changed(open)
 		if o.OnChange != nil {

@@ -77,6 +77,27 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
+// A guard that takes over while the store is away knows how many were seen before.
+func TestInstancesWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts, r := fallback.NewCounts(), &crewed{remote: newRemote()}
+		r.crew.Store(3)
+		old := fallback.New(r, fallback.Options{Counts: counts})
+		old.Share()
+		synctest.Wait()
+		r.crew.Store(-1)
+		young := fallback.New(r, fallback.Options{Counts: counts})
+		young.Share()
+		synctest.Wait()
+		if n := young.Instances(); n != 3 {
+			t.Errorf("%d instances, want 3", n)
+		}
+		if err := errors.Join(old.Close(), young.Close(), counts.Close(), r.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Limits are divided, and so is what the store had counted.
 func TestDivided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

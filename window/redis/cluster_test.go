@@ -289,6 +289,11 @@ func testClusterPermissions(t *testing.T, nodes []*redistest.Server) {
 	if err := everything(t, open()); err != nil {
 		t.Error(err)
 	}
+	for _, node := range nodes {
+		if stats := node.Client(t).Info(t.Context(), "commandstats").Val(); strings.Contains(stats, "cmdstat_command:") {
+			t.Errorf("a node was asked for its commands, for which the client takes a time of its own")
+		}
+	}
 	moved := moveSlot(t, nodes, "acl:zset:moved:key")
 	defer moved()
 	one := charge("moved", "key", 2, time.Minute)

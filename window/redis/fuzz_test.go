@@ -252,7 +252,7 @@ func FuzzReplyLengths(f *testing.F) {
 		if got := redis.CheckReplies(parts...); got != whole {
 			t.Errorf("in pieces: %t, whole: %t", got, whole)
 		}
-		for _, sent := range []string{"get-master-addr-by-name", "\r\nsubscribe\r\n"} {
+		for _, sent := range []string{askAddress, subscribe} {
 			if got, whole := redis.CheckSentinel(sent, parts...), redis.CheckSentinel(sent, stream); got != whole {
 				t.Errorf("of a Sentinel, after %q, in pieces: %t, whole: %t", sent, got, whole)
 			}

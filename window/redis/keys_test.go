@@ -141,7 +141,8 @@ func TestTTLOfOldKeys(t *testing.T) {
 // and does not know.
 func TestTTLAfterGiveBack(t *testing.T) {
 	clock := windowtest.NewClock()
-	s, c := redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: "back"})), server.Client(t)
+	prefix := "back" + strconv.FormatInt(prefixes.Add(1), 10)
+	s, c := redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: prefix})), server.Client(t)
 	for i, algo := range append(algorithms, window.Slices{Min: 10 * time.Millisecond, Max: time.Second}, window.Slices{Count: 1, Weighted: true}) {
 		switch algo.(type) {
 		case window.Stream:
@@ -158,7 +159,7 @@ func TestTTLAfterGiveBack(t *testing.T) {
 		if err := s.Settle(t.Context(), short, at, -1); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.PExpireTime(t.Context(), "back:"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {
+		if got := c.PExpireTime(t.Context(), prefix+":"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {
 			t.Errorf("%+v: the key lives until %d, and what it holds until %d", algo, got, until)
 		}
 	}

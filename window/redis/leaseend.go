@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -38,8 +39,9 @@ func (own *lease) used() int64 { return own.charge.Cost - own.left }
 
 // book books the units of leases where they belong, in one round trip. If the server
 // cannot be asked, they stay where they are: those that were used may leave the window
-// early, by the lifetime of the lease at most. It returns the last such error.
-func (l *leases) book(all []*lease) (last error) {
+// early, by the lifetime of the lease at most. It returns the last error that is no
+// answer of the server.
+func (l *leases) book(all []*lease) (away error) {
 	s := l.store
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
@@ -56,13 +58,15 @@ func (l *leases) book(all []*lease) (last error) {
 	for i, own := range all {
 		if err := s.firstError(ctx, calls[i*each:(i+1)*each]); err != nil {
 			l.unbooked(own, err)
-			last = err
+			if !errors.Is(err, window.ErrRefused) && !errors.Is(err, window.ErrForeign) {
+				away = err
+			}
 		}
 		if own.left > 0 {
 			s.denials.forget(&own.charge)
 		}
 	}
-	return last
+	return away
 }
 
 // unbooked reports a lease of which the units stay where they are.
@@ -149,7 +153,7 @@ func (l *leases) close() {
 			n++
 		}
 		err := l.book(all[:n])
-		if all = all[n:]; err != nil { // a store that closes does not wait for each
+		if all = all[n:]; err != nil { // a store that closes does not wait for each in turn
 			for _, own := range all {
 				l.unbooked(own, err)
 			}

@@ -212,8 +212,8 @@ func (o Options) permissions() string {
 	return all
 }
 
-// name tells stores apart: same name, same counters. It holds no secret, nor what one
-// could be guessed by: stores that differ only in KeySecret have the same name.
+// name tells stores apart: same name, same counters; but it holds no secret, nor what one
+// could be guessed by, so that stores that differ only in KeySecret have one name.
 func (o Options) name() string {
 	kind := "redis"
 	switch {

@@ -6,28 +6,42 @@ import (
 	"sync/atomic"
 )
 
-// sentinel follows what comes from a Sentinel. The client takes the form of it for granted,
-// and ends this process otherwise: an address is a host and a port, a message has three
-// parts, and that of another master names it, with both its addresses.
+// sentinel follows a connection that may be to a Sentinel, or to a master. The client takes
+// the form of what a Sentinel says for granted, and ends this process otherwise: an address
+// is a host and a port, a message has three parts, and that of another master names it,
+// with both its addresses.
 type sentinel struct {
+	decides    atomic.Bool // it is to a master: what is sent may hold what clients send
 	asked      atomic.Bool // for the address of a master, and the reply has not begun
 	subscribed atomic.Bool // all that comes are messages
 
 	size, left    int // parts of the message, and those that are not complete
 	kind, channel string
-	text          []byte // that is being read, or the beginning of it
+	text          []byte // that is being read
 }
 
-// sentinelText is more than any text of a message has, in bytes.
-const sentinelText = 1 << 12
+// What commands begin with, after their number of words.
+var (
+	asksAddress = []byte("$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n")
+	subscribes  = []byte("$9\r\nsubscribe\r\n")
+	ofMasters   = [][]byte{[]byte("$7\r\nevalsha\r\n"), []byte("$6\r\nscript\r\n"), []byte("$11\r\ncl.throttle\r\n")}
+)
 
-// sent is for what is written. The client reads a reply before it asks again.
+// sent is for what is written, which begins with a command, at least until a master has
+// been asked something. The client reads a reply before it asks a Sentinel again.
 func (s *sentinel) sent(b []byte) {
+	if s.decides.Load() {
+		return
+	}
+	_, command, _ := bytes.Cut(b, []byte("\r\n"))
+	is := func(begin []byte) bool { return bytes.HasPrefix(command, begin) }
 	switch {
-	case bytes.Contains(b, []byte("get-master-addr-by-name")):
+	case is(asksAddress):
 		s.asked.Store(true)
-	case bytes.Contains(b, []byte("\r\nsubscribe\r\n")):
+	case is(subscribes):
 		s.subscribed.Store(true)
+	case slices.ContainsFunc(ofMasters, is):
+		s.decides.Store(true)
 	}
 }
 
@@ -72,7 +86,7 @@ func (s *sentinel) message(line []byte, depth int) error {
 // reads is for a part of a text.
 func (s *sentinel) reads(b []byte) {
 	if s.subscribed.Load() {
-		s.text = append(s.text, b[:min(len(b), sentinelText-len(s.text))]...)
+		s.text = append(s.text, b...)
 	}
 }
 
@@ -91,7 +105,7 @@ func (s *sentinel) part(text []byte) error {
 	switch s.size - s.left {
 	case 1:
 		s.kind = string(text)
-		good = s.kind == "pong" || s.size == 3 && slices.Contains([]string{"message", "subscribe", "unsubscribe"}, s.kind)
+		good = s.kind == "pong" || s.size == 3 && slices.Contains([]string{"message", "subscribe"}, s.kind)
 	case 2:
 		s.channel = string(text)
 	case 3:

@@ -4,13 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// What the client sends to a Sentinel.
+const (
+	askAddress = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nmain\r\n"
+	subscribe  = "*2\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n"
 )
 
 // texts is a reply.
@@ -63,23 +71,22 @@ func TestSentinelLies(t *testing.T) {
 
 // TestSentinelForms holds what forms of a Sentinel's replies are let through.
 func TestSentinelForms(t *testing.T) {
-	const ask, subscribe = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nmain\r\n", "*2\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n"
 	moved := texts("message", "+switch-master", "main 127.0.0.1 1 127.0.0.1 2")
 	for _, c := range []struct {
 		sent, replies string
 		good          bool
 	}{
-		{ask, texts("127.0.0.1", "6379"), true},
-		{ask, "*-1", true},
-		{ask, "_", true},
-		{ask, "-ERR no such master", true},
-		{ask, "|1\r\n+a\r\n+b\r\n" + texts("127.0.0.1", "6379"), true},
-		{ask, texts("127.0.0.1", "6379") + "\r\n*0", true}, // to something else
-		{ask, "*0", false},
-		{ask, "*1\r\n*-1", false},
-		{ask, "~1\r\n+x", false},
-		{ask, "%1\r\n+x\r\n+y", false},
-		{ask, "|1\r\n+a\r\n+b\r\n*0", false},
+		{askAddress, texts("127.0.0.1", "6379"), true},
+		{askAddress, "*-1", true},
+		{askAddress, "_", true},
+		{askAddress, "-ERR no such master", true},
+		{askAddress, "|1\r\n+a\r\n+b\r\n" + texts("127.0.0.1", "6379"), true},
+		{askAddress, texts("127.0.0.1", "6379") + "\r\n*0", true}, // to something else
+		{askAddress, "*0", false},
+		{askAddress, "*1\r\n*-1", false},
+		{askAddress, "~1\r\n+x", false},
+		{askAddress, "%1\r\n+x\r\n+y", false},
+		{askAddress, "|1\r\n+a\r\n+b\r\n*0", false},
 		{"*2\r\n$8\r\nsentinel\r\n$9\r\nsentinels\r\n", "*0", true},
 
 		{subscribe, "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n" + moved + "\r\n" + texts("pong", "") + "\r\n+PONG\r\n" + moved, true},
@@ -108,5 +115,26 @@ func TestSentinelForms(t *testing.T) {
 		if got := redis.CheckSentinel(c.sent, []byte(c.replies+"\r\n")); got != c.good {
 			t.Errorf("after %q, %q is let through: %t, want %t", c.sent, c.replies, got, c.good)
 		}
+	}
+}
+
+// TestSentinelMaster has clients choose keys and fields that look like commands to a
+// Sentinel: the connection is to the master, where they mean nothing.
+func TestSentinelMaster(t *testing.T) {
+	watcher := redistest.StartSentinel(t, redistest.Start(t), "main")
+	s := newStore(t, redis.Options{Addresses: []string{watcher.Addr}, Master: "main"})
+	for _, text := range []string{"get-master-addr-by-name", askAddress, subscribe, "*3\r\n" + askAddress, strings.Repeat(askAddress, 3_000)} {
+		several := charge("zone", text, 100, time.Hour)
+		several.Policies = append(several.Policies, window.Policy{Limit: 10, Window: time.Minute})
+		take(t, s, several)
+		take(t, s, several, charge("another", text, 100, time.Hour))
+		noted := of(window.Stream{}, charge("noted", "key", 1_000, time.Hour))
+		noted.Fields = []string{"path", text}
+		for range 3 {
+			take(t, s, noted)
+		}
+		parallel(20, func(i int) {
+			take(t, s, charge("crowd", text+strconv.Itoa(i%3), 1_000, time.Hour))
+		})
 	}
 }
