@@ -14,9 +14,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 )
 
-// oneSite is a Caddyfile with one site that has a limit, and denies while its store
-// is away.
-func (s *sites) oneSite(store, limit string) string {
+// oneSite is a Caddyfile with one site that has a limit, and one that has none.
+func (s *sites) oneSite(store, onError, limit string) string {
 	return fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
@@ -24,7 +23,7 @@ func (s *sites) oneSite(store, limit string) string {
 	metrics
 	sliding_window {
 		store %s
-		on_error deny
+		on_error %s
 	}
 }
 http://%s {
@@ -36,22 +35,25 @@ http://%s {
 http://%s {
 	respond ok
 }
-`, store, s.address["deny"], limit, s.address[free])
+`, store, onError, s.address["deny"], limit, s.address[free])
 }
 
 // startOne serves one site.
-func startOne(t *testing.T, store, limit string) *sites {
+func startOne(t *testing.T, store, onError, limit string) *sites {
 	t.Helper()
 	s := &sites{T: t, address: map[string]string{"deny": caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}}
-	s.caddy = caddyrun.Start(t, s.oneSite(store, limit), slices.Collect(maps.Values(s.address))...)
+	s.caddy = caddyrun.Start(t, s.oneSite(store, onError, limit), slices.Collect(maps.Values(s.address))...)
 	s.client = caddyrun.NewClient(t)
 	return s
 }
 
-// patientStore is a server as a store on which on_error does not decide.
-func patientStore(r *remote) string {
-	return fmt.Sprintf("redis redis://%s:%s@%s {\n\t\t\ttimeout %s\n\t\t}", user, password, r.server.Addr, patient)
+// storeWithin is a server as a store with a timeout.
+func storeWithin(r *remote, timeout time.Duration) string {
+	return fmt.Sprintf("redis redis://%s:%s@%s {\n\t\t\ttimeout %s\n\t\t}", user, password, r.server.Addr, timeout)
 }
+
+// patientStore is one on which on_error does not decide.
+func patientStore(r *remote) string { return storeWithin(r, patient) }
 
 // load loads a Caddyfile over the admin API.
 func (s *sites) load(caddyfile string) (status int, body string) {
@@ -74,7 +76,7 @@ func (r *remote) users(t *testing.T) int {
 // is held that would keep it open later.
 func TestFailedReload(t *testing.T) {
 	r, other := startRemote(t), startRemote(t)
-	s := startOne(t, patientStore(r), "5 1h")
+	s := startOne(t, patientStore(r), "deny", "5 1h")
 	for range 3 {
 		s.get("deny", "key")
 	}
@@ -89,7 +91,7 @@ func TestFailedReload(t *testing.T) {
 	sliding_window deny {header.X-Key} 6 1h
 }
 `, caddyrun.FreeAddress(t), patientStore(other))
-		status, body := s.load(s.oneSite(patientStore(r), "5 1h") + wrong)
+		status, body := s.load(s.oneSite(patientStore(r), "deny", "5 1h") + wrong)
 		if status != http.StatusBadRequest || !strings.Contains(body, "zone deny") {
 			t.Errorf("a configuration with two meanings of a zone: status %d, %s", status, body)
 		}
@@ -112,7 +114,7 @@ func TestFailedReload(t *testing.T) {
 	if n := r.users(t); n == 0 {
 		t.Error("no connections to the store in use")
 	}
-	if status, body := s.load(s.oneSite("memory", "5 1h")); status != http.StatusOK {
+	if status, body := s.load(s.oneSite("memory", "deny", "5 1h")); status != http.StatusOK {
 		t.Fatalf("a valid configuration: status %d, %s", status, body)
 	}
 	caddyrun.Eventually(t, patient, "no connections to a store that is not used any more", func() bool { return r.users(t) == 0 })
@@ -125,7 +127,7 @@ var underWay = regexp.MustCompile(`caddy_http_requests_in_flight\{.*\} 50\n`)
 // nothing is left.
 func TestShutdown(t *testing.T) {
 	r := startRemote(t)
-	s := startOne(t, patientStore(r), "5 1h")
+	s := startOne(t, patientStore(r), "deny", "5 1h")
 	s.get("deny", "warm")
 	r.server.Stop()
 	const n = 50 // see underWay
@@ -148,7 +150,7 @@ func TestShutdown(t *testing.T) {
 // the middle of a roll-out: each holds its own, on what both have let pass.
 func TestLimitsDiffer(t *testing.T) {
 	r := startRemote(t)
-	low, high := startOne(t, patientStore(r), "10 1h"), startOne(t, patientStore(r), "30 1h")
+	low, high := startOne(t, patientStore(r), "deny", "10 1h"), startOne(t, patientStore(r), "deny", "30 1h")
 	var times []int64
 	ask := func(s *sites, n int) (passed int, fields string) {
 		for range n {
@@ -195,13 +197,7 @@ func TestLimitsDiffer(t *testing.T) {
 // nobody gets the limit again for that.
 func TestReloadWhileAway(t *testing.T) {
 	r := startRemote(t)
-	s := &sites{T: t, address: map[string]string{"deny": caddyrun.FreeAddress(t), free: caddyrun.FreeAddress(t)}}
-	configuration := func(timeout string) string {
-		store := fmt.Sprintf("redis redis://%s:%s@%s {\n\t\t\ttimeout %s\n\t\t}", user, password, r.server.Addr, timeout)
-		return strings.Replace(s.oneSite(store, "20 1h"), "on_error deny", "on_error local", 1)
-	}
-	s.caddy = caddyrun.Start(t, configuration("100ms"), slices.Collect(maps.Values(s.address))...)
-	s.client = caddyrun.NewClient(t)
+	s := startOne(t, storeWithin(r, 100*time.Millisecond), "local", "20 1h")
 	want := func(what string, asked, least, most int) {
 		t.Helper()
 		passed := 0
@@ -217,11 +213,11 @@ func TestReloadWhileAway(t *testing.T) {
 	want("with Redis", 12, 12, 12)
 	r.server.Stop()
 	want("while it hangs", 25, 8, 8)
-	for _, timeout := range []string{"50ms", "150ms"} {
-		if status, body := s.load(configuration(timeout)); status != http.StatusOK {
+	for _, timeout := range []time.Duration{50 * time.Millisecond, 150 * time.Millisecond} {
+		if status, body := s.load(s.oneSite(storeWithin(r, timeout), "local", "20 1h")); status != http.StatusOK {
 			t.Fatalf("reload: %d %s", status, body)
 		}
-		want("with a timeout of "+timeout, 25, 0, 0)
+		want("with a timeout of "+timeout.String(), 25, 0, 0)
 	}
 	r.server.Cont()
 	caddyrun.Eventually(t, patient, "the store is back", func() bool { return strings.Contains(s.caddy.Log.String(), "store is back") })

@@ -47,6 +47,9 @@ func (m leakChecked) Run() int {
 
 var prefixes atomic.Int64
 
+// freshPrefix returns one that no other test has had, nor this one before.
+func freshPrefix(name string) string { return name + strconv.FormatInt(prefixes.Add(1), 10) }
+
 // open returns a store that asks the server about every request: the suite compares
 // every field.
 func open(t *testing.T, clock *windowtest.Clock) window.Store {
@@ -55,7 +58,7 @@ func open(t *testing.T, clock *windowtest.Clock) window.Store {
 
 // openRemembering returns a store that remembers denials, as all do but in tests.
 func openRemembering(t *testing.T, clock *windowtest.Clock) window.Store {
-	o := redis.Options{Now: clock.Now, Prefix: "remembers" + strconv.FormatInt(prefixes.Add(1), 10)}
+	o := redis.Options{Now: clock.Now, Prefix: freshPrefix("remembers")}
 	r := windowtest.NewRemembering(t, clock, newStore(t, o), redis.AskAlways(newStore(t, o)))
 	t.Cleanup(func() {
 		t.Logf("%d denials may have been remembered, %d did not know all, %d were late", r.Checked, r.Stale, r.Late)
@@ -71,7 +74,7 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 		o.Addresses = []string{server.Addr}
 	}
 	if o.Prefix == "" {
-		o.Prefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
+		o.Prefix = freshPrefix("test")
 	}
 	if o.Timeout == 0 {
 		o.Timeout = patience

@@ -208,7 +208,7 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 			"Settle": func(s *watched, c window.Charge, at int64) error { return s.Settle(s.Context(), c, at, -1) },
 		} {
 			name = algo.Name() + ", " + name
-			prefix := "room" + strconv.FormatInt(prefixes.Add(1), 10)
+			prefix := freshPrefix("room")
 			w, other := watch(t, redis.Options{Prefix: prefix}), watch(t, redis.Options{Prefix: prefix})
 			free := redis.Apart(w.Store, free, full)
 			at := w.wantTake(name, true, 1, full)[0].At

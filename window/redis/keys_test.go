@@ -141,7 +141,7 @@ func TestTTLOfOldKeys(t *testing.T) {
 // and does not know.
 func TestTTLAfterGiveBack(t *testing.T) {
 	clock := windowtest.NewClock()
-	prefix := "back" + strconv.FormatInt(prefixes.Add(1), 10)
+	prefix := freshPrefix("back")
 	s, c := redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: prefix})), server.Client(t)
 	for i, algo := range append(algorithms, window.Slices{Min: 10 * time.Millisecond, Max: time.Second}, window.Slices{Count: 1, Weighted: true}) {
 		switch algo.(type) {

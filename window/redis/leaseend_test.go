@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"errors"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ func TestLeaseClose(t *testing.T) {
 	c := leased(charge("zone", "key", 1_000_000, time.Hour), 4, 5*time.Millisecond)
 	for round := range 40 {
 		var told reports
-		prefix := "close" + strconv.FormatInt(prefixes.Add(1), 10)
+		prefix := freshPrefix("close")
 		s := redis.New(redis.Options{Addresses: []string{server.Addr}, Prefix: prefix, Timeout: patience, Report: told.add})
 		var group sync.WaitGroup
 		var allowed, failed atomic.Int64
@@ -33,7 +34,9 @@ func TestLeaseClose(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(round%10) * time.Millisecond) // at some moment
+		for allowed.Load() < int64(20*round) && failed.Load() == 0 { // at some moment
+			runtime.Gosched()
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +57,7 @@ func TestLeasesClose(t *testing.T) {
 	p := startProxy(t)
 	p.target.Store(&server.Addr)
 	var told reports
-	prefix := "many" + strconv.FormatInt(prefixes.Add(1), 10)
+	prefix := freshPrefix("many")
 	s := redis.New(redis.Options{Addresses: []string{p.addr}, Prefix: prefix, Timeout: patience, Report: told.add})
 	next := make(chan string)
 	var group sync.WaitGroup

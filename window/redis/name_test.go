@@ -170,7 +170,7 @@ func newFleet(t *testing.T, algo window.Algorithm) *fleet {
 	clock := windowtest.NewClock()
 	return &fleet{
 		T: t, Rand: rand.New(rand.NewPCG(1, 1)), algo: algo, clock: clock, oracle: openMemory(t, clock),
-		prefix: "rotation" + strconv.FormatInt(prefixes.Add(1), 10), admitted: make(map[string][]unit),
+		prefix: freshPrefix("rotation"), admitted: make(map[string][]unit),
 	}
 }
 

@@ -29,7 +29,7 @@ type streamTest struct {
 
 func newStreamTest(t *testing.T, keep time.Duration) *streamTest {
 	clock := windowtest.NewClock()
-	prefix := "stream" + strconv.FormatInt(prefixes.Add(1), 10)
+	prefix := freshPrefix("stream")
 	one := charge("zone", "key", 10, 10*time.Second)
 	one.Algorithm = window.Stream{Keep: keep}
 	return &streamTest{
