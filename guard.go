@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 
 // StoreModule is what a module in the namespace http.sliding_window.stores
 // implements. Configurations that mean the same store must get the same
-// window.Store, for counts and connections to outlive a reload.
+// window.Store, for counts and connections to outlive a reload, and may still use it
+// for a while after the module's Cleanup: Caddy does not wait for requests.
 type StoreModule interface {
 	Store() window.Store
 }
@@ -72,7 +74,7 @@ func acquireCounts(name string) *fallback.Counts {
 // that is away, or does not. Release it with releaseGuard.
 func acquireGuard(store window.Store, local bool) *guard {
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
-		name := store.String()
+		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
 		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
@@ -81,7 +83,7 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
-			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(name)})
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(store.String())})
 		}
 		return g, nil
 	})

@@ -182,8 +182,8 @@ func checkJitter(jitter float64) error {
 	return nil
 }
 
-// Cleanup implements caddy.CleanerUpper. Requests may still be in flight: they
-// find the store closed at worst, which is an outage to them.
+// Cleanup implements caddy.CleanerUpper. Requests may still be in flight, and be decided
+// on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)

@@ -281,3 +281,13 @@ func TestOnErrorLocalEnds(t *testing.T) {
 		})
 	}
 }
+
+// The name of a store is a label of metrics, which has to be text.
+func TestStoreNameIsNoText(t *testing.T) {
+	f, store := newFake(t, away)
+	f.name = "fake \xff"
+	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
+	if w := serve(t, get(), h); w.Code != 204 {
+		t.Errorf("status %d, want 204", w.Code)
+	}
+}

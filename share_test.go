@@ -56,23 +56,25 @@ func TestShareOfTheApp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value.(*App).Share = true
 	for i, c := range []struct {
+		app    bool
 		config string
 		want   bool
 	}{
-		{``, true},
-		{`,"share":true`, true},
-		{`,"on_error":"local"`, false},
-		{`,"on_error":"deny"`, false},
+		{true, ``, true},
+		{true, `,"share":true`, true},
+		{false, `,"share":true`, true},
+		{true, `,"on_error":"local"`, false},
+		{true, `,"on_error":"deny"`, false},
 	} {
+		value.(*App).Share = c.app
 		config := strings.Replace(zoneHandler(t, twoAnHour, c.config), zoneName(t), zoneName(t)+string(rune('a'+i)), 1)
 		h, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(config))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := h.(*Handler).Share; got != c.want {
-			t.Errorf("%q: share is %v, want %v", c.config, got, c.want)
+			t.Errorf("app %v, %q: share is %v, want %v", c.app, c.config, got, c.want)
 		}
 	}
 	value.(*App).OnError = onErrorDeny

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
@@ -322,6 +323,11 @@ func (r *Redis) servers() (redis.Options, error) {
 		add("pool_size", &o.PoolSize, r.PoolSize),
 	); err != nil {
 		return o, err
+	}
+	for _, text := range append([]string{o.Master, r.Prefix}, o.Addresses...) {
+		if !utf8.ValidString(text) {
+			return o, errors.New("address, master and prefix must be text in UTF-8")
+		}
 	}
 	switch cluster := o.Cluster || len(o.Addresses) > 1; {
 	case o.Master != "" && o.Cluster:

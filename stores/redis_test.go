@@ -87,6 +87,8 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis redis://h?read_timeout=1s", "1", `"url":"redis://h?read_timeout=1s"`, `store redis: url: redis: unexpected option: read_timeout`},
 		{"redis redis://h/-1 {\ncluster\n}", "1", `"url":"redis://h/-1"`, `store redis: db -1: must not be negative`},
 		{"redis redis://h?db=-1", "1", `"url":"redis://h?db=-1"`, `store redis: db -1: must not be negative`},
+		{"redis unix:///tmp/x%ff.sock", "1", `"url":"unix:///tmp/x%ff.sock"`, `store redis: address, master and prefix must be text in UTF-8`},
+		{"redis redis://h?master_name=%ff", "1", `"url":"redis://h?master_name=%ff"`, `store redis: address, master and prefix must be text in UTF-8`},
 		{"redis redis://h?pool_size=5000000000 {\ncluster\n}", "1", `"url":"redis://h?pool_size=5000000000"`, `store redis: pool_size 5000000000: must be from 1 to 100000`},
 		{"redis redis://h?pool_size=-1", "1", `"url":"redis://h?pool_size=-1"`, `store redis: pool_size -1: must be from 1 to 100000`},
 		{"redis redis://h?pool_size=100001&master_name=m", "1", `"url":"redis://h?pool_size=100001&master_name=m"`, `store redis: pool_size 100001: must be from 1 to 100000`},
@@ -220,7 +222,7 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		"URL": "redis://u:s3cret@localhost:6379", "PORT": "s3cret:port", "BRACES": "{s3cret}", "FILE": file,
-		"OPTION": "redis://localhost?s3cret=1", "DB": "redis://localhost/s3cret",
+		"OPTION": "redis://localhost?s3cret=1", "DB": "redis://localhost/s3cret", "BYTES": "s3cret\xff",
 		"KEY": "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----",
 	} {
 		t.Setenv("STORES_TEST_"+name, value)
@@ -236,6 +238,8 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 		{Redis{Address: []string{"u:s3cret@localhost:6379"}}, `address: must be host:port; use redis <url> for a URL`},
 		{Redis{Address: []string{"s3cret@localhost:6379"}}, `address: must be host:port; use redis <url> for a URL`},
 		{Redis{Prefix: "{env.STORES_TEST_BRACES}"}, `prefix "{env.STORES_TEST_BRACES}": must not come out with braces`},
+		{Redis{Prefix: "{env.STORES_TEST_BYTES}"}, `address, master and prefix must be text in UTF-8`},
+		{Redis{Address: []string{"{env.STORES_TEST_BYTES}:1"}}, `address, master and prefix must be text in UTF-8`},
 		{Redis{URL: "{env.STORES_TEST_OPTION}"}, `url: redis: unexpected option; write redis://`},
 		{Redis{URL: "{env.STORES_TEST_DB}"}, `url: invalid database number`},
 		{Redis{TLS: &TLS{CA: "{env.STORES_TEST_KEY}"}}, `tls: ca: open {env.STORES_TEST_KEY}: `},

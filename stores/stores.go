@@ -4,6 +4,7 @@ package stores
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -20,8 +21,24 @@ type pooled struct {
 
 type closer struct{ window.Store }
 
+// linger is how long at least a store still decides that no configuration uses any more,
+// for requests that came before a reload, and may reach their limit late: Caddy does not
+// wait for them.
+const linger = 5 * time.Second
+
 // Destruct implements caddy.Destructor.
-func (c closer) Destruct() error { return c.Close() }
+func (c closer) Destruct() error {
+	late, ok := c.Store.(interface {
+		Drain()
+		Timeout() time.Duration
+	})
+	if !ok || caddy.Exiting() {
+		return c.Close()
+	}
+	late.Drain()
+	time.AfterFunc(max(linger, late.Timeout()), func() { _ = c.Close() })
+	return nil
+}
 
 // acquire returns the store of that key, made by open if there is none yet. A panic of
 // open becomes an error: it would leave the key locked for good.

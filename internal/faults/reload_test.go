@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -121,7 +123,16 @@ func TestFailedReload(t *testing.T) {
 	s.keepsSecrets()
 }
 
-var underWay = regexp.MustCompile(`caddy_http_requests_in_flight\{.*\} 50\n`)
+var inFlight = regexp.MustCompile(`caddy_http_requests_in_flight\{.*\} (\d+)\n`)
+
+// underWay returns how many requests a handler is at: the one that has most of them.
+func (s *sites) underWay() (most int) {
+	for _, m := range inFlight.FindAllStringSubmatch(s.metrics(), -1) {
+		n, _ := strconv.Atoi(m[1])
+		most = max(most, n)
+	}
+	return most
+}
 
 // TestShutdown ends Caddy while requests wait for Redis: they are answered, and
 // nothing is left.
@@ -130,12 +141,10 @@ func TestShutdown(t *testing.T) {
 	s := startOne(t, patientStore(r), "deny", "5 1h")
 	s.get("deny", "warm")
 	r.server.Stop()
-	const n = 50 // see underWay
+	const n = 50
 	done := make(chan answers)
 	go func() { done <- s.crowd("deny", "last-", n) }()
-	caddyrun.Eventually(t, patient, "all are under way", func() bool {
-		return underWay.MatchString(s.metrics())
-	})
+	caddyrun.Eventually(t, patient, "all are under way", func() bool { return s.underWay() == n })
 	s.client.CloseIdleConnections() // Caddy waits for those that were never used
 	time.AfterFunc(timeout, r.server.Cont)
 	s.caddy.End(t)
@@ -144,6 +153,84 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("statuses %v, want %d × 200", got, n)
 	}
 	caddyrun.Eventually(t, patient, "no connections", func() bool { return r.users(t) == 0 })
+}
+
+// TestReloadUnderWay loads another timeout of the store, while requests wait for Redis,
+// and others are not at their limit yet: all are decided on by Redis.
+func TestReloadUnderWay(t *testing.T) {
+	const n, late = 3, "late"
+	entered, leave := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		if strings.Contains(req.Header.Get("X-Key"), late) {
+			entered <- struct{}{}
+			<-leave
+		}
+	}))
+	defer slow.Close()
+	r := startRemote(t)
+	address := caddyrun.FreeAddress(t)
+	config := func(timeout time.Duration) string {
+		return fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https off
+	metrics
+}
+http://%s {
+	route {
+		forward_auth %s {
+			uri /
+		}
+		sliding_window {
+			zone deny {
+				key {header.X-Key}
+				limit %d 1h
+				algorithm slices
+			}
+			store %s
+			on_error deny
+		}
+		respond ok
+	}
+}
+`, address, slow.Listener.Addr(), limit, storeWithin(r, timeout))
+	}
+	s := &sites{T: t, address: map[string]string{"deny": address}}
+	s.caddy = caddyrun.Start(t, config(patient), address)
+	s.client = caddyrun.NewClient(t)
+	s.get("deny", "key")
+
+	got := make(chan int, 2*n)
+	ask := func(key string) {
+		for range n {
+			go func() {
+				a, _ := caddyrun.Get(s.client, address, visitor+key)
+				got <- a.Status
+			}()
+		}
+	}
+	ask(late)
+	for range n {
+		<-entered
+	}
+	r.server.Stop()
+	ask("key")
+	caddyrun.Eventually(t, patient, "all are under way", func() bool { return s.underWay() == 2*n })
+	if status, body := s.load(config(patient + time.Second)); status != http.StatusOK {
+		t.Fatalf("another timeout: status %d, %s", status, body)
+	}
+	r.server.Cont()
+	close(leave)
+	for range 2 * n {
+		if status := <-got; status != http.StatusOK {
+			t.Errorf("status %d, want 200", status)
+		}
+	}
+	for key, want := range map[string]int64{"key": 1 + n, late: n} {
+		if units := r.charged(t, "deny", key); units != want {
+			t.Errorf("%s: %d charged, want %d", key, units, want)
+		}
+	}
 }
 
 // TestLimitsDiffer has two Caddys share a counter and not agree on the limit, as in

@@ -29,16 +29,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	if charges == nil {
 		charges = []window.Charge{pingCharge(window.Zset{}, 0)}
 	}
-	elsewhere := s.elsewhere.Load()
-	if elsewhere { // which no node of a Cluster decides on together
+	if s.elsewhere.Load() { // which no node of a Cluster decides on together
 		another := pingCharge(window.Zset{}, 0)
 		another.Key = "another"
 		charges = append(charges, another)
 	}
 	err := s.decide(ctx, "take", [][]window.Charge{charges})[0].Err
-	if err == nil && elsewhere {
-		s.elsewhere.Store(false)
-	}
 	if err == nil && s.noThrottle.Load() {
 		err = s.pingNative(ctx)
 	}

@@ -240,9 +240,13 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 	return nil
 }
 
+// Drain gives back what is left of leases, and takes no more of them. The store still
+// decides, until Close.
+func (s *Store) Drain() { s.leases.close() }
+
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
-	s.leases.close()
+	s.Drain()
 	s.givebacks.close()
 	return s.client.Close()
 }
