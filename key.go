@@ -61,12 +61,16 @@ func checkBraces(text string) error {
 	return nil
 }
 
-// checkPlaceholders reports what looks like a placeholder in a text, and is none.
+// checkPlaceholders reports what looks like a placeholder in a text, and is none, or
+// takes memory that clients choose.
 func checkPlaceholders(text string) error {
 	if err := checkBraces(text); err != nil {
 		return err
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
+		if name == "http.request.body" || name == "http.request.body_base64" {
+			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
+		}
 		return "", checkShorthand(name)
 	})
 	if err != nil {
@@ -106,11 +110,8 @@ func checkKey(text string) error {
 		return fmt.Errorf("key %w", err)
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
-		switch {
-		case strings.HasPrefix(name, "file."):
+		if strings.HasPrefix(name, "file.") {
 			return nil, fmt.Errorf("{%s} would read the disk for every request, and be the same for all; use text, or {env.*}", name)
-		case name == "http.request.body", name == "http.request.body_base64":
-			return nil, fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
 		return "", nil
 	})
