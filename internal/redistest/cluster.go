@@ -45,9 +45,15 @@ func StartTLSCluster(tb testing.TB, cert *Certificate, n int) []*Server {
 func AddNode(tb testing.TB, cert *Certificate, nodes []*Server) *Server {
 	tb.Helper()
 	node := startNode(tb, cert)
+	Join(tb, node, nodes...)
+	return node
+}
+
+// Join makes a node that has no slots part of a Cluster.
+func Join(tb testing.TB, node *Server, nodes ...*Server) {
+	tb.Helper()
 	meet(tb, nodes[0], node)
 	waitForCluster(tb, append([]*Server{node}, nodes...))
-	return node
 }
 
 // AddReplica runs a replica of one of the nodes for the time of the test.

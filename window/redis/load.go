@@ -49,6 +49,7 @@ func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 // ProcessPipelineHook implements goredis.Hook.
 func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		clearErrors(cmds)
 		err := next(ctx, cmds)
 		for range loads {
 			if cmds = refused(cmds); len(cmds) == 0 {
@@ -60,9 +61,23 @@ func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 				}
 				return err
 			}
+			clearErrors(cmds)
 			err = next(ctx, cmds)
 		}
 		return err
+	}
+}
+
+// clearErrors takes from calls what refused them, NOSCRIPT or a redirect, as they are
+// made again: of replies that do not come, the client tells none of those that have an
+// error, and nobody would know that they may have run.
+func clearErrors(cmds []goredis.Cmder) {
+	for _, cmd := range cmds {
+		if piped, ok := cmd.(*pipedCmd); ok {
+			piped.scriptCmd.SetErr(nil) // its own would count as the answer
+		} else {
+			cmd.SetErr(nil)
+		}
 	}
 }
 

@@ -56,6 +56,57 @@ func TestReplyLost(t *testing.T) {
 	}
 }
 
+// TestLostAfterRefusal loses the replies to calls that a server has refused before: they
+// are not made again, for they may have been charged, and their errors say so.
+func TestLostAfterRefusal(t *testing.T) {
+	lose := func(t *testing.T, p *proxy, s *redis.Store, requests [][]window.Charge) {
+		t.Helper()
+		p.cut.Store(true)
+		results := s.TakeBatch(t.Context(), requests)
+		p.cut.Store(false)
+		eventually(t, back, "a decision when replies come again", func() bool { return s.Ping(t.Context()) == nil })
+		lost := 0
+		for i, r := range results {
+			switch n := charged(t, s, requests[i][0]); {
+			case n > 1:
+				t.Errorf("request %d was charged %d times", i, n)
+			case n == 1 && r.Err != nil:
+				if lost++; !errors.Is(r.Err, window.ErrUnknown) {
+					t.Errorf("request %d was charged, and failed with %v, want ErrUnknown", i, r.Err)
+				}
+			}
+		}
+		if lost == 0 {
+			t.Error("no request was charged: its reply cannot have been lost")
+		}
+	}
+	t.Run("NOSCRIPT", func(t *testing.T) {
+		p := startProxy(t)
+		p.target.Store(&redistest.Start(t).Addr)
+		s := newStore(t, redis.Options{Addresses: []string{p.addr}, Prefix: "refused", Timeout: time.Second})
+		var requests [][]window.Charge
+		for i := range 300 { // several calls
+			requests = append(requests, []window.Charge{countedCharge("zone", strconv.Itoa(i))})
+		}
+		lose(t, p, s, requests)
+	})
+	t.Run("ASK", func(t *testing.T) {
+		one, p := redistest.Start(t, "--cluster-enabled", "yes"), startProxy(t)
+		if err := one.OwnAllSlots(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := startNodeBehind(t, p)
+		redistest.Join(t, other, one)
+		s := newStore(t, redis.Options{Addresses: []string{one.Addr}, Cluster: true, Prefix: "refused", Timeout: time.Second})
+		request := []window.Charge{countedCharge("zone", "a"), countedCharge("zone", "b")}
+		for _, c := range request {
+			defer moveSlot(t, []*redistest.Server{one, other}, "refused:slices:zone:"+c.Key)()
+		}
+		take(t, s, charge("loads", "the script", 1, time.Hour))
+		lose(t, p, s, [][]window.Charge{request})
+	})
+}
+
 // countedCharge is a charge with slices: unlike units of zset, which have names,
 // these are counted again if the same request comes twice.
 func countedCharge(zone, key string) window.Charge {
@@ -87,17 +138,23 @@ type proxy struct {
 
 // startBehind runs a Cluster of one server behind a proxy.
 func startBehind(t *testing.T, p *proxy) *redistest.Server {
-	_, port, _ := net.SplitHostPort(p.addr)
-	own := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
-	p.target.Store(&own.Addr)
+	own := startNodeBehind(t, p)
 	if err := own.OwnAllSlots(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return own
 }
 
-// scriptReply is how the reply of the script begins.
-var scriptReply = regexp.MustCompile(`^\*\d+\r\n:`)
+// startNodeBehind runs a node without slots behind a proxy.
+func startNodeBehind(t *testing.T, p *proxy) *redistest.Server {
+	_, port, _ := net.SplitHostPort(p.addr)
+	node := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", port)
+	p.target.Store(&node.Addr)
+	return node
+}
+
+// scriptReply is how the reply of the script begins, behind that of ASKING, too.
+var scriptReply = regexp.MustCompile(`^(\+OK\r\n)?\*\d+\r\n:`)
 
 func startProxy(t *testing.T) *proxy {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
