@@ -3,6 +3,7 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,5 +156,34 @@ func TestLeaseReported(t *testing.T) {
 	errs := told.list()
 	if len(errs) != 1 || !strings.Contains(errs[0].Error(), `zone "leased": a lease of`) || strings.Contains(errs[0].Error(), "secret") {
 		t.Errorf("reported: %v, want one error about zone leased, without the key", errs)
+	}
+}
+
+// TestLeaseLost loses the reply to a lease: its units may be booked, and nobody has them.
+func TestLeaseLost(t *testing.T) {
+	p := startProxy(t)
+	p.target.Store(&redistest.Start(t).Addr)
+	var told reports
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Timeout: timeout, Report: told.add})
+	c := leased(charge("leased", "secret", 1000, time.Minute), 100, 20*time.Second)
+	takeAhead(t, s, c, 1)
+	p.cut.Store(true)
+	var err error
+	for err == nil {
+		_, err = s.Take(t.Context(), []window.Charge{c})
+	}
+	p.cut.Store(false)
+	if !errors.Is(err, window.ErrUnknown) {
+		t.Errorf("Take = %v, want ErrUnknown", err)
+	}
+	for _, err := range told.list() {
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("reported with the key: %v", err)
+		}
+	}
+	if !slices.ContainsFunc(told.list(), func(err error) bool {
+		return strings.Contains(err.Error(), `zone "leased": a lease of`) && strings.Contains(err.Error(), "may stay booked")
+	}) {
+		t.Errorf("reported: %v, want the lease that may stay booked", told.list())
 	}
 }

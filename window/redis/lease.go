@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -195,6 +197,9 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	whole.Key, whole.Policies = strings.Clone(c.Key), slices.Clone(c.Policies) // they outlive the request
 	whole.Cost = size
 	r := l.store.take(ctx, []window.Charge{whole})
+	if errors.Is(r.Err, window.ErrUnknown) {
+		l.store.report(fmt.Errorf("zone %q: a lease of %d units may stay booked, and nobody has it: %w", c.Zone, size, r.Err))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer close(f.done)

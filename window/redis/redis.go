@@ -77,7 +77,8 @@ type Options struct {
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
 	// Report is told of units that could not be taken back, or booked at the end of
-	// a lease, each time: no request fails of it. It must not wait. Nil: nobody is.
+	// a lease, and of a lease that may stay booked as its reply was lost, each time: no
+	// request fails of it. It must not wait. Nil: nobody is.
 	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
