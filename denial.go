@@ -64,6 +64,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	req.retryAfter = h.retryAfter(req.wait())
 	retryAfter := strconv.FormatInt(req.retryAfter, 10)
 	header, lines := w.Header(), new([2][1]string)
+	forgetBody(header)
 	lines[0][0], lines[1][0] = "no-store", retryAfter
 	header["Cache-Control"] = lines[0][:]
 	if req.retryAfter > 0 {
@@ -91,7 +92,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 
 // unavailable answers a request on which nobody could decide. It returns no
 // error: Caddy would log one line per request.
-func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request) error {
+func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *request) error {
+	req.retryAfter = 1
+	forgetBody(w.Header())
 	w.Header()["Retry-After"] = []string{"1"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
 	p := problem{
@@ -102,11 +105,18 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// forgetBody takes from an answer what an earlier handler said of another body.
+func forgetBody(header http.Header) {
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		delete(header, name)
+	}
+}
+
 // write answers with the problem, or in plain text if the client likes that
 // better.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	contentType, body := contentTypeProblem, make([]byte, 0, 320)
-	if prefersText(r.Header.Get("Accept")) {
+	if prefersText(strings.Join(r.Header["Accept"], ",")) {
 		contentType = "text/plain; charset=utf-8"
 		body = append(body, p.title+". "+p.detail+"\n"...)
 	} else {

@@ -2,12 +2,14 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	problems "schneider.vip/problem"
@@ -130,6 +132,47 @@ func TestDenialInTheClientsFormat(t *testing.T) {
 		}
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
 			t.Errorf("Accept %q: got %d, Retry-After %s, want 429, 2", accept, w.Code, w.Header().Get("Retry-After"))
+		}
+	}
+}
+
+// Several lines of Accept are one list.
+func TestDenialByLinesOfAccept(t *testing.T) {
+	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
+	if w := serve(t, get("Accept", "application/xml", "Accept", "text/html"), h); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("got %s, want text", w.Header().Get("Content-Type"))
+	}
+}
+
+// earlier sets fields before the next handler.
+type earlier http.Header
+
+func (e earlier) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	maps.Copy(w.Header(), e)
+	return next.ServeHTTP(w, r)
+}
+
+// What an answer says of its body is not about ours, if an earlier handler had another.
+func TestDenialForgetsBody(t *testing.T) {
+	const another, other = "another's", "X-Other"
+	fields := earlier{other: {another}}
+	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
+		fields[name] = []string{another}
+	}
+	_, denies := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
+	denial, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+denies))
+	_, isAway := newFake(t, away)
+	outage, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+isAway))
+	for status, h := range map[int]*Handler{http.StatusTooManyRequests: denial, http.StatusServiceUnavailable: outage} {
+		w, err := tryServe(get(), fields, h)
+		if err != nil || w.Code != status {
+			t.Errorf("got %d, %v, want %d", w.Code, err, status)
+		}
+		for name, values := range w.Header() {
+			if (values[0] == another) != (name == other) {
+				t.Errorf("%d: the answer has %s: %s", status, name, values[0])
+			}
 		}
 	}
 }

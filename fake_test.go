@@ -155,7 +155,7 @@ func zoneName(t *testing.T) string {
 func get(header ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
+		r.Header.Add(header[i], header[i+1])
 	}
 	return r
 }

@@ -96,8 +96,8 @@ func TestOnErrorDeny(t *testing.T) {
 		if body := w.Body.String(); !strings.Contains(body, "#temporary-reduced-capacity") || strings.Contains(body, errAway.Error()) {
 			t.Errorf("request %d: got %s", i+1, body)
 		}
-		if got := expand(r, allPlaceholders); got != "false    0 " {
-			t.Errorf("placeholders: got %q, want false and nothing else", got)
+		if got := expand(r, allPlaceholders); got != "false    1 " {
+			t.Errorf("placeholders: got %q, want false, a wait of 1 s and nothing else", got)
 		}
 	}
 	if entries := logs.All(); len(entries) > 0 {
