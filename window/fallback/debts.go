@@ -153,7 +153,9 @@ func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error
 		own, cancel = context.WithDeadline(own, end)
 		defer cancel()
 	}
-	return g.breaker.Settle(own, *c, 0, units)
+	owed := *c
+	owed.Fields = nil // they are of the request that came next, not of those that passed
+	return g.breaker.Settle(own, owed, 0, units)
 }
 
 func late(err error) error {

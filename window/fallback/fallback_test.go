@@ -186,6 +186,21 @@ func TestReturn(t *testing.T) {
 	})
 }
 
+// What is booked has no fields of the request before which that is done: others passed.
+func TestBookingHasNoFields(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *site) {
+		c := charge("zone", "key", 10, time.Minute)
+		c.Algorithm, c.Fields = window.Stream{}, []string{"agent", "another"}
+		s.remote.become(down)
+		s.want(t, "without the store", 10, c)
+		s.back()
+		s.want(t, "when it is back", 0, c)
+		if s.remote.settled["zone"] != 10 || len(s.remote.fields) > 0 {
+			t.Errorf("%d units were booked, with %q, want 10 without fields", s.remote.settled["zone"], s.remote.fields)
+		}
+	})
+}
+
 // Keys that are not asked for again are forgotten with their window.
 func TestOwedIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {

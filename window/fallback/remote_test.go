@@ -39,6 +39,7 @@ type remote struct {
 	settled        map[string]int64 // that were settled
 	dropped        map[string]int64 // and that were to be, and nobody knows that they were not
 	tries, settles int              // calls of Settle, and those that were not refused
+	fields         []string         // that calls of Settle had
 }
 
 func newRemote() *remote {
@@ -96,6 +97,7 @@ func (r *remote) Settle(ctx context.Context, c window.Charge, at, delta int64) e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries++
+	r.fields = append(r.fields, c.Fields...)
 	err, idle := r.fault()
 	if idle {
 		if r.mode == dropped {
