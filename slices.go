@@ -23,7 +23,7 @@ type Adaptive struct {
 	// How long a slice is when nothing is left.
 	Min Value `json:"min"`
 
-	// How long a slice is while half of the limit or more is left; a denial comes
+	// How long a slice is while more than half of the limit is left; a denial comes
 	// early by at most that.
 	Max Value `json:"max"`
 }

@@ -183,7 +183,7 @@ type Store interface {
 	Close() error
 
 	// String names the store for logs and metric labels, without secrets. Two
-	// stores of one name hold the same counters.
+	// stores of one name hold the same counters, if they have the same secret.
 	String() string
 }
 
@@ -216,7 +216,8 @@ type Instancer interface {
 // valid by itself, and AtOnce(Policy) int64 how many units may pass at once if
 // that is not the limit.
 type Algorithm interface {
-	// Name is the word for it in configuration; it is part of a counter's name.
+	// Name is the word for it in scripts and names of counters, and in configuration,
+	// where Layers are slices.
 	Name() string
 	// Options are what the Lua twin has to know beyond the policies.
 	Options() []int64
