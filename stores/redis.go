@@ -391,6 +391,8 @@ func errTwice(option string) error {
 // count with their content, so that a reload takes up a new certificate.
 func (r *Redis) fingerprint() [sha256.Size]byte {
 	b, _ := json.Marshal(r) //nolint:gosec // texts and numbers only: it cannot fail, and goes nowhere
+	// Secrets may hold bytes that are no text, which JSON does not tell apart.
+	b = fmt.Appendf(b, "%q%q", []string{r.URL, r.Username, r.Password, r.SentinelUsername, r.SentinelPassword}, r.HashKeys)
 	return sha256.Sum256(append(b, r.TLS.contents()...))
 }
 

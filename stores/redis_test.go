@@ -302,6 +302,11 @@ func TestRedisIsPooled(t *testing.T) {
 			t.Errorf("another %s: Cleanup: got %v, want no error", name, err)
 		}
 	}
+	bytes, others := open(Redis{Password: "\xfe"}), open(Redis{Password: "\xff"})
+	if bytes.Store() == others.Store() {
+		t.Error("passwords of other bytes: got one store, want two")
+	}
+	_, _ = bytes.Cleanup(), others.Cleanup()
 	first := one.Store()
 	if err := errors.Join(one.Cleanup(), two.Cleanup()); err != nil {
 		t.Errorf("Cleanup: got %v, want no error", err)

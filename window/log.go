@@ -7,7 +7,7 @@ import (
 )
 
 // Log is the exact sliding-window log like Zset, packed: two to four bytes per
-// event, and up to three more for a cost above 1. In Redis it is a list of chunks of records; see
+// event, and one to four for a cost from 2 to 100 million. In Redis it is a list of chunks of records; see
 // log.lua for the layout, which is the same here but for the expiry.
 //
 // The promise is that of Zset. When the clock steps back, units that lie in the

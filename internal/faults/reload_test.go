@@ -119,7 +119,7 @@ func TestFailedReload(t *testing.T) {
 	if status, body := s.load(s.oneSite("memory", "deny", "5 1h")); status != http.StatusOK {
 		t.Fatalf("a valid configuration: status %d, %s", status, body)
 	}
-	caddyrun.Eventually(t, patient, "no connections to a store that is not used any more", func() bool { return r.users(t) == 0 })
+	caddyrun.Eventually(t, 2*patient, "no connections to a store that is not used any more", func() bool { return r.users(t) == 0 })
 	s.keepsSecrets()
 }
 

@@ -164,8 +164,8 @@ func TestLeaseLost(t *testing.T) {
 	p := startProxy(t)
 	p.target.Store(&redistest.Start(t).Addr)
 	var told reports
-	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Timeout: timeout, Report: told.add})
-	c := leased(charge("leased", "secret", 1000, time.Minute), 100, 20*time.Second)
+	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Timeout: patience, Report: told.add})
+	c := leased(charge("leased", "secret", 1000, 10*time.Minute), 100, time.Minute)
 	takeAhead(t, s, c, 1)
 	p.cut.Store(true)
 	var err error

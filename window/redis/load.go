@@ -49,10 +49,10 @@ func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 // ProcessPipelineHook implements goredis.Hook.
 func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		clearErrors(cmds)
-		err := next(ctx, cmds)
-		for range loads {
-			if cmds = refused(cmds); len(cmds) == 0 {
+		for again := 0; ; again++ {
+			clearErrors(cmds)
+			err := next(ctx, cmds)
+			if cmds = refused(cmds); len(cmds) == 0 || again == loads {
 				return err
 			}
 			if err := l.load(ctx); err != nil {
@@ -61,10 +61,7 @@ func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 				}
 				return err
 			}
-			clearErrors(cmds)
-			err = next(ctx, cmds)
 		}
-		return err
 	}
 }
 

@@ -25,6 +25,28 @@ func usage(t *testing.T, c *goredis.Client, key string) int64 {
 	return n
 }
 
+// TestLogBytesOfCosts holds what is kept of a cost against that of a unit.
+func TestLogBytesOfCosts(t *testing.T) {
+	const n, gap = 1_000, 10
+	c := server.Client(t)
+	bytes := func(cost int64) int64 {
+		clock := windowtest.NewClock()
+		s := newStore(t, redis.Options{Prefix: fmt.Sprint(cost), Now: func() int64 { clock.Add(gap); return clock.Now() }})
+		for range n {
+			one := charge("zone", "key", 2*n*cost, 2*n*gap*time.Millisecond)
+			one.Algorithm, one.Cost = window.Log{}, cost
+			take(t, s, one)
+		}
+		return usage(t, c, fmt.Sprint(cost)+":log:zone:key")
+	}
+	unit := bytes(1)
+	for cost, most := range map[int64]int64{2: 1, 127: 1, 16_383: 2, 2_000_000: 3, 100_000_000: 4} {
+		if more := bytes(cost) - unit; more > n*most*11/10 || more < n*most*9/10 {
+			t.Errorf("%d times %d: %d B more than for a unit, want about %d each", n, cost, more, most)
+		}
+	}
+}
+
 // TestLogBytes holds the size of a log against that of a list of integers and of
 // a sorted set, for units that come every ten milliseconds and for units that are
 // spread over a minute, an hour or a day.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/lua"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
@@ -90,7 +91,7 @@ func TestLostAfterRefusal(t *testing.T) {
 		}
 		lose(t, p, s, requests)
 	})
-	t.Run("ASK", func(t *testing.T) {
+	ask := func(t *testing.T, loaded bool) {
 		one, p := redistest.Start(t, "--cluster-enabled", "yes"), startProxy(t)
 		if err := one.OwnAllSlots(t.Context()); err != nil {
 			t.Fatal(err)
@@ -103,8 +104,17 @@ func TestLostAfterRefusal(t *testing.T) {
 			defer moveSlot(t, []*redistest.Server{one, other}, "refused:slices:zone:"+c.Key)()
 		}
 		take(t, s, charge("loads", "the script", 1, time.Hour))
+		if loaded {
+			for _, script := range []string{lua.Script, lua.Instances} {
+				if err := other.Client(t).ScriptLoad(t.Context(), script).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		lose(t, p, s, [][]window.Charge{request})
-	})
+	}
+	t.Run("ASK", func(t *testing.T) { ask(t, true) })
+	t.Run("ASK and NOSCRIPT", func(t *testing.T) { ask(t, false) })
 }
 
 // countedCharge is a charge with slices: unlike units of zset, which have names,

@@ -163,9 +163,11 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 			cmds[i].scriptCmd = c.command(ctx)
 			_ = pipe.Process(ctx, &cmds[i])
 		}
-		_, _ = pipe.Exec(ctx)
+		_, err := pipe.Exec(ctx)
 		for i, c := range calls {
-			c.reply, c.err = cmds[i].Result()
+			if c.reply, c.err = cmds[i].Result(); c.reply == nil && c.err == nil {
+				c.err = err // the server refused the connection, which the client says of no command
+			}
 		}
 	}
 }

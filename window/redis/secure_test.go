@@ -2,6 +2,8 @@ package redis_test
 
 import (
 	"crypto/tls"
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,15 @@ func TestPermissions(t *testing.T) {
 	}
 	if err := open("wrong").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("with a wrong password: %v, want WRONGPASS", err)
+	}
+	batch := make([][]window.Charge, 300) // several calls
+	for i := range batch {
+		batch[i] = []window.Charge{charge("batch", strconv.Itoa(i), 1, time.Minute)}
+	}
+	for i, r := range open("wrong").TakeBatch(t.Context(), batch) {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "WRONGPASS") || !errors.Is(r.Err, window.ErrRefused) || errors.Is(r.Err, window.ErrUnknown) {
+			t.Fatalf("request %d of a batch with a wrong password: %v, want WRONGPASS, and nothing charged", i, r.Err)
+		}
 	}
 	setUser("")
 	admin.Do(t.Context(), "ACL", "SETUSER", "default", "off")
