@@ -8,7 +8,6 @@ package window
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -30,32 +29,6 @@ const MaxFields = 100
 const (
 	MaxPackedPolicies = 3 // with GCRA; one with Slices
 	MaxPackedSlices   = 3 // Slices.Count
-)
-
-var (
-	// ErrUnavailable is in the chain of every error that says that a store could
-	// not decide: it is an outage, and no verdict on the request.
-	ErrUnavailable = errors.New("store unavailable")
-
-	// ErrBusy is in the chain, after ErrUnavailable, when so many requests wait for
-	// a store that it takes no more.
-	ErrBusy = errors.New("too many requests wait for it")
-
-	// ErrUnknown is in the chain, after ErrUnavailable, when the request may have been
-	// charged all the same: it was sent, and what became of it is not known.
-	ErrUnknown = errors.New("the request may have been charged")
-
-	// ErrRefused is in the chain, after ErrUnavailable, when the store's server
-	// answers that it will not decide: it is out of memory, a replica, ...
-	ErrRefused = errors.New("refused")
-
-	// ErrForeign is in the chain, after ErrUnavailable, when something else stands
-	// in the place of a counter. It says nothing about other counters.
-	ErrForeign = errors.New("not a counter")
-
-	// ErrInvalid is in the chain of every error that says that a charge makes no
-	// sense. It is the caller's mistake, not an outage.
-	ErrInvalid = errors.New("invalid charge")
 )
 
 // Policy is a limit: at most Limit units in every interval (t-Window, t].

@@ -139,7 +139,7 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	g.settling.Add(-1)
 	close(done)
 	if err != nil {
-		return 0, err
+		return 0, window.NotSent(err)
 	}
 	return units, nil
 }

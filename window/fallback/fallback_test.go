@@ -418,3 +418,21 @@ func TestNative(t *testing.T) {
 		}
 	})
 }
+
+// Booking that may have been done says nothing of the request that waited for it.
+func TestBookingIsUnknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *site) {
+		c := charge("zone", "key", 100, time.Minute)
+		s.remote.become(down)
+		s.want(t, "without the store", 100, c)
+		s.remote.become(up)
+		time.Sleep(time.Minute + time.Second)
+		s.remote.become(down)
+		_ = s.passed(t, 5, c)
+		s.back()
+		s.remote.become(lost)
+		if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) || errors.Is(err, window.ErrUnknown) {
+			t.Errorf("Take = %v, want that it was not sent", err)
+		}
+	})
+}

@@ -68,7 +68,7 @@ func TestWalks(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			var local, denied, unheard int
-			for seed := range 6 {
+			for seed := range 12 {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWalk(t, seed, v.algorithm, v.most)
 					for range 400 {

@@ -59,8 +59,12 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 	answers := make([]window.Result, len(calls))
 	allowed, charged := true, false
 	for i, c := range calls {
-		charged = charged || !uncharged(c.err)
 		c.answer(answers[i : i+1])
+		if err := answers[i].Err; err != nil {
+			charged = charged || !uncharged(err)
+		} else {
+			charged = charged || window.Allowed(answers[i].Decisions)
+		}
 		if r.Err == nil {
 			r.Err = s.fail(ctx, answers[i].Err)
 		}

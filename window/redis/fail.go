@@ -22,11 +22,17 @@ func (u unknown) Unwrap() error { return u.error }
 
 func (unknown) Is(target error) bool { return target == window.ErrUnknown }
 
+// unwritten is the error of a call that the client did not write.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
+
 // refusals are how servers begin to say that they have not run a script, or that its
 // first write was refused. NOPERM is none: it may be about a later command.
 var refusals = []string{
 	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
 	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
+	"WRONGTYPE", // the script reads all of a request's counters before it writes one
 }
 
 // noSentinel is how go-redis begins to say that no Sentinel named a master.
@@ -37,7 +43,7 @@ const noSentinel = "redis: all sentinels"
 // can tell, as after a timeout or a lost connection, it may have.
 func uncharged(err error) bool {
 	var network *net.OpError
-	if errors.As(err, &network) && network.Op == "dial" {
+	if errors.As(err, &network) && network.Op == "dial" || errors.As(err, new(unwritten)) {
 		return true
 	}
 	for _, refusal := range refusals {

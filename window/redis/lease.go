@@ -182,7 +182,7 @@ func (l *leases) wait(ctx context.Context, f *fetch, end *time.Time) error {
 	}
 	select {
 	case <-f.done:
-		return f.err
+		return window.NotSent(f.err)
 	case <-ctx.Done():
 		return l.store.failUncharged(ctx, ctx.Err()) // what is charged is the lease
 	}

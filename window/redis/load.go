@@ -34,15 +34,18 @@ const loads = 3
 // ProcessHook implements goredis.Hook.
 func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		err := next(ctx, cmd)
-		for i := 0; i < loads && lacksScript(err); i++ {
+		for again := 0; ; again++ {
+			unsend(cmd)
+			err := next(ctx, cmd)
+			if !lacksScript(err) || again == loads {
+				return err
+			}
 			if err := l.load(ctx); err != nil {
+				unsend(cmd)
 				cmd.SetErr(err)
 				return err
 			}
-			err = next(ctx, cmd)
 		}
-		return err
 	}
 }
 
@@ -57,6 +60,7 @@ func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 			}
 			if err := l.load(ctx); err != nil {
 				for _, cmd := range cmds {
+					unsend(cmd)
 					cmd.SetErr(err)
 				}
 				return err
@@ -70,11 +74,19 @@ func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 // error, and nobody would know that they may have run.
 func clearErrors(cmds []goredis.Cmder) {
 	for _, cmd := range cmds {
+		unsend(cmd)
 		if piped, ok := cmd.(*pipedCmd); ok {
 			piped.scriptCmd.SetErr(nil) // its own would count as the answer
 		} else {
 			cmd.SetErr(nil)
 		}
+	}
+}
+
+// unsend notes of a call that it is to be made, or was refused.
+func unsend(cmd goredis.Cmder) {
+	if c, ok := cmd.(interface{ unsend() }); ok {
+		c.unsend()
 	}
 }
 

@@ -219,12 +219,15 @@ func (p *proxy) serve(client net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(buf)
-		if err != nil || p.cut.Load() && scriptReply.Match(buf[:n]) {
+		if err != nil {
 			return
 		}
 		if scriptReply.Match(buf[:n]) {
 			if f := p.meanwhile.Swap(nil); f != nil {
 				(*f)()
+			}
+			if p.cut.Load() {
+				return
 			}
 		}
 		answered.Store(true)

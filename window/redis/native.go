@@ -137,7 +137,7 @@ func lacksCommand(err error) bool {
 		return false
 	}
 	text := strings.ToLower(reply.Error())
-	return strings.HasPrefix(text, "err unknown command") || strings.HasPrefix(text, "noperm ")
+	return strings.HasPrefix(text, "err unknown command") || strings.HasPrefix(text, "noperm ") && strings.Contains(text, "cl.throttle")
 }
 
 // address returns that of the node of a Cluster that holds key, and "" for a

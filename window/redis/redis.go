@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -363,7 +364,13 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.run(ctx, calls)
-	return s.firstError(ctx, calls)
+	err := s.firstError(ctx, calls)
+	if err != nil && len(s.namings) > 1 && slices.ContainsFunc(calls, func(c *call) bool {
+		return !uncharged(c.err) || len(c.namings) > 1 && errors.Is(err, window.ErrForeign)
+	}) {
+		return unknown{err} // it may be done under one of the names
+	}
+	return err
 }
 
 func (s *Store) firstError(ctx context.Context, calls []*call) error {

@@ -23,10 +23,33 @@ var scriptSHA = func() string {
 // scriptCmd is an EVALSHA or CL.THROTTLE that answers with integers. It is never sent again once
 // it may have run, on a Cluster client either: that would charge twice.
 // Redirects are still followed, for a redirected script has not run.
-type scriptCmd struct{ *goredis.IntSliceCmd }
+type scriptCmd struct {
+	*goredis.IntSliceCmd
+	sent *sent // of its call; nil for CL.THROTTLE
+}
 
 // NoRetry implements goredis.Cmder.
 func (scriptCmd) NoRetry() bool { return true }
+
+// unsend notes that no server has run the call, though it may have been sent.
+func (c scriptCmd) unsend() {
+	if c.sent != nil {
+		c.sent.yes = false
+	}
+}
+
+// sent is an argument of a call, and knows whether the client has written it: until
+// then no server can have run the call, whatever the client says of it.
+type sent struct {
+	text []byte
+	yes  bool
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler. The client calls it as it writes.
+func (s *sent) MarshalBinary() ([]byte, error) {
+	s.yes = true
+	return s.text, nil
+}
 
 // pipedCmd is a scriptCmd among others. Its reply stays, once it is there: when another
 // node of a Cluster cannot be reached in time, the client sets an error to all.
@@ -52,11 +75,13 @@ type call struct {
 	namings  []naming // under each of which the requests are charged
 	first    int      // the place of its first request among those that are decided on
 	native   bool     // asks CL.THROTTLE, not the script
+	now      sent     // the time in ms, or nothing: the first argument behind the keys
 	kept     bool     // by a round, which uses it again
 	reply    []int64
 	err      error
 
-	// Room for what the arguments are made of. It is used again.
+	// Room for the command and what its arguments are made of. It is used again.
+	cmd   scriptCmd
 	buf   []byte
 	ends  []int // in buf, of keys, id and plan
 	texts []string
@@ -132,11 +157,11 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 	for i := range keys {
 		c.args = append(c.args, &c.texts[i])
 	}
-	var now any = ""
+	c.now.text, c.now.yes = c.now.text[:0], false
 	if s.now != nil {
-		now = s.now()
+		c.now.text = strconv.AppendInt(c.now.text, s.now(), 10)
 	}
-	c.args = append(c.args, now, &c.op, &c.texts[keys], &c.texts[keys+1])
+	c.args = append(c.args, &c.now, &c.op, &c.texts[keys], &c.texts[keys+1])
 	c.key = c.texts[0]
 	return c
 }
@@ -153,9 +178,10 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 	switch len(calls) {
 	case 0:
 	case 1:
-		cmd := calls[0].command(ctx)
-		_ = s.client.Process(ctx, cmd)
-		calls[0].reply, calls[0].err = cmd.Result()
+		c := calls[0]
+		c.cmd = c.command(ctx)
+		_ = s.client.Process(ctx, &c.cmd)
+		c.answered(c.cmd, nil)
 	default:
 		pipe := s.client.Pipeline()
 		cmds := make([]pipedCmd, len(calls))
@@ -165,17 +191,27 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 		}
 		_, err := pipe.Exec(ctx)
 		for i, c := range calls {
-			if c.reply, c.err = cmds[i].Result(); c.reply == nil && c.err == nil {
-				c.err = err // the server refused the connection, which the client says of no command
-			}
+			c.answered(cmds[i].scriptCmd, err)
 		}
 	}
 }
 
+// answered takes the reply or error of the call's command, which went with others that
+// ended with an error.
+func (c *call) answered(cmd scriptCmd, of error) {
+	if c.reply, c.err = cmd.Result(); c.reply == nil && c.err == nil {
+		c.err = of // the server refused the connection, which the client says of no command
+	}
+	if c.err != nil && cmd.sent != nil && !cmd.sent.yes {
+		c.err = unwritten{c.err}
+	}
+}
+
 func (c *call) command(ctx context.Context) scriptCmd {
-	cmd := scriptCmd{goredis.NewIntSliceCmd(ctx, c.args...)}
+	cmd := scriptCmd{IntSliceCmd: goredis.NewIntSliceCmd(ctx, c.args...), sent: &c.now}
 	if c.native {
 		cmd.SetFirstKeyPos(1)
+		cmd.sent = nil
 	}
 	return cmd
 }
