@@ -28,14 +28,18 @@ func TestUnknown(t *testing.T) {
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Second}), own.Client(t)
 	warm(t, s, "key")
 	one, two := []window.Charge{charge("zone", "key", 10, time.Hour)}, []window.Charge{charge("zone", "another", 10, time.Hour)}
-	ask := func(what string, want bool) {
+	others := func(what string, want bool) {
 		t.Helper()
-		_, err := s.Take(t.Context(), one)
-		wantUnknown(t, what, want, err)
 		for _, r := range s.TakeBatch(t.Context(), [][]window.Charge{one, two}) {
 			wantUnknown(t, "a batch: "+what, want, r.Err)
 		}
 		wantUnknown(t, "to settle: "+what, want, s.Settle(t.Context(), one[0], 0, 1))
+	}
+	ask := func(what string, want bool) {
+		t.Helper()
+		_, err := s.Take(t.Context(), one)
+		wantUnknown(t, what, want, err)
+		others(what, want)
 	}
 	for setting, undo := range map[[2]string]string{{"maxmemory", "1"}: "0", {"min-replicas-to-write", "1"}: "0"} {
 		if err := raw.ConfigSet(t.Context(), setting[0], setting[1]).Err(); err != nil {
@@ -58,7 +62,9 @@ func TestUnknown(t *testing.T) {
 	}
 
 	own.Stop()
-	ask("a server that hangs", true)
+	_, err := s.Take(t.Context(), one)
+	wantUnknown(t, "a server that hangs", true, err)
+	others("a server that does not answer a new connection", false)
 	own.Cont()
 	eventually(t, patience, "a decision", func() bool { return s.Ping(t.Context()) == nil })
 

@@ -142,6 +142,7 @@ type proxy struct {
 	addr      string
 	target    atomic.Pointer[string]
 	cut       atomic.Bool
+	lose      atomic.Bool // hangs up as with cut, once, and after meanwhile
 	meanwhile atomic.Pointer[func()]
 	turns     atomic.Int64 // how often the server was asked, once it had answered
 }
@@ -219,14 +220,14 @@ func (p *proxy) serve(client net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(buf)
-		if err != nil {
+		if err != nil || p.cut.Load() && scriptReply.Match(buf[:n]) {
 			return
 		}
 		if scriptReply.Match(buf[:n]) {
 			if f := p.meanwhile.Swap(nil); f != nil {
 				(*f)()
 			}
-			if p.cut.Load() {
+			if p.lose.Swap(false) {
 				return
 			}
 		}
