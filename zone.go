@@ -70,8 +70,8 @@ type Zone struct {
 	// key pass without asking a redis store each time. The limit holds as strictly,
 	// but units that one instance has taken are not there for the others, and when it
 	// is killed up to as many may be lost for one window, or pass beside the limit. For
-	// zset, log and strict slices; a request that several zones count is not leased, and the memory store
-	// has no use for it. Default: nothing.
+	// zset, log and strict slices; a request that several zones count is not leased, and
+	// the memory store has no use for it. Default: nothing.
 	Lease *Lease `json:"lease,omitempty"`
 
 	matchers  caddyhttp.MatcherSets

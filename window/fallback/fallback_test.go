@@ -425,10 +425,6 @@ func TestBookingIsUnknown(t *testing.T) {
 		c := charge("zone", "key", 100, time.Minute)
 		s.remote.become(down)
 		s.want(t, "without the store", 100, c)
-		s.remote.become(up)
-		time.Sleep(time.Minute + time.Second)
-		s.remote.become(down)
-		_ = s.passed(t, 5, c)
 		s.back()
 		s.remote.become(lost)
 		if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) || errors.Is(err, window.ErrUnknown) {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"regexp"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,30 +167,12 @@ func startNodeBehind(t *testing.T, p *proxy) *redistest.Server {
 var scriptReply = regexp.MustCompile(`^(\+OK\r\n)?\*\d+\r\n:`)
 
 func startProxy(t *testing.T) *proxy {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{addr: l.Addr().String()}
-	var group sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close()
-		group.Wait()
-	})
-	group.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() { p.serve(client) })
-		}
-	})
+	p := new(proxy)
+	p.addr = listen(t, p.serve)
 	return p
 }
 
 func (p *proxy) serve(client net.Conn) {
-	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", *p.target.Load())
 	if err != nil {
 		return

@@ -20,23 +20,10 @@ func TestNotSent(t *testing.T) {
 	if err := own.Client(t).Do(t.Context(), "ACL", "SETUSER", "poor", "on", ">p", "~*", "-@all", "+evalsha").Err(); err != nil {
 		t.Fatal(err)
 	}
-	closes, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = closes.Close() }()
-	go func() {
-		for {
-			conn, err := closes.Accept()
-			if err != nil {
-				return
-			}
-			_ = conn.Close()
-		}
-	}()
+	closes := listen(t, func(net.Conn) {})
 	for name, o := range map[string]redis.Options{
-		"a balancer without a server":     {Addresses: []string{closes.Addr().String()}},
-		"likewise, for a Cluster":         {Addresses: []string{closes.Addr().String()}, Cluster: true},
+		"a balancer without a server":     {Addresses: []string{closes}},
+		"likewise, for a Cluster":         {Addresses: []string{closes}, Cluster: true},
 		"a database that is not there":    {Addresses: []string{own.Addr}, DB: 99},
 		"no script, and none may be sent": {Addresses: []string{own.Addr}, Username: "poor", Password: "p"},
 		"no Cluster":                      {Addresses: []string{own.Addr}, Cluster: true},
