@@ -9,17 +9,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
-// decide drives a State as a store does.
-func decide(s window.State, now int64, c window.Charge, take bool) []window.Decision {
-	ds := make([]window.Decision, len(c.Policies))
-	if s.Look(now, &c, ds) && take && c.Cost > 0 {
-		s.Spend(now, &c, ds)
-	} else {
-		s.Explain(now, &c, ds, take)
-	}
-	return ds
-}
-
 // ops reads a history from the bytes of a fuzzer.
 type ops []byte
 
@@ -52,7 +41,7 @@ func FuzzZset(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := ops(data)
-		now, log, state := windowtest.Start, new(windowtest.Log), window.Zset{}.NewState()
+		now, log, state := windowtest.Start, new(windowtest.Log), &windowtest.Kept{Algorithm: window.Zset{}}
 		policies := o.policies()
 		longest := policies[0]
 		for _, p := range policies {
@@ -69,18 +58,18 @@ func FuzzZset(f *testing.F) {
 			case 1:
 				n := o.next() % 8
 				if n > 0 {
-					state.Settle(now, &c, now, n)
+					state.Settle(now, c, now, n)
 				}
 				log.Spend(now, n)
 			case 2:
 				at, n := now-o.next(), 1+o.next()%8
-				state.Settle(now, &c, at, -n)
+				state.Settle(now, c, at, -n)
 				log.GiveBack(at, n)
 			default:
 				c.Cost = op / 8 % 8
 				take := op%8 != 3
 				want := windowtest.Expect(now, []window.Charge{c}, []*windowtest.Log{log}, take)
-				if got := decide(state, now, c, take); !slices.Equal(got, want) {
+				if got := state.Decide(now, c, take); !slices.Equal(got, want) {
 					t.Fatalf("at %d: decide(%+v, %v) = %+v, want %+v of %v", now, c, take, got, want, *log)
 				}
 			}
@@ -105,7 +94,7 @@ func FuzzSlices(f *testing.F) {
 			algo.Min = time.Duration(1+n/3) * time.Millisecond
 			algo.Max = algo.Min + time.Duration(o.next())*time.Millisecond
 		}
-		now, log, state := windowtest.Start, new(windowtest.Log), algo.NewState()
+		now, log, state := windowtest.Start, new(windowtest.Log), &windowtest.Kept{Algorithm: algo}
 		policies := o.policies()
 		for len(o) > 0 {
 			now += o.next() % 64
@@ -113,7 +102,7 @@ func FuzzSlices(f *testing.F) {
 			op := o.next()
 			c := window.Charge{Algorithm: algo, Policies: policies, Cost: op / 4}
 			take := op%4 != 3
-			ds := decide(state, now, c, take)
+			ds := state.Decide(now, c, take)
 			if take && window.Allowed(ds) {
 				log.Spend(now, c.Cost)
 			}
@@ -151,7 +140,7 @@ func slack(a window.Slices, p window.Policy) time.Duration {
 	return time.Duration((p.Window.Milliseconds()+a.Count-1)/a.Count) * time.Millisecond
 }
 
-func checkRetry(t *testing.T, s window.State, now int64, c window.Charge, ds []window.Decision) {
+func checkRetry(t *testing.T, s *windowtest.Kept, now int64, c window.Charge, ds []window.Decision) {
 	t.Helper()
 	var wait time.Duration
 	for _, d := range ds {
@@ -161,7 +150,7 @@ func checkRetry(t *testing.T, s window.State, now int64, c window.Charge, ds []w
 		return
 	}
 	at := now + wait.Milliseconds()
-	if window.Allowed(decide(s, at-1, c, false)) || !window.Allowed(decide(s, at, c, false)) {
+	if window.Allowed(s.Decide(at-1, c, false)) || !window.Allowed(s.Decide(at, c, false)) {
 		t.Fatalf("at %d: decide(%+v) = %+v: not the time to retry", now, c, ds)
 	}
 }

@@ -97,17 +97,6 @@ func (GCRA) Name() string { return "gcra" }
 // Options implements Algorithm: burst (0: the limit).
 func (a GCRA) Options() []int64 { return []int64{a.Burst} }
 
-// NewState implements Algorithm.
-func (GCRA) NewState() State {
-	// Most keys have one policy: its bucket is beside the state.
-	s := new(struct {
-		gcraState
-		first [1]gcraBucket
-	})
-	s.buckets = s.first[:0]
-	return &s.gcraState
-}
-
 // AtOnce returns how many units may pass at once.
 func (a GCRA) AtOnce(p Policy) int64 {
 	if a.Burst == 0 || p.Limit == 0 {
@@ -118,13 +107,37 @@ func (a GCRA) AtOnce(p Policy) int64 {
 
 // gcraState holds a bucket for each policy. A level is measured in units × ms of
 // its window, so that all steps are whole numbers: a unit adds the window, and a
-// millisecond takes the limit away.
+// millisecond takes the limit away. Its History is the time, and of each bucket the
+// window and the level.
 type gcraState struct {
 	at      int64 // ms: when the levels were as they are here
 	buckets []gcraBucket
 }
 
 type gcraBucket struct{ window, level int64 }
+
+// gcraRoom is for the buckets of the usual request, which then needs no memory.
+type gcraRoom [4]gcraBucket
+
+func readGCRA(h History, room *gcraRoom) gcraState {
+	s := gcraState{buckets: room[:0]}
+	if len(h) == 0 {
+		return s
+	}
+	all := numbers(h)
+	for s.at = all.next(); len(all) > 0; {
+		s.buckets = append(s.buckets, gcraBucket{window: all.next(), level: all.next()})
+	}
+	return s
+}
+
+func (s gcraState) write(h History) History {
+	h = h[:0].appendNumbers(s.at)
+	for _, b := range s.buckets {
+		h = h.appendNumbers(b.window, b.level)
+	}
+	return h
+}
 
 // rest returns what is left of a level after a time.
 func rest(level, elapsed int64, p Policy) int64 {
@@ -146,7 +159,7 @@ func drain(level int64, p Policy) time.Duration {
 // bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
 // changed places. It is that of the same window; without one, the one in its place,
 // unless that is another policy's.
-func (s *gcraState) bucket(c *Charge, j int) int {
+func (s gcraState) bucket(c *Charge, j int) int {
 	is := func(p Policy, b gcraBucket) bool { return p.Window.Milliseconds() == b.window }
 	if j < len(s.buckets) && is(c.Policies[j], s.buckets[j]) {
 		return j
@@ -170,7 +183,7 @@ func (s *gcraState) bucket(c *Charge, j int) int {
 // level returns how full the bucket of policy j is. What was measured in another window
 // is converted, and cut to what the bucket can hold before it leaks: a denial holds
 // as long as it says, whatever the limit was before.
-func (s *gcraState) level(now int64, c *Charge, j int) int64 {
+func (s gcraState) level(now int64, c *Charge, j int) int64 {
 	at := s.bucket(c, j)
 	if at < 0 {
 		return 0
@@ -185,10 +198,12 @@ func (s *gcraState) level(now int64, c *Charge, j int) int64 {
 	return rest(min(level, full), now-s.at, p)
 }
 
-func (s *gcraState) Look(now int64, c *Charge, ds []Decision) bool {
-	fits := true
+// Look implements Algorithm.
+func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
+	var room gcraRoom
+	s, fits := readGCRA(h, &room), true
 	for j, p := range c.Policies {
-		burst, window := c.Algorithm.(GCRA).AtOnce(p), p.Window.Milliseconds()
+		burst, window := a.AtOnce(p), p.Window.Milliseconds()
 		left := (burst*window - s.level(now, c, j)) / window
 		allowed := c.Cost == 0 || c.Cost <= left
 		ds[j] = Decision{Allowed: allowed, Limit: burst, Remaining: left, At: now}
@@ -197,17 +212,25 @@ func (s *gcraState) Look(now int64, c *Charge, ds []Decision) bool {
 	return fits
 }
 
-func (s *gcraState) Spend(now int64, c *Charge, ds []Decision) {
-	s.add(now, c, c.Cost)
+// Spend implements Algorithm.
+func (GCRA) Spend(h History, now int64, c *Charge, ds []Decision) History {
+	var room gcraRoom
+	s := readGCRA(h, &room)
+	s = s.add(now, c, c.Cost)
 	for j := range c.Policies {
 		ds[j].Remaining -= c.Cost
 		s.times(now, c, j, &ds[j])
 	}
+	return s.write(h)
 }
 
-func (s *gcraState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
+// Explain implements Algorithm.
+func (GCRA) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+	var room gcraRoom
+	s := readGCRA(h, &room)
 	if repair && s.at > now {
 		s.at = now
+		h = s.write(h)
 	}
 	for j, p := range c.Policies {
 		d, window := &ds[j], p.Window.Milliseconds()
@@ -220,47 +243,53 @@ func (s *gcraState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
 		}
 		s.times(now, c, j, d)
 	}
+	return h
 }
 
 // times sets the times until bucket j is empty, and until it has room for one
 // unit more than remains.
-func (s *gcraState) times(now int64, c *Charge, j int, d *Decision) {
+func (s gcraState) times(now int64, c *Charge, j int, d *Decision) {
 	p, level := c.Policies[j], s.level(now, c, j)
 	d.ResetAfter = drain(level, p)
 	d.EffectiveWindow = drain(level+(d.Remaining+1-d.Limit)*p.Window.Milliseconds(), p)
 }
 
-func (s *gcraState) Settle(now int64, c *Charge, at, delta int64) {
+// Settle implements Algorithm.
+func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
+	var room gcraRoom
+	s := readGCRA(h, &room)
 	if delta > 0 {
-		s.add(now, c, delta)
-		return
+		return s.add(now, c, delta).write(h)
 	}
 	if len(s.buckets) == 0 || at > s.at {
-		return // nothing was spent then
+		return h // nothing was spent then
 	}
-	s.refresh(now, c)
+	s = s.refresh(now, c)
 	for j, p := range c.Policies {
 		b := &s.buckets[j]
-		units := min(-delta, c.Algorithm.(GCRA).AtOnce(p))
+		units := min(-delta, a.AtOnce(p))
 		b.level = max(0, b.level-rest(units*b.window, now-at, p))
 	}
+	return s.write(h)
 }
 
 // add pours n units into each bucket, as far as they fit.
-func (s *gcraState) add(now int64, c *Charge, n int64) {
-	s.refresh(now, c)
+func (s gcraState) add(now int64, c *Charge, n int64) gcraState {
+	s = s.refresh(now, c)
 	for j, p := range c.Policies {
 		b, burst := &s.buckets[j], c.Algorithm.(GCRA).AtOnce(p)
 		b.level = min(b.level+min(n, burst)*b.window, burst*b.window)
 	}
+	return s
 }
 
 // refresh brings the buckets to now, and to the policies of c.
-func (s *gcraState) refresh(now int64, c *Charge) {
-	var room [4]gcraBucket
+func (s gcraState) refresh(now int64, c *Charge) gcraState {
+	var room gcraRoom
 	fresh := room[:0]
 	for j, p := range c.Policies {
 		fresh = append(fresh, gcraBucket{window: p.Window.Milliseconds(), level: s.level(now, c, j)})
 	}
 	s.at, s.buckets = now, append(s.buckets[:0], fresh...)
+	return s
 }

@@ -63,7 +63,7 @@ func FuzzGCRA(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := ops(data)
 		algo := window.GCRA{Burst: o.next() % 32}
-		now, log, state := windowtest.Start, new(windowtest.Log), algo.NewState()
+		now, log, state := windowtest.Start, new(windowtest.Log), &windowtest.Kept{Algorithm: algo}
 		policies := o.policies()
 		for len(o) > 0 {
 			now += o.next() % 64
@@ -75,15 +75,15 @@ func FuzzGCRA(f *testing.F) {
 			case 1:
 				now, log = now-o.next(), new(windowtest.Log)
 			case 2:
-				state.Settle(now, &c, now, 1+o.next()%8)
+				state.Settle(now, c, now, 1+o.next()%8)
 			case 3:
 				if at := now - o.next()%64; log.Count(at, window.Policy{Window: time.Millisecond}) > 0 {
-					state.Settle(now, &c, at, -1)
+					state.Settle(now, c, at, -1)
 					log.GiveBack(at, 1)
 				}
 			default:
 				c.Cost = op / 16
-				ds := decide(state, now, c, true)
+				ds := state.Decide(now, c, true)
 				if window.Allowed(ds) {
 					log.Spend(now, c.Cost)
 				}
@@ -100,7 +100,7 @@ func FuzzGCRA(f *testing.F) {
 	})
 }
 
-func checkGCRATimes(t *testing.T, s window.State, now int64, c window.Charge, j int, d window.Decision) {
+func checkGCRATimes(t *testing.T, s *windowtest.Kept, now int64, c window.Charge, j int, d window.Decision) {
 	t.Helper()
 	if d.Remaining < 0 || d.Remaining > d.Limit || d.RetryAfter < 0 || d.ResetAfter < 0 || d.EffectiveWindow <= 0 {
 		t.Fatalf("at %d: decide(%+v) = %+v", now, c, d)
@@ -108,11 +108,11 @@ func checkGCRATimes(t *testing.T, s window.State, now int64, c window.Charge, j 
 	next := c
 	next.Cost = d.Remaining + 1
 	at := now + d.EffectiveWindow.Milliseconds()
-	if decide(s, at-1, next, false)[j].Allowed || decide(s, at, next, false)[j].Allowed != (next.Cost <= d.Limit) {
+	if s.Decide(at-1, next, false)[j].Allowed || s.Decide(at, next, false)[j].Allowed != (next.Cost <= d.Limit) {
 		t.Fatalf("at %d: decide(%+v) = %+v: not the time for one more", now, c, d)
 	}
 	at = now + d.ResetAfter.Milliseconds()
-	if d := decide(s, at, c, false)[j]; d.ResetAfter != 0 || d.Remaining != d.Limit {
+	if d := s.Decide(at, c, false)[j]; d.ResetAfter != 0 || d.Remaining != d.Limit {
 		t.Fatalf("at %d: decide(%+v) = %+v at the time of the reset", now, c, d)
 	}
 }

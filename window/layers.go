@@ -3,7 +3,6 @@ package window
 import (
 	"fmt"
 	"math"
-	"sort"
 	"time"
 )
 
@@ -60,68 +59,38 @@ func (a Layers) Options() []int64 {
 	return []int64{a.Coarse.Milliseconds(), a.Fine.Milliseconds()}
 }
 
-// NewState implements Algorithm.
-func (a Layers) NewState() State {
-	return &layersState{coarse: layer{length: a.Coarse.Milliseconds()}, fine: layer{length: a.Fine.Milliseconds()}}
-}
-
 // layersState is a history, cut into coarse and into fine slices. A coarse slice
-// counts what its fine ones do, and its time is that of the first of them.
+// counts what its fine ones do, and its time is that of the first of them. Its History
+// has since, the two lengths, how many coarse slices there are, and all slices, in 8 bytes
+// for each number.
 type layersState struct {
 	since        int64 // ms: what was spent earlier is forgotten
 	coarse, fine layer
 }
 
-// layer holds slices of one length, in order of time. The newest is open.
-type layer struct {
-	length int64 // ms
-	closed []tally
-	open   tally // count 0: there are none
+func (a Layers) empty() layersState {
+	return layersState{coarse: layer{length: a.Coarse.Milliseconds()}, fine: layer{length: a.Fine.Milliseconds()}}
 }
 
-// tally is a slice: its latest unit, and how many there are.
-type tally struct {
-	at    int64 // ms
-	count int64
-}
-
-// number returns the absolute number of the slice that t lies in.
-func (l *layer) number(t int64) int64 { return floorDiv(t, l.length) }
-
-// add books n units at a time no earlier than any other. It reports whether
-// they belong to the open slice; else that one is closed.
-func (l *layer) add(at, n int64) bool {
-	switch {
-	case l.open.count == 0:
-	case l.number(l.open.at) == l.number(at):
-		l.open.count += n
-		return true
-	default:
-		l.closed = append(l.closed, l.open)
+// read returns what h says. Closed slices stay in h until one is added to them.
+func (a Layers) read(h History) layersState {
+	if len(h) == 0 {
+		return a.empty()
 	}
-	l.open = tally{at, n}
-	return false
+	all := numbers(h)
+	s := layersState{since: all.next(), coarse: layer{length: all.next()}, fine: layer{length: all.next()}}
+	coarse := all.next() * tallySize
+	s.coarse.read(tallies(all[:coarse]))
+	s.fine.read(tallies(all[coarse:]))
+	return s
 }
 
-// drop forgets the closed slices that end before since.
-func (l *layer) drop(since int64) {
-	to := l.number(since)
-	l.closed = l.closed[sort.Search(len(l.closed), func(i int) bool { return l.number(l.closed[i].at) >= to }):]
-}
-
-// each visits the slices with numbers first to last, oldest first. It reports
-// whether none of the visits was the last wanted.
-func (l *layer) each(first, last int64, visit func(tally) bool) bool {
-	if l.open.count == 0 {
-		return true
-	}
-	for i := sort.Search(len(l.closed), func(i int) bool { return l.number(l.closed[i].at) >= first }); i < len(l.closed) && l.number(l.closed[i].at) <= last; i++ {
-		if !visit(l.closed[i]) {
-			return false
-		}
-	}
-	newest := l.number(l.open.at)
-	return newest < first || newest > last || visit(l.open)
+// write writes to h, which was read. Slices that are still there move towards its
+// beginning, if they do: when a coarse one was added, so was a fine one, and the fine
+// ones are no longer in h.
+func (s *layersState) write(h History) History {
+	h = h[:0].appendNumbers(s.since, s.coarse.length, s.fine.length, int64(s.coarse.len()))
+	return s.fine.appendTo(s.coarse.appendTo(h))
 }
 
 // book counts n units in both layers, at a time no earlier than any other.
@@ -155,7 +124,7 @@ func (s *layersState) view(now int64, a Layers) *layersState {
 // refit books every slice anew, less back units of the slice that counts the
 // time at. It reports whether there is one.
 func (s *layersState) refit(now int64, a Layers, at, back int64) (*layersState, bool) {
-	fit := a.NewState().(*layersState)
+	fit := a.empty()
 	fit.since = min(s.since, now)
 	var all []tally
 	s.fine.each(math.MinInt64, math.MaxInt64, func(t tally) bool {
@@ -180,7 +149,7 @@ func (s *layersState) refit(now int64, a Layers, at, back int64) (*layersState, 
 			fit.book(t.at, t.count)
 		}
 	}
-	return fit, found
+	return &fit, found
 }
 
 // within returns the first ms that the window holds, and the number of the first
@@ -239,7 +208,8 @@ func (s *layersState) falls(now, window, target int64) time.Duration {
 
 // FieldsRead implements FieldsReader: the open slices, which share a field, and
 // the closed ones that a policy has to look at, whether they are there or not.
-func (s *layersState) FieldsRead(now int64, c *Charge) int {
+func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
+	s := a.read(h)
 	if s.fine.open.count == 0 {
 		return 1
 	}
@@ -256,9 +226,10 @@ func (s *layersState) FieldsRead(now int64, c *Charge) int {
 	return 1 + len(coarse) + len(fine)
 }
 
-func (s *layersState) Look(now int64, c *Charge, ds []Decision) bool {
-	view := s.view(now, c.Algorithm.(Layers))
-	fits := true
+// Look implements Algorithm.
+func (a Layers) Look(h History, now int64, c *Charge, ds []Decision) bool {
+	s := a.read(h)
+	view, fits := s.view(now, a), true
 	for j, p := range c.Policies {
 		left := p.Limit - view.total(now, p.Window.Milliseconds())
 		allowed := c.Cost == 0 || c.Cost <= left
@@ -268,8 +239,10 @@ func (s *layersState) Look(now int64, c *Charge, ds []Decision) bool {
 	return fits
 }
 
-func (s *layersState) Spend(now int64, c *Charge, ds []Decision) {
-	*s = *s.view(now, c.Algorithm.(Layers))
+// Spend implements Algorithm.
+func (a Layers) Spend(h History, now int64, c *Charge, ds []Decision) History {
+	kept := a.read(h)
+	s := kept.view(now, a)
 	s.add(now, c.Cost, c)
 	for j, p := range c.Policies {
 		d := &ds[j]
@@ -279,12 +252,15 @@ func (s *layersState) Spend(now int64, c *Charge, ds []Decision) {
 			d.EffectiveWindow = s.falls(now, p.Window.Milliseconds(), p.Limit-1)
 		}
 	}
+	return s.write(h)
 }
 
-func (s *layersState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
-	view := s.view(now, c.Algorithm.(Layers))
+// Explain implements Algorithm.
+func (a Layers) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+	s := a.read(h)
+	view := s.view(now, a)
 	if repair && s.stepped(now) {
-		*s = *view
+		h = view.write(h)
 	}
 	for j, p := range c.Policies {
 		d, window := &ds[j], p.Window.Milliseconds()
@@ -303,18 +279,21 @@ func (s *layersState) Explain(now int64, c *Charge, ds []Decision, repair bool) 
 		}
 		d.Remaining = max(0, d.Remaining)
 	}
+	return h
 }
 
-func (s *layersState) Settle(now int64, c *Charge, at, delta int64) {
-	a := c.Algorithm.(Layers)
+// Settle implements Algorithm.
+func (a Layers) Settle(h History, now int64, c *Charge, at, delta int64) History {
+	kept := a.read(h)
 	if delta > 0 {
-		*s = *s.view(now, a)
+		s := kept.view(now, a)
 		s.add(now, delta, c)
-		return
+		return s.write(h)
 	}
-	if fit, found := s.refit(now, a, at, -delta); found || s.stepped(now) {
-		*s = *fit
+	if fit, found := kept.refit(now, a, at, -delta); found || kept.stepped(now) {
+		return fit.write(h)
 	}
+	return h
 }
 
 // add books n units at now, after it dropped the slices that no policy sees.

@@ -29,7 +29,7 @@ func FuzzLayers(f *testing.F) {
 		}
 		c := window.Charge{Algorithm: layers, Policies: policies()}
 		now, log, stepped := windowtest.Start, new(windowtest.Log), false
-		state, want := layers.NewState(), plain.NewState()
+		state, want := &windowtest.Kept{Algorithm: layers}, &windowtest.Kept{Algorithm: plain}
 		for len(o) > 0 {
 			now += o.next() % 64
 			op, longest := o.next(), time.Duration(0)
@@ -51,9 +51,9 @@ func FuzzLayers(f *testing.F) {
 			case op%16 == 2 && !stepped:
 				at, delta := now-o.next(), o.next()-128
 				if delta != 0 {
-					state.Settle(now, &c, at, delta)
+					state.Settle(now, c, at, delta)
 					c.Algorithm = plain
-					want.Settle(now, &c, at, delta)
+					want.Settle(now, c, at, delta)
 					c.Algorithm, c.Cost = layers, 0
 				}
 				log = new(windowtest.Log)
@@ -61,10 +61,10 @@ func FuzzLayers(f *testing.F) {
 			}
 			c.Cost = op / 16
 			take := op%16 != 3
-			ds := decide(state, now, c, take)
+			ds := state.Decide(now, c, take)
 			if !stepped {
 				c.Algorithm = plain
-				if other := decide(want, now, c, take); !slices.Equal(ds, other) {
+				if other := want.Decide(now, c, take); !slices.Equal(ds, other) {
 					t.Fatalf("at %d: decide(%+v, %v) = %+v, want %+v of %+v", now, c, take, ds, other, layers)
 				}
 				c.Algorithm = layers
@@ -85,14 +85,14 @@ func FuzzLayers(f *testing.F) {
 	})
 }
 
-// traffic asks a state every so often, and returns the most fields that were read
+// traffic decides every so often, and returns the most fields that were read
 // for one decision.
-func traffic(s window.State, c window.Charge, now *int64, every, times int64) int {
+func traffic(s *windowtest.Kept, c window.Charge, now *int64, every, times int64) int {
 	most := 0
 	for range times {
 		*now += every
-		most = max(most, s.(window.FieldsReader).FieldsRead(*now, &c))
-		decide(s, *now, c, true)
+		most = max(most, s.Algorithm.(window.FieldsReader).FieldsRead(s.History, *now, &c))
+		s.Decide(*now, c, true)
 	}
 	return most
 }
@@ -112,7 +112,7 @@ func TestLayersFieldsRead(t *testing.T) {
 		4: {layers, []window.Policy{minute, {Limit: 1_000_000, Window: 25 * time.Second}}, 1 + 5 + 10 + 5},
 	} {
 		now := windowtest.Start
-		got := traffic(c.algo.NewState(), window.Charge{Algorithm: c.algo, Policies: c.policies, Cost: 1}, &now, 37, 20_000)
+		got := traffic(&windowtest.Kept{Algorithm: c.algo}, window.Charge{Algorithm: c.algo, Policies: c.policies, Cost: 1}, &now, 37, 20_000)
 		if got != c.want {
 			t.Errorf("case %d: %+v reads %d fields at most, want %d", i, c.algo, got, c.want)
 		}
@@ -122,7 +122,7 @@ func TestLayersFieldsRead(t *testing.T) {
 func TestAdaptiveFieldsRead(t *testing.T) {
 	algo := window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	c := window.Charge{Algorithm: algo, Policies: []window.Policy{{Limit: 3_000, Window: time.Minute}}, Cost: 1}
-	s, now := algo.NewState(), windowtest.Start
+	s, now := &windowtest.Kept{Algorithm: algo}, windowtest.Start
 	for round := range 3 {
 		traffic(s, c, &now, 100, 600)
 		low := traffic(s, c, &now, 100, 600)

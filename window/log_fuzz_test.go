@@ -109,7 +109,7 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const memory = 1 << 30              // ms
 		data = data[:min(len(data), 7*300)] // the list is slow
-		log, slow := new(logState), new(slowLog)
+		log, slow := &kept{Algorithm: Log{}}, new(slowLog)
 		now, newest := logStart, logStart
 		for len(data) >= 7 {
 			op, dt, cost := data[0], int64(int16(binary.LittleEndian.Uint16(data[1:]))), int64(data[3])
@@ -129,24 +129,24 @@ func FuzzLog(f *testing.F) {
 			at := now - int64(op>>5)
 			switch op & 7 {
 			case 0:
-				if got, want := peek(log, now, c)[1:], slow.decide(now, c, false)[1:]; !slices.Equal(got, want) {
+				if got, want := log.peek(now, c)[1:], slow.decide(now, c, false)[1:]; !slices.Equal(got, want) {
 					t.Fatalf("peek(%+v) at %d = %+v, want %+v", c, now, got, want)
 				}
 			case 1:
 				if cost > 0 {
-					log.Settle(now, c, 0, cost)
+					log.settle(now, c, 0, cost)
 					slow.spend(now, cost)
 				}
 			case 2:
 				if cost > 0 {
-					log.Settle(now, c, at, -cost)
+					log.settle(now, c, at, -cost)
 					slow.giveBack(at, cost)
 				}
 			case 3:
 				c.Cost = min(c.Cost, limit/2) // passes if there is room
 				fallthrough
 			default:
-				if got, want := take(log, now, c)[1:], slow.decide(now, c, true)[1:]; !slices.Equal(got, want) {
+				if got, want := log.take(now, c)[1:], slow.decide(now, c, true)[1:]; !slices.Equal(got, want) {
 					t.Fatalf("take(%+v) at %d = %+v, want %+v", c, now, got, want)
 				}
 			}

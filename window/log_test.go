@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"unsafe"
 )
 
 const logStart int64 = 1_800_000_000_000
@@ -14,41 +13,66 @@ func logPolicy(limit, ms int64) Policy {
 	return Policy{Limit: limit, Window: time.Duration(ms) * time.Millisecond}
 }
 
+// kept is a history and the algorithm that decides on it.
+type kept struct {
+	Algorithm
+	h records
+}
+
 // take decides as a store does on a request of one charge.
-func take(s State, now int64, c *Charge) []Decision {
+func (k *kept) take(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	if s.Look(now, c, ds) && c.Cost > 0 {
-		s.Spend(now, c, ds)
+	if h := History(k.h); k.Look(h, now, c, ds) && c.Cost > 0 {
+		k.h = records(k.Spend(h, now, c, ds))
 	} else {
-		s.Explain(now, c, ds, true)
+		k.h = records(k.Explain(h, now, c, ds, true))
 	}
 	return ds
 }
 
-func peek(s State, now int64, c *Charge) []Decision {
+func (k *kept) peek(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	s.Look(now, c, ds)
-	s.Explain(now, c, ds, false)
+	k.Look(History(k.h), now, c, ds)
+	k.Explain(History(k.h), now, c, ds, false)
 	return ds
 }
 
-// check holds the state against what the layout promises.
-func (s *logState) check(t *testing.T) {
+func (k *kept) settle(now int64, c *Charge, at, delta int64) {
+	k.h = records(k.Settle(History(k.h), now, c, at, delta))
+}
+
+// chunks returns where the chunks lie.
+func (k *kept) chunks() []place {
+	var all []place
+	for p := k.h.oldest(); !p.nowhere(); p = k.h.next(p) {
+		all = append(all, p)
+	}
+	return all
+}
+
+// check holds the history against what the layout promises.
+func (k *kept) check(t *testing.T) {
 	t.Helper()
-	at, total := int64(-1), int64(-1)
-	for i, ch := range s.chunks {
-		p := ch.part()
+	at, total, chunks := int64(-1), int64(-1), k.chunks()
+	for i, where := range chunks {
+		p := k.h.part(where)
 		if total >= 0 && p.before() != total {
 			t.Fatalf("chunk %d begins at total %d, the one before it ends at %d", i, p.before(), total)
 		}
 		all := p.records()
-		if p.oldest() != all[0].at {
-			t.Fatalf("chunk %d begins at %d, its first record is %+v", i, p.oldest(), all[0])
+		next := all[0].at
+		for entries := p.entries; len(entries) > 0; {
+			gap, _, size := readEntry(entries)
+			next += gap
+			entries = entries[size:]
+		}
+		if p.oldest() != all[0].at || next != p.newest.at {
+			t.Fatalf("chunk %d says that it goes from %d to %d, its records go from %d to %d", i, p.oldest(), p.newest.at, all[0].at, next)
 		}
 		total = p.before()
-		for k, r := range all {
+		for n, r := range all {
 			if r.at <= at || r.units < 1 {
-				t.Fatalf("chunk %d, record %d is %+v, after one at %d", i, k, r, at)
+				t.Fatalf("chunk %d, record %d is %+v, after one at %d", i, n, r, at)
 			}
 			at, total = r.at, total+r.units
 		}
@@ -56,35 +80,45 @@ func (s *logState) check(t *testing.T) {
 			t.Fatalf("chunk %d ends at total %d, and says %d", i, total, p.upTo)
 		}
 	}
+	if len(chunks) > 0 && chunks[len(chunks)-1] != k.h.newest() {
+		t.Fatalf("the last of the chunks at %v is said to be at %v", chunks, k.h.newest())
+	}
 }
 
-// Any number of units from none to three chunks, at every edge of the window.
+// exactLogs returns an empty history for each algorithm that keeps records.
+func exactLogs() []*kept {
+	return []*kept{{Algorithm: Log{}}, {Algorithm: Zset{}}, {Algorithm: Stream{}}}
+}
+
+// Any number of units from none to several chunks, at every edge of the window.
 func TestLogChunks(t *testing.T) {
 	for _, gap := range []int64{0, 1, 63, 64, 8_191, 8_192, 1 << 20, 1 << 27} {
 		for _, units := range []int64{1, 2, 127, 128, 255, 256, 1 << 14, 1 << 40} {
-			log, zset := new(logState), new(zsetState)
 			longest := logPolicy(MaxProduct/(100*gap+1), 100*gap+1)
 			if units > 100 && gap > 8_191 {
 				continue // more than such a limit can be
 			}
-			for n := range int64(60) {
-				now := logStart + n*gap
-				c := &Charge{Policies: []Policy{longest}, Cost: min(units, longest.Limit/60)}
-				if got, want := take(log, now, c), take(zset, now, c); !slices.Equal(got, want) {
-					t.Fatalf("gap %d, units %d, unit %d: %+v, want %+v", gap, units, n, got, want)
-				}
-				log.check(t)
-				for back := range n + 2 {
-					c := &Charge{Policies: []Policy{
-						logPolicy(1, back*gap+1), logPolicy(units, max(1, back*gap)), longest,
-					}, Cost: 1}
-					if got, want := peek(log, now, c), peek(zset, now, c); !slices.Equal(got, want) {
-						t.Fatalf("gap %d, units %d, unit %d, window of %d: %+v, want %+v", gap, units, n, back, got, want)
+			for _, log := range exactLogs() {
+				slow := new(slowLog)
+				for n := range int64(80) {
+					now := logStart + n*gap
+					c := &Charge{Policies: []Policy{longest}, Cost: min(units, longest.Limit/80)}
+					if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
+						t.Fatalf("%s, gap %d, units %d, unit %d: %+v, want %+v", log.Name(), gap, units, n, got, want)
+					}
+					log.check(t)
+					for back := range n + 2 {
+						c := &Charge{Policies: []Policy{
+							logPolicy(1, back*gap+1), logPolicy(units, max(1, back*gap)), longest,
+						}, Cost: 1}
+						if got, want := log.peek(now, c), slow.decide(now, c, false); !slices.Equal(got, want) {
+							t.Fatalf("%s, gap %d, units %d, unit %d, window of %d: %+v, want %+v", log.Name(), gap, units, n, back, got, want)
+						}
 					}
 				}
-			}
-			if gap == 1 && units == 1 && len(log.chunks) != 2 {
-				t.Errorf("%d chunks of 60 units, want 2", len(log.chunks))
+				if n := len(log.chunks()); gap == 1 && units == 1 && n < 2 {
+					t.Errorf("%s: %d chunks of 80 units, want more", log.Name(), n)
+				}
 			}
 		}
 	}
@@ -93,87 +127,131 @@ func TestLogChunks(t *testing.T) {
 // TestLogSettle gives back at every record of a long log, the first and the last
 // of each chunk among them.
 func TestLogSettle(t *testing.T) {
-	const n = 70
+	const n = 140
 	for _, back := range []int64{1, 2, 3} {
 		for at := logStart - 1; at <= logStart+n; at++ {
-			log, zset := new(logState), new(zsetState)
-			c := &Charge{Policies: []Policy{logPolicy(1_000, 10_000)}}
-			for k := range int64(n) {
-				for _, s := range []State{log, zset} {
-					s.Settle(logStart+k, c, 0, 1+k%3)
+			for _, log := range exactLogs() {
+				slow, c := new(slowLog), &Charge{Policies: []Policy{logPolicy(1_000, 10_000)}}
+				for k := range int64(n) {
+					log.settle(logStart+k, c, 0, 1+k%3)
+					slow.spend(logStart+k, 1+k%3)
 				}
-			}
-			for _, s := range []State{log, zset} {
-				s.Settle(logStart+n, c, at, -back)
-				s.Settle(logStart+n, c, at, -back)
-			}
-			log.check(t)
-			compareLogs(t, logStart+n, log, zset, n)
-			// Down to nothing, from both ends.
-			for k := range int64(n) {
-				for _, s := range []State{log, zset} {
-					s.Settle(logStart+n, c, logStart+k, -3)
-					s.Settle(logStart+n, c, logStart+n-1-k, -3)
+				for range 2 {
+					log.settle(logStart+n, c, at, -back)
+					slow.giveBack(at, back)
 				}
 				log.check(t)
-			}
-			if len(log.chunks) != 0 {
-				t.Fatalf("%d chunks after all was given back", len(log.chunks))
+				log.compare(t, logStart+n, slow, n)
+				// Down to nothing, from both ends.
+				for k := range int64(n) {
+					log.settle(logStart+n, c, logStart+k, -3)
+					log.settle(logStart+n, c, logStart+n-1-k, -3)
+					log.check(t)
+				}
+				if len(log.h) != 0 {
+					t.Fatalf("%d bytes after all was given back", len(log.h))
+				}
 			}
 		}
 	}
 }
 
-// compareLogs compares the states in every window of up to n ms.
-func compareLogs(t *testing.T, now int64, log *logState, zset *zsetState, n int64) {
+// compare compares the history with a list in every window of up to n ms.
+func (k *kept) compare(t *testing.T, now int64, slow *slowLog, n int64) {
 	t.Helper()
 	for window := int64(1); window <= n+1; window++ {
 		c := &Charge{Policies: []Policy{logPolicy(5, window), logPolicy(0, window), logPolicy(1_000, window)}, Cost: 3}
-		if got, want := peek(log, now, c), peek(zset, now, c); !slices.Equal(got, want) {
+		if got, want := k.peek(now, c), slow.decide(now, c, false); !slices.Equal(got, want) {
 			t.Fatalf("window of %d: %+v, want %+v", window, got, want)
 		}
 	}
 }
 
-// A log decides as zset does, field for field, as long as the clock does not step
-// back and the longest window stays.
-func TestLogEqualsZset(t *testing.T) {
+// All that keep records decide as a list does, field for field, as long as the clock does
+// not step back and the longest window stays.
+func TestLogEqualsList(t *testing.T) {
 	denials := 0
 	for walk := range uint64(200) {
-		r := rand.New(rand.NewPCG(1, walk))
-		log, zset := new(logState), new(zsetState)
-		scale := int64(1) << r.IntN(40)
-		now, longest := logStart, 1+r.Int64N(5_000)
-		var spent []int64
-		for step := range 500 {
-			now += r.Int64N(1 + r.Int64N(1+longest/8))
-			c := &Charge{Policies: []Policy{logPolicy(r.Int64N(60)*scale, longest)}, Cost: r.Int64N(6) * (1 + r.Int64N(scale))}
-			for range r.IntN(3) {
-				c.Policies = append(c.Policies, logPolicy(r.Int64N(60)*scale, 1+r.Int64N(longest)))
+		for _, log := range exactLogs() {
+			r, slow := rand.New(rand.NewPCG(1, walk)), new(slowLog)
+			scale := int64(1) << r.IntN(40)
+			now, longest := logStart, 1+r.Int64N(5_000)
+			var spent []int64
+			for step := range 500 {
+				now += r.Int64N(1 + r.Int64N(1+longest/8))
+				c := &Charge{Policies: []Policy{logPolicy(r.Int64N(60)*scale, longest)}, Cost: r.Int64N(6) * (1 + r.Int64N(scale))}
+				for range r.IntN(3) {
+					c.Policies = append(c.Policies, logPolicy(r.Int64N(60)*scale, 1+r.Int64N(longest)))
+				}
+				if n := r.IntN(20); n == 0 {
+					delta := 1 + r.Int64N(4)*scale
+					log.settle(now, c, 0, delta)
+					slow.spend(now, delta)
+					spent = append(spent, now)
+				} else if n < 3 && len(spent) > 0 {
+					at, delta := spent[r.IntN(len(spent))], 1+r.Int64N(4)*scale
+					log.settle(now, c, at, -delta)
+					slow.giveBack(at, delta)
+				}
+				got, want := log.take(now, c), slow.decide(now, c, true)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s, walk %d, step %d at %d: take(%+v) = %+v, want %+v", log.Name(), walk, step, now, c, got, want)
+				}
+				if Allowed(got) {
+					spent = append(spent, now)
+				} else {
+					denials++
+				}
+				log.check(t)
 			}
-			if n := r.IntN(20); n == 0 {
-				delta := 1 + r.Int64N(4)*scale
-				log.Settle(now, c, 0, delta)
-				zset.Settle(now, c, 0, delta)
-				spent = append(spent, now)
-			} else if n < 3 && len(spent) > 0 {
-				at, delta := spent[r.IntN(len(spent))], -1-r.Int64N(4)*scale
-				log.Settle(now, c, at, delta)
-				zset.Settle(now, c, at, delta)
-			}
-			got, want := take(log, now, c), take(zset, now, c)
-			if !slices.Equal(got, want) {
-				t.Fatalf("walk %d, step %d at %d: take(%+v) = %+v, want %+v", walk, step, now, c, got, want)
-			}
-			if Allowed(got) {
-				spent = append(spent, now)
-			} else {
-				denials++
-			}
-			log.check(t)
 		}
 	}
 	t.Logf("%d denials", denials)
+}
+
+// What has left the longest window is gone, to the unit, from zset and stream; a longer
+// window does not bring it back.
+func TestExactLogsForget(t *testing.T) {
+	long := logPolicy(1_000, 1_000_000)
+	for _, log := range exactLogs()[1:] {
+		take := func(at, length int64) {
+			t.Helper()
+			log.take(at, &Charge{Policies: []Policy{logPolicy(1_000, length)}, Cost: 1})
+			log.check(t)
+			all, units := log.h.all(), int64(0)
+			for _, r := range all {
+				units += r.units
+			}
+			if all[0].at <= at-length {
+				t.Fatalf("%s, in %d ms: the unit of %d is there %d ms later", log.Name(), length, all[0].at, at-all[0].at)
+			}
+			if d := log.peek(at, &Charge{Policies: []Policy{long}})[0]; d.Remaining != 1_000-units {
+				t.Fatalf("%s, in %d ms: %+v with %d units", log.Name(), length, d, units)
+			}
+		}
+		for _, length := range []int64{1, 63, 64, 65, 66, 67, 130, 300} {
+			for _, gap := range []int64{1, 2, 99} {
+				log.h = nil
+				for n := range 3 * length {
+					take(logStart+n*gap, length)
+				}
+			}
+		}
+		for first := range int64(50) { // a shorter gap begins a chunk while one leaves
+			log.h = nil
+			for n := range int64(60) {
+				take(logStart+n*100, 4_000+first)
+			}
+			take(logStart+59*100+63, 4_000+first)
+		}
+		log.h = nil
+		for n := range int64(200) {
+			take(logStart+n, 1_000_000)
+		}
+		for n := int64(150); n > 0; n -= 3 { // the clock steps back
+			take(logStart+n, 50)
+		}
+	}
 }
 
 // Running totals start again before they are no longer exact.
@@ -181,18 +259,19 @@ func TestLogRebase(t *testing.T) {
 	rebases := 0
 	for walk := range uint64(100) {
 		r := rand.New(rand.NewPCG(2, walk))
-		log, zset := new(logState), new(zsetState)
+		log, slow := &kept{Algorithm: Log{}}, new(slowLog)
 		now, window := logStart, 1+r.Int64N(30)
 		limit := MaxProduct / window
 		for step := range 500 {
 			now += r.Int64N(1 + window/4)
 			c := &Charge{Policies: []Policy{logPolicy(limit, window)}, Cost: 1 + r.Int64N(limit)>>r.IntN(10)}
-			total, gone := log.tail().upTo, log.count(now, c.Policies[0]) == 0
-			if got, want := take(log, now, c), take(zset, now, c); !slices.Equal(got, want) {
+			_, total := log.h.last()
+			gone := log.h.count(now, c.Policies[0]) == 0
+			if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
 				t.Fatalf("walk %d, step %d at %d: take(%+v) = %+v, want %+v", walk, step, now, c, got, want)
 			}
 			log.check(t)
-			if log.tail().upTo < total && !gone {
+			if _, after := log.h.last(); after < total && !gone {
 				rebases++
 			}
 		}
@@ -201,50 +280,52 @@ func TestLogRebase(t *testing.T) {
 		t.Errorf("%d rebases in 100 walks, want more", rebases)
 	}
 	// More than can be counted is not.
-	log, c := new(logState), &Charge{Policies: []Policy{logPolicy(1, 1_000)}}
+	log, c := &kept{Algorithm: Log{}}, &Charge{Policies: []Policy{logPolicy(1, 1_000)}}
 	for k := range int64(40) {
-		log.Settle(logStart+k, c, 0, MaxProduct)
+		log.settle(logStart+k, c, 0, MaxProduct)
 		log.check(t)
 	}
-	if got := log.count(logStart+40, c.Policies[0]); got != MaxProduct {
+	if got := log.h.count(logStart+40, c.Policies[0]); got != MaxProduct {
 		t.Errorf("%d units, want %d", got, MaxProduct)
 	}
-	if d := peek(log, logStart+1_000, c)[0]; d.Remaining != 1 {
+	if d := log.peek(logStart+1_000, c)[0]; d.Remaining != 1 {
 		t.Errorf("peek = %+v, want 1 remaining", d)
 	}
 }
 
 // What lies in the future counts as spent now, and is stored so by what is taken.
 func TestLogClockBack(t *testing.T) {
-	for keep := range int64(49) {
-		for _, cost := range []int64{1, 5, 100} {
-			log, c := new(logState), &Charge{Policies: []Policy{logPolicy(60, 1_000)}, Cost: 1}
-			for k := range int64(50) {
-				take(log, logStart+10*k, c)
-			}
-			now := logStart + 10*keep + 5
-			c.Cost = 0
-			before := slices.Clone(log.chunks)
-			if d := peek(log, now, c)[0]; d.Remaining != 10 || d.ResetAfter != time.Second {
-				t.Fatalf("peek = %+v, want 10 remaining and reset after 1s", d)
-			}
-			if !slices.EqualFunc(before, log.chunks, slices.Equal[logChunk]) {
-				t.Fatal("peek has written")
-			}
-			c.Cost = cost
-			take(log, now, c)
-			log.check(t)
-			if tail := log.tail(); tail.newest.at != now {
-				t.Fatalf("the newest record is at %d, want %d", tail.newest.at, now)
-			}
-			want := int64(50)
-			if cost <= 10 {
-				want += cost
-			}
-			for window := int64(1); window < 1_000; window += 9 {
-				n := want - max(0, keep+1-(window+4)/10)
-				if got := log.count(now, logPolicy(1, window)); got != n {
-					t.Fatalf("keep %d, cost %d: %d units in %d ms, want %d", keep, cost, got, window, n)
+	for _, units := range []int64{2, 5, 50} { // in one chunk, or two
+		for keep := range units - 1 {
+			for _, cost := range []int64{1, 5, 100} {
+				log, c := &kept{Algorithm: Log{}}, &Charge{Policies: []Policy{logPolicy(units+10, 1_000)}, Cost: 1}
+				for k := range units {
+					log.take(logStart+10*k, c)
+				}
+				now := logStart + 10*keep + 5
+				c.Cost = 0
+				before := slices.Clone(log.h)
+				if d := log.peek(now, c)[0]; d.Remaining != 10 || d.ResetAfter != time.Second {
+					t.Fatalf("peek = %+v, want 10 remaining and reset after 1s", d)
+				}
+				if !slices.Equal(before, log.h) {
+					t.Fatal("peek has written")
+				}
+				c.Cost = cost
+				log.take(now, c)
+				log.check(t)
+				if newest, _ := log.h.last(); newest != now {
+					t.Fatalf("the newest record is at %d, want %d", newest, now)
+				}
+				want := units
+				if cost <= 10 {
+					want += cost
+				}
+				for window := int64(1); window < 1_000; window += 9 {
+					n := want - max(0, keep+1-(window+4)/10)
+					if got := log.h.count(now, logPolicy(1, window)); got != n {
+						t.Fatalf("keep %d, cost %d: %d units in %d ms, want %d", keep, cost, got, window, n)
+					}
 				}
 			}
 		}
@@ -254,22 +335,16 @@ func TestLogClockBack(t *testing.T) {
 // Memory stays in proportion to what is in the window, however long it goes on,
 // and is given back.
 func TestLogMemory(t *testing.T) {
-	log, c := new(logState), &Charge{Policies: []Policy{logPolicy(1_000, 1_000)}, Cost: 1}
-	size := func() int {
-		n := int(unsafe.Sizeof(*log)) + cap(log.chunks)*int(unsafe.Sizeof(logChunk{}))
-		for _, ch := range log.chunks {
-			n += cap(ch)
-		}
-		return n
-	}
+	log, c := &kept{Algorithm: Log{}}, &Charge{Policies: []Policy{logPolicy(1_000, 1_000)}, Cost: 1}
+	size := func() int { return len(log.h) }
 	now, most := logStart, 0
-	take(log, now, c)
+	log.take(now, c)
 	if size() > 64 {
 		t.Errorf("%d bytes for one unit, want 64 at most", size())
 	}
 	for range 100_000 {
 		now++
-		if !take(log, now, c)[0].Allowed {
+		if !log.take(now, c)[0].Allowed {
 			t.Fatal("denied in the steady state")
 		}
 		most = max(most, size())
@@ -279,7 +354,7 @@ func TestLogMemory(t *testing.T) {
 	}
 	for range 100 {
 		now += 500
-		take(log, now, c)
+		log.take(now, c)
 	}
 	if size() > 600 {
 		t.Errorf("%d bytes for two units after a thousand, want 600 at most", size())

@@ -3,7 +3,6 @@ package window
 import (
 	"encoding/binary"
 	"math"
-	"slices"
 )
 
 // logChunk holds records, oldest first, in the layout of log.lua: the header, and an
@@ -31,11 +30,22 @@ type logPart struct {
 	entries []byte // of these
 }
 
+// newestAt returns the time of the newest record.
+func (ch logChunk) newestAt() int64 { return int64(binary.BigEndian.Uint64(ch) >> 16) }
+
+// upTo returns the running total.
+func (ch logChunk) upTo() int64 { return int64(binary.BigEndian.Uint64(ch[6:]) >> 8) }
+
+// setUpTo writes another running total.
+func (ch logChunk) setUpTo(units int64) {
+	binary.BigEndian.PutUint64(ch[6:], uint64(units)<<8|uint64(ch[13]))
+}
+
 // part returns all of a chunk.
 func (ch logChunk) part() logPart {
 	p := logPart{
-		newest:  logRecord{at: int64(binary.BigEndian.Uint64(ch) >> 16), units: int64(ch[13])},
-		upTo:    int64(binary.BigEndian.Uint64(ch[6:]) >> 8),
+		newest:  logRecord{at: ch.newestAt(), units: int64(ch[13])},
+		upTo:    ch.upTo(),
 		entries: ch[logLoneHeader:],
 	}
 	if len(ch) > logLongLone {
@@ -50,21 +60,33 @@ func (ch logChunk) part() logPart {
 	return p
 }
 
-// chunk returns a chunk of the part, and of an entry behind its own.
-func (p logPart) chunk(entry ...byte) logChunk {
-	b := make([]byte, 0, 128)
-	b = binary.BigEndian.AppendUint64(b, uint64(p.newest.at)<<16|uint64(p.upTo)>>40)
-	b = binary.BigEndian.AppendUint64(b[:6], uint64(p.upTo)<<8)
+// appendTo appends a chunk of the part, and of an entry behind its own.
+func (p logPart) appendTo(b []byte, entry ...byte) []byte {
+	var header [logHeader]byte
+	p.putHeader(header[:])
 	if len(p.entries)+len(entry) > 0 {
-		b = binary.BigEndian.AppendUint32(b, uint32(p.span))
-		b = binary.BigEndian.AppendUint32(b, uint32(p.inside))
-	}
-	if p.newest.units < 256 {
-		b[13] = byte(p.newest.units)
+		b = append(b, header[:]...)
 	} else {
+		b = append(b, header[:logLoneHeader]...)
+	}
+	if !p.plain() {
 		b = binary.AppendUvarint(b, uint64(p.newest.units))
 	}
-	return slices.Clone(append(append(b, p.entries...), entry...))
+	return append(append(b, p.entries...), entry...)
+}
+
+// plain reports whether the header has room for the units of the newest record.
+func (p logPart) plain() bool { return p.newest.units < 256 }
+
+// putHeader writes the header of several records.
+func (p logPart) putHeader(b []byte) {
+	binary.BigEndian.PutUint64(b, uint64(p.newest.at)<<16|uint64(p.upTo)>>40)
+	binary.BigEndian.PutUint64(b[6:], uint64(p.upTo)<<8)
+	binary.BigEndian.PutUint32(b[logLoneHeader:], uint32(p.span))
+	binary.BigEndian.PutUint32(b[logLoneHeader+4:], uint32(p.inside))
+	if p.plain() {
+		b[13] = byte(p.newest.units)
+	}
 }
 
 // oldest returns the time of the oldest record.
@@ -73,50 +95,37 @@ func (p logPart) oldest() int64 { return p.newest.at - p.span }
 // before returns the running total before the oldest record.
 func (p logPart) before() int64 { return p.upTo - p.newest.units - p.inside }
 
-// next returns the part without its oldest record; there are two or more.
-func (p logPart) next() logPart {
-	gap, size := binary.Uvarint(p.entries)
-	p.entries = p.entries[size:]
-	units := uint64(1)
-	if gap%2 == 1 {
-		units, size = binary.Uvarint(p.entries)
-		p.entries = p.entries[size:]
-	}
-	p.span -= int64(gap / 2)
-	p.inside -= int64(units)
-	return p
-}
-
 // from returns the part from the oldest record on that is at t or later and up to and
 // with which there are more than k units. There is one: the newest.
 func (p logPart) from(t, k int64) logPart {
+	at, before := p.oldest(), p.before()
 	for len(p.entries) > 0 {
-		next := p.next()
-		if p.oldest() >= t && next.before() > k {
+		gap, units, size := readEntry(p.entries)
+		if at >= t && before+units > k {
 			break
 		}
-		p = next
+		at += gap
+		before += units
+		p.entries = p.entries[size:]
 	}
+	p.span, p.inside = p.newest.at-at, p.upTo-p.newest.units-before
 	return p
 }
 
-// add returns the chunk of the part and of n units at now, which is not before its
-// newest record. It returns nil if they have to begin a chunk of their own.
-func (p logPart) add(now, n int64) logChunk {
+// add returns the part with n units more at now, which is not before its newest record,
+// and the entry that is needed then. It reports whether they go into one chunk with it,
+// which has at most so many entries, as if all were as long as this one.
+func (p logPart) add(now, n int64, full int, entry []byte) (logPart, []byte, bool) {
 	p.upTo += n
 	if now == p.newest.at {
 		p.newest.units += n
-		return p.chunk()
+		return p, nil, true
 	}
 	gap := now - p.newest.at
-	var room [2 * binary.MaxVarintLen64]byte
-	entry := appendEntry(room[:0], gap, p.newest.units)
+	entry = appendEntry(entry, gap, p.newest.units)
 	p.span, p.inside = p.span+gap, p.inside+p.newest.units
-	if len(p.entries) >= logFull*len(entry) || p.span > math.MaxUint32 || p.inside > math.MaxUint32 {
-		return nil
-	}
 	p.newest = logRecord{now, n}
-	return p.chunk(entry...)
+	return p, entry, len(p.entries) < full*len(entry) && p.span <= math.MaxUint32 && p.inside <= math.MaxUint32
 }
 
 // appendEntry appends ms × 2, + 1 if units other than 1 follow.
@@ -127,24 +136,39 @@ func appendEntry(b []byte, gap, units int64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(gap)*2+1), uint64(units))
 }
 
+// readEntry reads the first of the entries, and returns its length, too.
+func readEntry(b []byte) (gap, units int64, size int) {
+	if b[0]&0x81 == 0 {
+		return int64(b[0] / 2), 1, 1
+	}
+	twice, size := binary.Uvarint(b)
+	if twice%2 == 0 {
+		return int64(twice / 2), 1, size
+	}
+	many, more := binary.Uvarint(b[size:])
+	return int64(twice / 2), int64(many), size + more
+}
+
 // records returns the records, oldest first.
 func (p logPart) records() []logRecord {
 	var all []logRecord
+	at := p.oldest()
 	for len(p.entries) > 0 {
-		next := p.next()
-		all = append(all, logRecord{p.oldest(), next.before() - p.before()})
-		p = next
+		gap, units, size := readEntry(p.entries)
+		all = append(all, logRecord{at, units})
+		at += gap
+		p.entries = p.entries[size:]
 	}
 	return append(all, p.newest)
 }
 
-// packRecords returns a chunk of records of one chunk, oldest first.
-func packRecords(all []logRecord, upTo int64) logChunk {
+// partOf returns records, oldest first, as a part. They go into one chunk.
+func partOf(all []logRecord, upTo int64) logPart {
 	last := len(all) - 1
 	p := logPart{newest: all[last], upTo: upTo, span: all[last].at - all[0].at}
 	for i, r := range all[:last] {
 		p.entries = appendEntry(p.entries, all[i+1].at-r.at, r.units)
 		p.inside += r.units
 	}
-	return p.chunk()
+	return p
 }

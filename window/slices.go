@@ -1,6 +1,7 @@
 package window
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -91,9 +92,6 @@ func (a Slices) Options() []int64 {
 	return []int64{weighted, a.Size.Milliseconds(), a.count(), a.Min.Milliseconds(), a.Max.Milliseconds()}
 }
 
-// NewState implements Algorithm.
-func (Slices) NewState() State { return new(slicesState) }
-
 // Most returns how many slices a window is counted in at most.
 func (a Slices) Most(length time.Duration) int {
 	switch {
@@ -124,29 +122,64 @@ func (a Slices) size(window int64) int64 {
 	return 1 + (window-1)/a.count()
 }
 
-// slicesState holds the slices in order of time. They do not overlap: each one's
-// last is before the next one's start.
-type slicesState []slice
+// slicesState is the History: the slices in order of time, of which each is its three
+// numbers. They do not overlap: each one's last is before the next one's start.
+type slicesState History
 
 type slice struct {
 	start, last int64 // ms: where the slice begins, and its latest unit
 	count       int64
 }
 
+const sliceSize = 3 * 8 // bytes
+
+func (s slicesState) len() int { return len(s) / sliceSize }
+
+func (s slicesState) at(i int) slice {
+	b := s[i*sliceSize:][:sliceSize]
+	return slice{
+		start: int64(binary.LittleEndian.Uint64(b)),
+		last:  int64(binary.LittleEndian.Uint64(b[8:])),
+		count: int64(binary.LittleEndian.Uint64(b[16:])),
+	}
+}
+
+func (s slicesState) set(i int, sl slice) {
+	b := s[i*sliceSize:][:sliceSize]
+	binary.LittleEndian.PutUint64(b, uint64(sl.start))
+	binary.LittleEndian.PutUint64(b[8:], uint64(sl.last))
+	binary.LittleEndian.PutUint64(b[16:], uint64(sl.count))
+}
+
+func (s slicesState) push(sl slice) slicesState {
+	return slicesState(History(s).appendNumbers(sl.start, sl.last, sl.count))
+}
+
+// newest returns the last slice, or one without units.
+func (s slicesState) newest() slice {
+	if len(s) == 0 {
+		return slice{}
+	}
+	return s.at(s.len() - 1)
+}
+
+// stepped reports whether the clock has stepped back since the last unit.
+func (s slicesState) stepped(now int64) bool { return s.newest().last > now }
+
 // clamp returns the slices as they look from now: units that lie in the future
 // count as spent just now. It returns s itself if there are none.
 func (s slicesState) clamp(now int64) slicesState {
-	if len(s) == 0 || s[len(s)-1].last <= now {
+	if !s.stepped(now) {
 		return s
 	}
 	clamped := make(slicesState, 0, len(s))
-	for _, sl := range s {
+	for i := range s.len() {
+		sl := s.at(i)
 		sl.start, sl.last = min(sl.start, now), min(sl.last, now)
-		if n := len(clamped); n > 0 && clamped[n-1].last >= sl.start {
-			clamped[n-1].last = sl.last
-			clamped[n-1].count += sl.count
+		if before := clamped.newest(); before.count > 0 && before.last >= sl.start {
+			clamped.set(clamped.len()-1, slice{before.start, sl.last, before.count + sl.count})
 		} else {
-			clamped = append(clamped, sl)
+			clamped = clamped.push(sl)
 		}
 	}
 	return clamped
@@ -154,7 +187,7 @@ func (s slicesState) clamp(now int64) slicesState {
 
 // weight returns how many units of slice i the policy's window still holds.
 func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
-	sl, edge := s[i], now-window
+	sl, edge := s.at(i), now-window
 	switch {
 	case sl.last <= edge:
 		return 0
@@ -178,16 +211,17 @@ func product(a, b, c int64) (quotient, rest int64) {
 // end returns where slice i ends: a size after its start, unless it holds later
 // units or the next one begins sooner.
 func (s slicesState) end(i int, size int64) int64 {
-	end := max(s[i].start+size, s[i].last+1)
-	if i+1 < len(s) {
-		end = min(end, s[i+1].start)
+	sl := s.at(i)
+	end := max(sl.start+size, sl.last+1)
+	if i+1 < s.len() {
+		end = min(end, s.at(i+1).start)
 	}
 	return end
 }
 
 func (s slicesState) total(now, window int64, a Slices) int64 {
 	var total int64
-	for i := range s {
+	for i := range s.len() {
 		total += s.weight(i, now, window, a)
 	}
 	return total
@@ -197,7 +231,7 @@ func (s slicesState) total(now, window int64, a Slices) int64 {
 // the whole window if target is below 0.
 func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 	var rest int64
-	for i := range s {
+	for i := range s.len() {
 		rest += s.weight(i, now, window, a)
 	}
 	if target < 0 {
@@ -208,7 +242,8 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 	}
 	// Slices leave one after the other: while one counts in part, those before it
 	// are gone and those after it are whole.
-	for i, sl := range s {
+	for i := range s.len() {
+		sl := s.at(i)
 		rest -= s.weight(i, now, window, a)
 		if sl.last <= now-window || rest > target {
 			continue
@@ -239,11 +274,13 @@ func (s slicesState) length(now, n int64, p Policy, a Slices) int64 {
 }
 
 // FieldsRead implements FieldsReader: every decision reads all slices.
-func (s *slicesState) FieldsRead(int64, *Charge) int { return len(*s) }
+func (Slices) FieldsRead(h History, _ int64, _ *Charge) int {
+	return slicesState(h).len()
+}
 
-func (s *slicesState) Look(now int64, c *Charge, ds []Decision) bool {
-	view, a := s.clamp(now), c.Algorithm.(Slices)
-	fits := true
+// Look implements Algorithm.
+func (a Slices) Look(h History, now int64, c *Charge, ds []Decision) bool {
+	view, fits := slicesState(h).clamp(now), true
 	for j, p := range c.Policies {
 		left := p.Limit - view.total(now, p.Window.Milliseconds(), a)
 		allowed := c.Cost == 0 || c.Cost <= left
@@ -253,10 +290,9 @@ func (s *slicesState) Look(now int64, c *Charge, ds []Decision) bool {
 	return fits
 }
 
-func (s *slicesState) Spend(now int64, c *Charge, ds []Decision) {
-	a := c.Algorithm.(Slices)
-	*s = s.clamp(now)
-	s.add(now, c.Cost, c, a)
+// Spend implements Algorithm.
+func (a Slices) Spend(h History, now int64, c *Charge, ds []Decision) History {
+	s := slicesState(h).clamp(now).add(now, c.Cost, c, a)
 	for j, p := range c.Policies {
 		d := &ds[j]
 		d.Remaining -= c.Cost
@@ -265,12 +301,14 @@ func (s *slicesState) Spend(now int64, c *Charge, ds []Decision) {
 			d.EffectiveWindow = s.falls(now, p.Window.Milliseconds(), p.Limit-1, a)
 		}
 	}
+	return History(s)
 }
 
-func (s *slicesState) Explain(now int64, c *Charge, ds []Decision, repair bool) {
-	view, a := s.clamp(now), c.Algorithm.(Slices)
+// Explain implements Algorithm.
+func (a Slices) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+	s := slicesState(h).clamp(now)
 	if repair {
-		*s = view
+		h = History(s)
 	}
 	for j, p := range c.Policies {
 		d, window := &ds[j], p.Window.Milliseconds()
@@ -280,37 +318,42 @@ func (s *slicesState) Explain(now int64, c *Charge, ds []Decision, repair bool) 
 		case c.Cost > d.Limit:
 			d.RetryAfter = Never
 		default:
-			d.RetryAfter = view.falls(now, window, d.Limit-c.Cost, a)
+			d.RetryAfter = s.falls(now, window, d.Limit-c.Cost, a)
 		}
 		d.EffectiveWindow = p.Window
 		if count > 0 {
-			d.ResetAfter = view.falls(now, window, 0, a)
-			d.EffectiveWindow = view.falls(now, window, min(count, d.Limit)-1, a)
+			d.ResetAfter = s.falls(now, window, 0, a)
+			d.EffectiveWindow = s.falls(now, window, min(count, d.Limit)-1, a)
 		}
 		d.Remaining = max(0, d.Remaining)
 	}
+	return h
 }
 
-func (s *slicesState) Settle(now int64, c *Charge, at, delta int64) {
-	*s = s.clamp(now)
+// Settle implements Algorithm.
+func (a Slices) Settle(h History, now int64, c *Charge, at, delta int64) History {
+	s := slicesState(h).clamp(now)
 	if delta > 0 {
-		s.add(now, delta, c, c.Algorithm.(Slices))
-		return
+		return History(s.add(now, delta, c, a))
 	}
-	for i := range *s {
-		if sl := &(*s)[i]; sl.start <= at && at <= sl.last {
-			sl.count -= min(sl.count, -delta)
-			if sl.count == 0 {
-				*s = slices.Delete(*s, i, i+1)
-			}
-			return
+	for i := range s.len() {
+		sl := s.at(i)
+		if sl.start > at || at > sl.last {
+			continue
 		}
+		sl.count -= min(sl.count, -delta)
+		if sl.count == 0 {
+			return History(slices.Delete(s, i*sliceSize, (i+1)*sliceSize))
+		}
+		s.set(i, sl)
+		break
 	}
+	return History(s)
 }
 
 // add books n units at now; then it drops the slices that no policy sees, and
 // merges neighbours that are no longer than one slice together.
-func (s *slicesState) add(now, n int64, c *Charge, a Slices) {
+func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 	finest := int64(math.MaxInt64)
 	lengths := make([]int64, 0, 8)
 	for _, p := range c.Policies {
@@ -318,34 +361,38 @@ func (s *slicesState) add(now, n int64, c *Charge, a Slices) {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	all, start := *s, now/finest*finest
-	if newest := len(all) - 1; newest >= 0 && (all[newest].start >= start || all[newest].last == now) {
-		all[newest].count += n
-		all[newest].last = now
+	start := now / finest * finest
+	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
+		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {
-		if newest >= 0 {
-			start = max(start, all[newest].last+1)
+		if newest.count > 0 {
+			start = max(start, newest.last+1)
 		}
-		all = append(all, slice{start: start, last: now, count: n})
+		s = s.push(slice{start, now, n})
 	}
-	kept := all[:0]
-	for _, sl := range all {
+	kept, before := 0, slice{}
+	for i := range s.len() {
+		sl := s.at(i)
 		var length int64 // that of the finest policy that still sees the slice
 		for j, p := range c.Policies {
 			if sl.last > now-p.Window.Milliseconds() && (length == 0 || lengths[j] < length) {
 				length = lengths[j]
 			}
 		}
-		switch n := len(kept); {
+		switch {
 		case length == 0:
-		case n > 0 && sl.last-kept[n-1].start < length:
-			kept[n-1].count += sl.count
-			kept[n-1].last = sl.last
-		default:
-			kept = append(kept, sl)
+			continue
+		case kept > 0 && sl.last-before.start < length:
+			kept--
+			sl = slice{before.start, sl.last, before.count + sl.count}
+			s.set(kept, sl)
+		case kept < i:
+			s.set(kept, sl)
 		}
+		before = sl
+		kept++
 	}
-	*s = kept
+	return s[:kept*sliceSize]
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

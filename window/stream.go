@@ -9,7 +9,7 @@ import (
 // is a stream with one entry per request, whatever its cost, that holds the
 // fields of the charge. Memory there grows with the requests that are kept.
 //
-// The promise is that of Zset, and so are the decisions. The state in this process
+// The promise is that of Zset, and so are the decisions. The history in this process
 // has nothing to read: it keeps neither fields nor what has left the window.
 type Stream struct {
 	// How long entries stay readable, in whole milliseconds, if that is longer
@@ -32,27 +32,25 @@ func (Stream) Name() string { return "stream" }
 // Options implements Algorithm: keep in ms.
 func (a Stream) Options() []int64 { return []int64{a.Keep.Milliseconds()} }
 
-// NewState implements Algorithm.
-func (Stream) NewState() State { return new(streamState) }
-
-// streamState is the log of zset, except that time in it never goes back: units
-// in the future are pulled back before others are added.
-type streamState struct{ zsetState }
-
-func (s *streamState) Spend(now int64, c *Charge, ds []Decision) {
-	s.repair(now)
-	s.zsetState.Spend(now, c, ds)
+// Look implements Algorithm.
+func (Stream) Look(h History, now int64, c *Charge, ds []Decision) bool {
+	return records(h).look(now, c, ds)
 }
 
-func (s *streamState) Settle(now int64, c *Charge, at, delta int64) {
-	if delta > 0 {
-		s.repair(now)
-	}
-	s.zsetState.Settle(now, c, at, delta)
+// Spend implements Algorithm.
+func (Stream) Spend(h History, now int64, c *Charge, ds []Decision) History {
+	return addBehind(records(h), now, c.Cost, c, true).spent(now, c, ds)
 }
 
-func (s *streamState) repair(now int64) {
-	if n := len(s.entries); n > s.head && s.entries[n-1].at > now {
-		s.pullBack(now)
+// Explain implements Algorithm.
+func (Stream) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+	return records(h).explain(now, c, ds, repair)
+}
+
+// Settle implements Algorithm.
+func (Stream) Settle(h History, now int64, c *Charge, at, delta int64) History {
+	if delta < 0 {
+		return History(records(h).giveBack(at, -delta))
 	}
+	return History(addBehind(records(h), now, delta, c, true))
 }

@@ -34,7 +34,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 3, 50, 9, 8, 255, 8, 8, 9, 16, 4, 8, 0, 8, 130, 8, 9, 255, 0, 2, 9, 99, 3, 20, 8, 0, 8, 9, 10})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o := ops(data)
-		now, log, state := windowtest.Start, new(windowtest.Log), window.Stream{}.NewState()
+		now, log, state := windowtest.Start, new(windowtest.Log), &windowtest.Kept{Algorithm: window.Stream{}}
 		policies := o.policies()
 		for len(o) > 0 {
 			if step := o.next(); step < 192 {
@@ -48,14 +48,14 @@ func FuzzStream(f *testing.F) {
 				policies = o.policies()
 			case 1:
 				if n := o.next() % 8; n > 0 {
-					state.Settle(now, &c, now, n)
+					state.Settle(now, c, now, n)
 					log.PullBack(now)
 					log.Spend(now, n)
 					log.Forget(now - longest(policies))
 				}
 			case 2:
 				at, n := now-o.next(), 1+o.next()%8
-				state.Settle(now, &c, at, -n)
+				state.Settle(now, c, at, -n)
 				log.GiveBack(at, n)
 			default:
 				c.Cost = op / 8 % 8
@@ -67,7 +67,7 @@ func FuzzStream(f *testing.F) {
 				}
 				view.PullBack(now)
 				want := windowtest.Expect(now, []window.Charge{c}, []*windowtest.Log{view}, take)
-				got := decide(state, now, c, take)
+				got := state.Decide(now, c, take)
 				if !slices.Equal(got, want) {
 					t.Fatalf("at %d: decide(%+v, %v) = %+v, want %+v of %v", now, c, take, got, want, *view)
 				}

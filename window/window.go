@@ -182,7 +182,8 @@ type Instancer interface {
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
-// lua, under the same name and with the same steps.
+// lua, under the same name and with the same steps. What returns a History may have
+// written to the one it was given, as append does: that one is of no use any more.
 //
 // It has further methods where there is need: Check() error tells what is wrong
 // with its options, CheckPolicy(Policy) error what is wrong with a policy that is
@@ -194,34 +195,25 @@ type Algorithm interface {
 	Name() string
 	// Options are what the Lua twin has to know beyond the policies.
 	Options() []int64
-	// NewState returns an empty history.
-	NewState() State
-}
 
-// State is the history of one key in this process. Times are milliseconds on
-// the store's clock. A State is not safe for concurrent use.
-//
-// A clock may step back. Units spent in the future of now count as spent just
-// now; a denial, if it may write, stores them so, lest a key stay locked for
-// longer than one window.
-type State interface {
 	// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0
-	// when the limit was lowered) of each policy's decision. It changes nothing.
-	Look(now int64, c *Charge, ds []Decision) bool
+	// when the limit was lowered) of each policy's decision.
+	Look(h History, now int64, c *Charge, ds []Decision) bool
 	// Spend books c.Cost at now, forgets what no policy of c looks back at, and
 	// completes the decisions that Look began.
-	Spend(now int64, c *Charge, ds []Decision)
+	Spend(h History, now int64, c *Charge, ds []Decision) History
 	// Explain completes the decisions that Look began for a charge that is not
-	// spent. With repair it may correct units that lie in the future.
-	Explain(now int64, c *Charge, ds []Decision, repair bool)
+	// spent. With repair it may correct units that lie in the future; without, it
+	// changes nothing.
+	Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History
 	// Settle is Store.Settle on this history; delta is not 0.
-	Settle(now int64, c *Charge, at, delta int64)
+	Settle(h History, now int64, c *Charge, at, delta int64) History
 }
 
-// FieldsReader is implemented by states whose twin reads a hash field by field.
+// FieldsReader is implemented by algorithms whose twin reads a hash field by field.
 type FieldsReader interface {
 	// FieldsRead returns how many fields a decision that is allowed reads.
-	FieldsRead(now int64, c *Charge) int
+	FieldsRead(h History, now int64, c *Charge) int
 }
 
 // CheckCharges returns an error that wraps ErrInvalid unless the charges make up

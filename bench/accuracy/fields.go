@@ -21,8 +21,7 @@ var loads = []load{{"a tenth of the limit", fieldsLimit / 10}, {"the limit", fie
 // fieldsRead returns how many fields of a hash a decision reads at a load, on
 // average and at most. It reports whether the algorithm keeps a hash.
 func fieldsRead(algorithm window.Algorithm, l load, seed uint64) (mean float64, most int, ok bool) {
-	state := algorithm.NewState()
-	reader, ok := state.(window.FieldsReader)
+	reader, ok := algorithm.(window.FieldsReader)
 	if !ok {
 		return 0, 0, false
 	}
@@ -30,18 +29,19 @@ func fieldsRead(algorithm window.Algorithm, l load, seed uint64) (mean float64, 
 		Zone: "z", Cost: 1, Algorithm: algorithm,
 		Policies: []window.Policy{{Limit: fieldsLimit, Window: traffic.Length}},
 	}
+	var h window.History
 	ds := make([]window.Decision, 1)
 	sum, n := 0, 0
 	from := traffic.Start
 	for _, req := range traffic.Poisson(traffic.Seeded(seed), 0, l.rate, from, from+(4*traffic.Length).Milliseconds()) {
 		if req.At >= from+traffic.Length.Milliseconds() { // the first window only fills
-			fields := reader.FieldsRead(req.At, charge)
+			fields := reader.FieldsRead(h, req.At, charge)
 			sum, n, most = sum+fields, n+1, max(most, fields)
 		}
-		if state.Look(req.At, charge, ds) {
-			state.Spend(req.At, charge, ds)
+		if algorithm.Look(h, req.At, charge, ds) {
+			h = algorithm.Spend(h, req.At, charge, ds)
 		} else {
-			state.Explain(req.At, charge, ds, true)
+			h = algorithm.Explain(h, req.At, charge, ds, true)
 		}
 	}
 	return float64(sum) / float64(n), most, true

@@ -13,7 +13,6 @@ type account struct {
 	name     name
 	slot     int32 // none: the key is new, and kept only if it is spent on
 	overflow bool  // there was no room for the key, and all such keys share
-	state    window.State
 	ds       []window.Decision
 }
 
@@ -44,7 +43,7 @@ func (s *Store) lock(charges []window.Charge, room *room) (accounts []account, l
 	}
 	now = s.now()
 	for i := range accounts {
-		accounts[i].open(now, accounts[:i])
+		accounts[i].open(now)
 	}
 	return accounts, locked, now
 }
@@ -60,10 +59,9 @@ func (s *Store) unlock(accounts []account, locked uint64) {
 	}
 }
 
-// open finds the state of the account's key. A new key for which there is no
-// room shares the overflow key of its zone, with others of the same request
-// (earlier), too: nobody passes uncounted.
-func (a *account) open(now int64, earlier []account) {
+// open finds the account's key. A new one for which there is no room shares the
+// overflow key of its zone: nobody passes uncounted.
+func (a *account) open(now int64) {
 	a.slot = a.shard.find(&a.name, false)
 	if a.slot == none && a.shard.full() && a.shard.victim(now) == none {
 		a.overflow = true
@@ -71,28 +69,31 @@ func (a *account) open(now int64, earlier []account) {
 		a.slot = a.shard.find(&a.name, true)
 	}
 	if a.slot != none {
-		sl := a.shard.slot(a.slot)
-		sl.busy = true
-		a.state = sl.state
-		return
+		a.shard.slot(a.slot).busy = true
 	}
-	for i := range earlier {
-		if e := &earlier[i]; a.overflow && e.overflow && e.shard == a.shard && e.name == a.name {
-			a.state = e.state
-			return
-		}
-	}
-	a.state = a.charge.Algorithm.NewState()
 }
 
-// keep stores the state after units were spent.
-func (a *account) keep(now int64, ds []window.Decision) {
+func (a *account) history() window.History { return a.shard.history(a.slot) }
+
+// keep sees to it that the key has a slot.
+func (a *account) keep(now int64) {
 	if a.slot == none && a.overflow {
 		a.slot = a.shard.find(&a.name, true) // kept for another of the same request
 	}
 	if a.slot == none {
-		a.slot = a.shard.insert(now, &a.name, a.state, a.overflow)
+		a.slot = a.shard.insert(now, &a.name, a.overflow)
 	}
+}
+
+// spend books the charge, on which ds were begun.
+func (a *account) spend(now int64) {
+	a.keep(now)
+	a.shard.write(a.slot, a.charge.Algorithm.Spend(a.history(), now, a.charge, a.ds))
+	a.note(now, a.ds)
+}
+
+// note stores what the decisions say after units were spent.
+func (a *account) note(now int64, ds []window.Decision) {
 	sl := a.shard.slot(a.slot)
 	sl.used, sl.expires = 0, now
 	for i := range ds {

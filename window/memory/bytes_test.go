@@ -38,6 +38,9 @@ func heap() int64 {
 func TestNoFalseSharing(t *testing.T) {
 	var s Store
 	var sh shard
+	if n := unsafe.Sizeof(slot{}); n != 128 {
+		t.Errorf("a slot has %d bytes, want 128, of which none shares a cache line with another", n)
+	}
 	if gap := unsafe.Offsetof(s.shards) - (unsafe.Offsetof(s.done) + unsafe.Sizeof(s.done)); gap < cacheLine {
 		t.Errorf("the first shard lies %d bytes after what all requests read, want %d", gap, cacheLine)
 	}

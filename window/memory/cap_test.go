@@ -167,7 +167,7 @@ func TestRequestDoesNotEvictItself(t *testing.T) {
 		}
 		units := 0
 		for k := range s.shards {
-			for _, sl := range slotsOf(&s.shards[k]) {
+			for at, sl := range slotsOf(&s.shards[k]) {
 				if sl.busy {
 					t.Fatalf("request %d left a slot busy", i)
 				}
@@ -176,7 +176,7 @@ func TestRequestDoesNotEvictItself(t *testing.T) {
 				}
 				ds := make([]window.Decision, 1)
 				c := charge("", "", 100, time.Minute)
-				sl.state.Look(now.Load(), &c, ds)
+				c.Algorithm.Look(s.shards[k].history(int32(at)), now.Load(), &c, ds)
 				if ds[0].Remaining == 99 && sl.expires == now.Load()+time.Minute.Milliseconds() {
 					units++
 				}
@@ -202,7 +202,7 @@ func TestOverflowWithinRequest(t *testing.T) {
 	var units int64
 	seen := map[string]bool{}
 	for k := range s.shards {
-		for _, sl := range slotsOf(&s.shards[k]) {
+		for i, sl := range slotsOf(&s.shards[k]) {
 			if !sl.overflow {
 				continue
 			}
@@ -212,7 +212,7 @@ func TestOverflowWithinRequest(t *testing.T) {
 			}
 			seen[fmt.Sprint(k, zone)] = true
 			ds := make([]window.Decision, 1)
-			sl.state.Look(s.now(), &charges[0], ds)
+			charges[0].Algorithm.Look(s.shards[k].history(int32(i)), s.now(), &charges[0], ds)
 			if used := 1000 - ds[0].Remaining; zone == "zone" {
 				units += used
 			}

@@ -1,4 +1,4 @@
-// Package memory is a window.Store in this process. State grows with use, the
+// Package memory is a window.Store in this process. It grows with use, the
 // number of keys is capped, and what has expired is swept away.
 package memory
 
@@ -139,13 +139,14 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 	if delta < 0 && a.slot == none {
 		return nil
 	}
-	a.state.Settle(now, &charge, at, delta)
+	a.keep(now)
+	a.shard.write(a.slot, charge.Algorithm.Settle(a.history(), now, &charge, at, delta))
 	if delta > 0 {
 		charge.Cost = 0
 		ds := make([]window.Decision, len(charge.Policies))
-		a.state.Look(now, &charge, ds)
-		a.state.Explain(now, &charge, ds, false)
-		a.keep(now, ds)
+		charge.Algorithm.Look(a.history(), now, &charge, ds)
+		charge.Algorithm.Explain(a.history(), now, &charge, ds, false)
+		a.note(now, ds)
 	}
 	return nil
 }
@@ -178,17 +179,17 @@ func (s *Store) decide(charges []window.Charge, take bool) ([]window.Decision, e
 	for i := range accounts {
 		a := &accounts[i]
 		a.ds, rest = rest[:len(a.charge.Policies)], rest[len(a.charge.Policies):]
-		fits = a.state.Look(now, a.charge, a.ds) && fits
+		fits = a.charge.Algorithm.Look(a.history(), now, a.charge, a.ds) && fits
 	}
 	for i := range accounts {
 		a := &accounts[i]
 		if take && fits && a.charge.Cost > 0 {
-			a.state.Spend(now, a.charge, a.ds)
-			a.keep(now, a.ds)
+			a.spend(now)
 			continue
 		}
-		a.state.Explain(now, a.charge, a.ds, take)
+		h := a.charge.Algorithm.Explain(a.history(), now, a.charge, a.ds, take)
 		if take && a.slot != none {
+			a.shard.write(a.slot, h)
 			a.hold(now, a.ds)
 		}
 	}

@@ -3,8 +3,6 @@ package memory
 import (
 	"sync"
 	"unsafe"
-
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // none is the slot of a key that is not there.
@@ -14,8 +12,8 @@ const none int32 = -1
 const candidates = 32
 
 // chunkLen is how many slots are allocated at once, once a shard holds that many:
-// as many as go into 32 KiB beside the 8 bytes that Go puts before them.
-const chunkLen = int32((32<<10 - 8) / unsafe.Sizeof(slot{}))
+// as many as go into 32 KiB.
+const chunkLen = int32(32 << 10 / unsafe.Sizeof(slot{}))
 
 // cacheLine is at least as long as what cores hand each other at once.
 const cacheLine = 128
@@ -31,22 +29,26 @@ type shard struct {
 	len    int32    // slots in use
 	hand   int32    // where the search for a slot to evict goes on
 	zones  zones
+	larges []large // without gaps, too
 	limits *limits
 	_      [cacheLine]byte // no cache line in common with the next shard
 }
 
-// slot holds a key: 72 bytes, beside the state.
+// slot holds a key: 128 bytes, which begin where a cache line does, and without a pointer
+// for the garbage collector to follow.
 type slot struct {
 	key       key
-	state     window.State
-	expires   int64  // ms: when nothing of the state matters any more
+	expires   int64  // ms: when nothing of the history matters any more
 	heldUntil int64  // ms: the key denies until then, so it is not evicted
 	hash      uint32 // of the counter's name
 	next      int32  // next slot of the same bucket of the index
 	zone      zoneID
+	large     int32 // where the history is in the shard's, if it is not here; or none
 	used      uint8 // share of the limit that was used when last spent on
 	overflow  bool  // does not count as a key, and is not evicted
 	busy      bool  // a request is at work on it, so it is neither evicted nor moved
+	size      uint8 // of the history, if it is here
+	small     [smallSize]byte
 }
 
 func (s *shard) slot(i int32) *slot { return &s.chunks[i/chunkLen][i%chunkLen] }
@@ -88,7 +90,7 @@ func (s *shard) victim(now int64) int32 {
 }
 
 // insert adds a key, and returns its slot.
-func (s *shard) insert(now int64, n *name, state window.State, overflow bool) int32 {
+func (s *shard) insert(now int64, n *name, overflow bool) int32 {
 	at := none
 	if !overflow {
 		at = s.makeRoom(now)
@@ -97,7 +99,7 @@ func (s *shard) insert(now int64, n *name, state window.State, overflow bool) in
 	if at == none {
 		at = s.extend()
 	}
-	*s.slot(at) = slot{key: n.key, hash: n.hash, zone: s.zones.join(n.zone), state: state, overflow: overflow, busy: true}
+	*s.slot(at) = slot{key: n.key, hash: n.hash, zone: s.zones.join(n.zone), large: none, overflow: overflow, busy: true}
 	s.index.add(s, at)
 	return at
 }
@@ -143,6 +145,9 @@ func (s *shard) vacate(i int32) {
 		s.limits.keys.Add(-1)
 	}
 	s.zones.leave(sl.zone)
+	if sl.large != none {
+		s.dropLarge(sl)
+	}
 	s.index.remove(s, i)
 }
 
@@ -153,7 +158,11 @@ func (s *shard) drop(i int32) {
 	s.len--
 	if i != s.len {
 		s.index.move(s, s.len, i)
-		*s.slot(i) = *s.slot(s.len)
+		sl := s.slot(i)
+		*sl = *s.slot(s.len)
+		if sl.large != none {
+			s.larges[sl.large].slot = i
+		}
 	}
 	c := s.len / chunkLen
 	*s.slot(s.len) = slot{}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"math"
@@ -43,7 +44,8 @@ func TestKeysAreKeptApart(t *testing.T) {
 	}
 }
 
-// TestShardIsBookkeeping adds and drops keys at random, and looks for all of them.
+// TestShardIsBookkeeping adds and drops keys at random, of which histories grow and
+// shrink, and looks for all of them.
 func TestShardIsBookkeeping(t *testing.T) {
 	sh := &shard{limits: new(limits)}
 	sh.limits.maxKeys.Store(math.MaxInt64)
@@ -53,6 +55,8 @@ func TestShardIsBookkeeping(t *testing.T) {
 		names[i] = name{zoneName{"zset", strconv.Itoa(i % 2)}, newKey(strconv.Itoa(k)), uint32(k/3) * 0x9e3779b9}
 	}
 	here := make(map[int]bool)
+	size := make(map[int]int) // of their histories
+	history := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, size[i]) }
 	r := rand.New(rand.NewPCG(1, 2))
 	for step := range 60_000 {
 		// The shard fills up, empties and fills up again.
@@ -62,14 +66,28 @@ func TestShardIsBookkeeping(t *testing.T) {
 		if (at != none) != here[i] {
 			t.Fatalf("step %d: key %d: got slot %d, want it to be there: %t", step, i, at, here[i])
 		}
+		if got, want := sh.history(at), history(i); !bytes.Equal(got, want) {
+			t.Fatalf("step %d: key %d has the history %v, want %v", step, i, got, want)
+		}
 		switch {
 		case at == none && (grow || r.IntN(20) == 0):
-			at = sh.insert(0, &names[i], window.Zset{}.NewState(), false)
+			at = sh.insert(0, &names[i], false)
 			sh.slot(at).busy = false
 			here[i] = true
 		case at != none && (!grow || r.IntN(20) == 0):
 			sh.drop(at)
 			delete(here, i)
+			delete(size, i)
+			at = none
+		}
+		if at != none {
+			size[i] = r.IntN(1 + r.IntN(4*smallSize))
+			sh.write(at, append(sh.history(at)[:0], history(i)...))
+		}
+		for k := range sh.larges {
+			if step%1000 == 0 && sh.slot(sh.larges[k].slot).large != int32(k) {
+				t.Fatalf("step %d: large history %d is not that of its slot", step, k)
+			}
 		}
 		if int(sh.len) != len(here) || int(sh.limits.keys.Load()) != len(here) {
 			t.Fatalf("step %d: %d keys, %d counted, want %d", step, sh.len, sh.limits.keys.Load(), len(here))
@@ -86,8 +104,8 @@ func TestShardIsBookkeeping(t *testing.T) {
 			sh.drop(at)
 		}
 	}
-	if fmt.Sprint(len(sh.zones.ids), sh.len, len(sh.zones.free)) != "0 0 2" || cap(sh.chunks[0]) > 16 || cap(sh.index.buckets) > 64 {
-		t.Errorf("at the end: zones %v, %d keys, room for %d slots and %d buckets", sh.zones, sh.len, cap(sh.chunks[0]), cap(sh.index.buckets))
+	if fmt.Sprint(len(sh.zones.ids), sh.len, len(sh.zones.free)) != "0 0 2" || cap(sh.chunks[0]) > 16 || cap(sh.index.buckets) > 64 || cap(sh.larges) > 16 {
+		t.Errorf("at the end: zones %v, %d keys, room for %d slots, %d buckets and %d large histories", sh.zones, sh.len, cap(sh.chunks[0]), cap(sh.index.buckets), cap(sh.larges))
 	}
 }
 

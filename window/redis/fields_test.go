@@ -23,7 +23,7 @@ func TestLayersFieldsRead(t *testing.T) {
 	asked := monitor(t, own.Addr)
 	one := charge("zone", "key", 1_000_000, time.Minute)
 	one.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
-	state := one.Algorithm.NewState()
+	kept := windowtest.Kept{Algorithm: one.Algorithm}
 	echo := func() {
 		t.Helper()
 		if err := c.Echo(t.Context(), "done").Err(); err != nil {
@@ -43,9 +43,9 @@ func TestLayersFieldsRead(t *testing.T) {
 		case 2_000:
 			clock.Add(40_000)
 		}
-		want := state.(window.FieldsReader).FieldsRead(clock.Now(), &one)
+		want := one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)
 		take(t, s, one)
-		state.Spend(clock.Now(), &one, make([]window.Decision, 1))
+		kept.Decide(clock.Now(), one, true)
 		echo()
 		fields := make(map[string]bool)
 		reads := 0
@@ -143,16 +143,16 @@ func TestAdaptiveFieldsRead(t *testing.T) {
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "adaptive"}), server.Client(t)
 	one := charge("zone", "key", 1_000, 20*time.Second)
 	one.Algorithm = window.Slices{Min: 100 * time.Millisecond, Max: 2 * time.Second}
-	state := one.Algorithm.NewState()
+	kept := windowtest.Kept{Algorithm: one.Algorithm}
 	traffic := func(every, times int64) int64 {
 		var most int64
 		for range times {
 			clock.Add(every)
 			if window.Allowed(take(t, s, one)) {
-				state.Spend(clock.Now(), &one, make([]window.Decision, 1))
+				kept.Decide(clock.Now(), one, true)
 			}
 			n := c.HLen(t.Context(), "adaptive:slices:zone:key").Val()
-			if want := int64(state.(window.FieldsReader).FieldsRead(clock.Now(), &one)); n != want {
+			if want := int64(one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)); n != want {
 				t.Fatalf("%d fields, FieldsRead says %d", n, want)
 			}
 			most = max(most, n)

@@ -352,14 +352,14 @@ func TestStreamLargeTotals(t *testing.T) {
 	for _, keep := range []time.Duration{10 * time.Second, time.Hour} { // real time, too, for the key
 		s := newStreamTest(t, keep)
 		s.one.Policies = []window.Policy{{Limit: window.MaxProduct / 2, Window: 2 * time.Millisecond}}
-		plain := window.Zset{}.NewState()
+		plain := windowtest.Kept{Algorithm: window.Zset{}}
 		r := rand.New(rand.NewPCG(2, 2))
 		allowed := 0
 		for n := range 300 {
 			s.clock.Add(r.Int64N(2))
 			c := s.one
 			c.Cost = window.MaxProduct/4 + r.Int64N(3) - 1
-			got, want := s.take(c.Cost), decideLocally(plain, s.clock.Now(), c)
+			got, want := s.take(c.Cost), plain.Decide(s.clock.Now(), c, true)[0]
 			if got != want {
 				t.Fatalf("keep %s, request %d: %+v, want %+v", keep, n, got, want)
 			}
@@ -376,17 +376,6 @@ func TestStreamLargeTotals(t *testing.T) {
 			}
 		}
 	}
-}
-
-// decideLocally takes a charge from a state as a store does.
-func decideLocally(s window.State, now int64, c window.Charge) window.Decision {
-	ds := make([]window.Decision, 1)
-	if s.Look(now, &c, ds) {
-		s.Spend(now, &c, ds)
-	} else {
-		s.Explain(now, &c, ds, true)
-	}
-	return ds[0]
 }
 
 // TestStreamMemory holds what docs/stream.md says of entries without fields.

@@ -82,15 +82,14 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 // replay decides once more, one after the other. Of one millisecond, the admitted
 // came first: where one was denied, the next is, too.
 func replay(t *testing.T, c window.Charge, admitted, denied []int64) {
-	state, ds := c.Algorithm.NewState(), make([]window.Decision, len(c.Policies))
+	kept := Kept{Algorithm: c.Algorithm}
 	for _, at := range denied {
 		for ; len(admitted) > 0 && admitted[0] <= at; admitted = admitted[1:] {
-			if !state.Look(admitted[0], &c, ds) {
+			if !window.Allowed(kept.Decide(admitted[0], c, true)) {
 				t.Errorf("admitted at %d, above the limit", admitted[0])
 			}
-			state.Spend(admitted[0], &c, ds)
 		}
-		if state.Look(at, &c, ds) {
+		if ds := kept.Decide(at, c, false); window.Allowed(ds) {
 			t.Errorf("denied at %d, with %d left", at, ds[0].Remaining)
 		}
 	}

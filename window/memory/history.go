@@ -1,0 +1,63 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// smallSize is how many bytes of history a slot has room for: what is left of 128.
+const smallSize = 68
+
+// large is a history that does not fit into its slot.
+type large struct {
+	history window.History
+	slot    int32
+}
+
+// history returns the history of the key in slot i. One that is in the slot may grow
+// there as far as there is room; write has to know what became of it.
+func (s *shard) history(i int32) window.History {
+	if i == none {
+		return nil
+	}
+	sl := s.slot(i)
+	if sl.large == none {
+		return sl.small[:sl.size]
+	}
+	return s.larges[sl.large].history
+}
+
+// write keeps what an algorithm made of the history in slot i. A large one comes back
+// into the slot when it fills half of the room there, lest it go to and fro. Others
+// give room back once they are mostly empty.
+func (s *shard) write(i int32, h window.History) {
+	sl := s.slot(i)
+	switch {
+	case sl.large == none && len(h) <= smallSize:
+		sl.size = uint8(copy(sl.small[:], h)) // most often onto itself
+	case sl.large == none:
+		sl.large = int32(len(s.larges))
+		s.larges = append(s.larges, large{h, i})
+	case len(h) <= smallSize/2:
+		sl.size = uint8(copy(sl.small[:], h))
+		s.dropLarge(sl)
+	case cap(h) > 4*len(h):
+		s.larges[sl.large].history = slices.Clone(h)
+	default:
+		s.larges[sl.large].history = h
+	}
+}
+
+// dropLarge forgets the large history of a slot. The last one takes its place.
+func (s *shard) dropLarge(sl *slot) {
+	at, last := sl.large, len(s.larges)-1
+	s.larges[at] = s.larges[last]
+	s.slot(s.larges[at].slot).large = at
+	sl.large = none
+	s.larges[last] = large{}
+	s.larges = s.larges[:last]
+	if cap(s.larges) > 4*last+8 {
+		s.larges = slices.Clone(s.larges)
+	}
+}

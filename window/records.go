@@ -1,0 +1,234 @@
+package window
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// logFull is how many entries a chunk gets, as if all were as long as the next.
+const logFull = 32
+
+// logStale is how many bytes of the oldest chunk may have left the longest window
+// before it is written anew for that alone.
+const logStale = 16
+
+// last returns the time of the newest record, and the running total; 0 if there are none.
+func (h records) last() (newestAt, total int64) {
+	if len(h) == 0 {
+		return 0, 0
+	}
+	p := h.newest()
+	ch := logChunk(h[p.from:p.to])
+	return ch.newestAt(), ch.upTo()
+}
+
+// locate finds the oldest record at t or later up to and with which there are more
+// than k units. It returns the chunk from that record on, and where the chunk lies,
+// which is nowhere if there is none. It looks from where that is nearer in time.
+func (h records) locate(t, k int64) (logPart, place) {
+	is := func(p place) bool {
+		ch := logChunk(h[p.from:p.to])
+		return ch.newestAt() >= t && ch.upTo() > k
+	}
+	p, newest := h.oldest(), h.newest()
+	if p == newest || t-logChunk(h[p.from:]).newestAt() <= logChunk(h[newest.from:]).newestAt()-t {
+		for !p.nowhere() && !is(p) {
+			p = h.next(p)
+		}
+	} else {
+		oldest, later := p, place{}
+		for p = newest; is(p); p = h.before(p) {
+			if later = p; p == oldest {
+				break
+			}
+		}
+		p = later
+	}
+	if p.nowhere() {
+		return logPart{}, p
+	}
+	return h.part(p).from(t, k), p
+}
+
+func (h records) count(now int64, p Policy) int64 {
+	rest, at := h.locate(now-p.Window.Milliseconds()+1, 0)
+	if at.nowhere() {
+		return 0
+	}
+	_, total := h.last()
+	return total - rest.before()
+}
+
+// leaves returns the time until more than the k oldest units of the policy's
+// window have left it; the whole window if there are no more.
+func (h records) leaves(now int64, p Policy, k int64) time.Duration {
+	edge := now - p.Window.Milliseconds()
+	rest, at := h.locate(edge+1, 0)
+	if k > 0 && !at.nowhere() {
+		rest, at = h.locate(edge+1, rest.before()+k)
+	}
+	if at.nowhere() {
+		return p.Window
+	}
+	return p.Window - millis(now-min(rest.oldest(), now))
+}
+
+// add books n units at now, which is not before any others, and forgets what was spent
+// at the edge or before: whole chunks, and the beginning of one if exact, or where that
+// is much or it is written anyway.
+func (h records) add(now, n, edge int64, exact bool) records {
+	if newest, total := h.last(); newest > edge && n > MaxProduct-total {
+		h = h.rebase(edge)
+		_, total = h.last()
+		if n = min(n, MaxProduct-total); n == 0 {
+			return h
+		}
+	}
+	rest, first := h.locate(edge+1, 0)
+	if first.nowhere() { // all have left, if there were any
+		return h.only(logPart{newest: logRecord{now, n}, upTo: n})
+	}
+	last, tail, full := h.newest(), rest, logFull
+	if first != last {
+		tail = h.part(last)
+	}
+	if exact {
+		full *= 2 // for fewer chunks
+	}
+	var room [2 * binary.MaxVarintLen64]byte
+	more, entry, fits := tail.add(now, n, full, room[:0])
+	if fits && first == last {
+		return h.only(more, entry...)
+	}
+	stale := len(h.part(first).entries) - len(rest.entries)
+	shorten := exact && stale > 0 || first != last && stale > logStale
+	if h[0] == 0 && shorten {
+		h, shorten = h.only(rest), false
+	}
+	if fits {
+		h = h.replaceNewest(last, more, entry...)
+	} else {
+		h = h.push(logPart{newest: logRecord{now, n}, upTo: more.upTo})
+	}
+	if first.from == beforeOne {
+		return h
+	}
+	if shorten {
+		first = h.shorten(first, rest)
+	}
+	return h.forget(first)
+}
+
+// rebase makes room for running totals: it forgets all that was spent at the edge or
+// before, and counts from there. Something was spent later.
+func (h records) rebase(edge int64) records {
+	rest, first := h.locate(edge+1, 0)
+	base := rest.before()
+	for p := h.next(first); !p.nowhere(); p = h.next(p) {
+		ch := logChunk(h[p.from:p.to])
+		ch.setUpTo(ch.upTo() - base)
+	}
+	rest.upTo -= base
+	if first == h.newest() {
+		return h.only(rest)
+	}
+	return h.forget(h.shorten(first, rest))
+}
+
+// pullBack moves everything that lies in the future to now. There is something.
+func (h records) pullBack(now int64) records {
+	_, total := h.last()
+	future, p := h.locate(now, 0)
+	past := slices.DeleteFunc(h.part(p).records(), func(r logRecord) bool { return r.at >= now })
+	part := partOf(append(past, logRecord{now, total - future.before()}), total)
+	if p == h.oldest() {
+		return h.only(part)
+	}
+	return h.replaceNewest(p, part)
+}
+
+// giveBack takes up to n of the units that were spent at a time.
+func (h records) giveBack(at, n int64) records {
+	rest, p := h.locate(at, 0)
+	if p.nowhere() || rest.oldest() != at {
+		return h
+	}
+	whole := h.part(p)
+	all := whole.records()
+	k := slices.IndexFunc(all, func(r logRecord) bool { return r.at == at })
+	back := min(all[k].units, n)
+	if all[k].units -= back; all[k].units == 0 {
+		all = slices.Delete(all, k, k+1)
+	}
+	for later := h.next(p); !later.nowhere(); later = h.next(later) {
+		ch := logChunk(h[later.from:later.to])
+		ch.setUpTo(ch.upTo() - back)
+	}
+	switch {
+	case len(all) == 0:
+		return h.remove(p)
+	case h[0] == 0:
+		return h.only(partOf(all, whole.upTo-back))
+	}
+	return h.replace(p, partOf(all, whole.upTo-back).appendTo(nil))
+}
+
+// all returns all records.
+func (h records) all() []logRecord {
+	var all []logRecord
+	for p := h.oldest(); !p.nowhere(); p = h.next(p) {
+		all = append(all, h.part(p).records()...)
+	}
+	return all
+}
+
+func (h records) look(now int64, c *Charge, ds []Decision) bool {
+	fits := true
+	for j, p := range c.Policies {
+		left := p.Limit - h.count(now, p)
+		allowed := c.Cost == 0 || c.Cost <= left
+		ds[j] = Decision{Allowed: allowed, Limit: p.Limit, Remaining: left, At: now}
+		fits = fits && allowed
+	}
+	return fits
+}
+
+// spent completes the decisions on a charge that is booked.
+func (h records) spent(now int64, c *Charge, ds []Decision) History {
+	for j, p := range c.Policies {
+		d := &ds[j]
+		d.Remaining -= c.Cost
+		d.ResetAfter, d.EffectiveWindow = p.Window, p.Window
+		if d.Remaining == 0 {
+			d.EffectiveWindow = h.leaves(now, p, 0)
+		}
+	}
+	return History(h)
+}
+
+func (h records) explain(now int64, c *Charge, ds []Decision, repair bool) History {
+	newest, _ := h.last()
+	if newest > now {
+		if repair {
+			h = h.pullBack(now)
+		}
+		newest = now
+	}
+	for j, p := range c.Policies {
+		d := &ds[j]
+		switch {
+		case d.Allowed:
+		case c.Cost > d.Limit:
+			d.RetryAfter = Never
+		default:
+			d.RetryAfter = h.leaves(now, p, c.Cost-d.Remaining-1)
+		}
+		if d.Remaining < d.Limit {
+			d.ResetAfter = p.Window - millis(now-newest)
+		}
+		d.EffectiveWindow = h.leaves(now, p, max(0, -d.Remaining))
+		d.Remaining = max(0, d.Remaining)
+	}
+	return History(h)
+}
