@@ -26,7 +26,7 @@
 --
 -- The algorithms stand above this file, in the function `module`, so that a call makes
 -- only those which it needs. Each has look, spend, explain and settle, with the meaning
--- of window.State, and says whether it names units, and notes fields. Some keep a
+-- of window.Algorithm, and says whether it names units, and notes fields. Some keep a
 -- record, which stands there too. A charge is used again for later requests; look
 -- begins anew.
 --

@@ -209,6 +209,43 @@ func TestLogEqualsList(t *testing.T) {
 	t.Logf("%d denials", denials)
 }
 
+// Long logs take many pages: they decide as a list does, whatever the window, and when units
+// are given back from the middle or the clock steps back.
+func TestLogPages(t *testing.T) {
+	const length = 60_000
+	for _, log := range exactLogs() {
+		r, slow, now := rand.New(rand.NewPCG(3, 3)), new(slowLog), logStart
+		most := 0
+		for step := range 8_000 {
+			now += r.Int64N(12)
+			c := &Charge{Cost: 1, Policies: []Policy{
+				logPolicy(10_000_000, length), logPolicy(1+r.Int64N(1_000_000), 1+r.Int64N(length)), logPolicy(1_000_000, 1+r.Int64N(length)),
+			}}
+			switch n := r.IntN(300); {
+			case n < 60:
+				c.Cost = r.Int64N(1_000)
+			case n < 70:
+				at, back := now-r.Int64N(length), 1+r.Int64N(400)
+				log.settle(now, c, at, -back)
+				slow.giveBack(at, back)
+			case n == 70 && log.Name() != "zset": // which leaves in the future what is there
+				now -= r.Int64N(length / 100)
+			}
+			if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
+				t.Fatalf("%s, step %d at %d: take(%+v) = %+v, want %+v", log.Name(), step, now, c, got, want)
+			}
+			*slow = slices.DeleteFunc(*slow, func(r slowRecord) bool { return r.at <= now-2*length })
+			log.check(t)
+			if log.h[0] != 0 {
+				most = max(most, page(log.h.newest().begin()))
+			}
+		}
+		if most < 3 {
+			t.Errorf("%s: %d pages at most, want more", log.Name(), 1+most)
+		}
+	}
+}
+
 // What has left the longest window is gone, to the unit, from zset and stream; a longer
 // window does not bring it back.
 func TestExactLogsForget(t *testing.T) {

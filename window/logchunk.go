@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// logChunk holds records, oldest first, in the layout of log.lua: the header, and an
-// entry per record but the newest, with the time to the next one.
+// logChunk holds records, oldest first, in the layout of log.lua but for the expiry: the
+// header, and an entry per record but the newest, with the time to the next one.
 type logChunk []byte
 
 // A header has 6 bytes of time, 7 of the running total, and 1 of the units of the newest

@@ -3,6 +3,7 @@ package window
 import (
 	"encoding/binary"
 	"slices"
+	"sort"
 )
 
 // records is the History of Zset, Log and Stream: chunks of records, oldest first. Most
@@ -11,32 +12,36 @@ import (
 //	1 byte   is 1
 //	8 bytes  say where the oldest chunk begins: what is before it is gone
 //	8 bytes  say where the newest one begins
-//	chunks   have 2 bytes before and behind them that say how long they are
+//	pages    hold chunks, and zeros when there is no room for the next one
 //
-// with the least significant byte first. Chunks that are read or written again and again
-// are the newest, of which the end changes, and the oldest, of which the beginning does.
+// with the least significant byte first. A chunk begins with 2 bytes that say how many
+// follow. Each page after that of the oldest chunk begins with a chunk, so that any can
+// be found in few steps.
 type records History
 
 const (
 	beforeOne  = 1 // bytes before the only chunk
 	beforeMany = 1 + 8 + 8
 	lengthSize = 2
+	pageSize   = 2048 // bytes: no chunk takes more than 1400
 )
 
-// place is where a chunk lies, without its lengths; from is to if there is none.
+// place is where a chunk lies, without its length; from is to if there is none.
 type place struct{ from, to int }
+
+func (p place) nowhere() bool { return p.from == p.to }
+
+func (p place) begin() int { return p.from - lengthSize }
+
+// page returns the number of the page that a byte lies in.
+func page(at int) int { return (at - beforeMany) / pageSize }
+
+// pageAt returns where a page begins.
+func pageAt(page int) int { return beforeMany + page*pageSize }
 
 func (h records) at(begin int) place {
 	from := begin + lengthSize
 	return place{from, from + int(binary.LittleEndian.Uint16(h[begin:]))}
-}
-
-// end returns where chunk p ends, with its length.
-func (h records) end(p place) int {
-	if h[0] == 0 {
-		return p.to
-	}
-	return p.to + lengthSize
 }
 
 func (h records) oldest() place {
@@ -61,38 +66,44 @@ func (h records) newest() place {
 
 // next returns the chunk that follows.
 func (h records) next(p place) place {
-	end := h.end(p)
-	if end == len(h) {
+	if p.to == len(h) {
 		return place{}
 	}
-	return h.at(end)
+	left := pageAt(page(p.to-1)+1) - p.to
+	if left < lengthSize || h[p.to] == 0 && h[p.to+1] == 0 {
+		return h.at(p.to + left)
+	}
+	return h.at(p.to)
 }
 
-// before returns the chunk before p, which is not the oldest.
-func (h records) before(p place) place {
-	to := p.from - 2*lengthSize
-	return place{to - int(binary.LittleEndian.Uint16(h[to:])), to}
+func (h records) setOldest(p place) { binary.LittleEndian.PutUint64(h[1:], uint64(p.begin())) }
+func (h records) setNewest(p place) { binary.LittleEndian.PutUint64(h[9:], uint64(p.begin())) }
+func (h records) setLength(p place) {
+	binary.LittleEndian.PutUint16(h[p.begin():], uint16(p.to-p.from))
 }
-
-func (h records) setOldest(p place) {
-	binary.LittleEndian.PutUint64(h[1:], uint64(p.from-lengthSize))
-}
-
-func (h records) setNewest(p place) {
-	binary.LittleEndian.PutUint64(h[9:], uint64(p.from-lengthSize))
-}
-
-// setLengths writes how long the chunk at p is.
-func (h records) setLengths(p place) {
-	length := uint16(p.to - p.from)
-	binary.LittleEndian.PutUint16(h[p.from-lengthSize:], length)
-	binary.LittleEndian.PutUint16(h[p.to:], length)
-}
-
-func (p place) nowhere() bool { return p.from == p.to }
 
 // part returns what the chunk at p holds.
 func (h records) part(p place) logPart { return logChunk(h[p.from:p.to]).part() }
+
+// first returns the first chunk that is what is asked, of which all later ones are, too.
+func (h records) first(is func(logChunk) bool) place {
+	at := func(p place) bool { return is(logChunk(h[p.from:p.to])) }
+	p := h.oldest()
+	if p.nowhere() || at(p) {
+		return p
+	}
+	if h[0] != 0 {
+		old := page(p.begin())
+		later := sort.Search(page(h.newest().begin())-old, func(i int) bool { return at(h.at(pageAt(old + 1 + i))) })
+		if later > 0 {
+			p = h.at(pageAt(old + later))
+		}
+	}
+	for !p.nowhere() && !at(p) {
+		p = h.next(p)
+	}
+	return p
+}
 
 // only returns records of a part, and of an entry behind its own. The part may be one of h.
 func (h records) only(p logPart, entry ...byte) records {
@@ -108,39 +119,53 @@ func (h records) only(p logPart, entry ...byte) records {
 	return append(append(h[:0], 0), ch...)
 }
 
-// replaceNewest writes a part, and an entry behind its own, from where chunk p begins;
-// it is not the only one, and those behind it are gone.
-func (h records) replaceNewest(p place, part logPart, entry ...byte) records {
-	if part.plain() && len(part.entries) > 0 && &part.entries[0] == &h[p.from+logHeader] { // they stay there
-		h = append(h[:p.to], entry...)
-		part.putHeader(h[p.from:])
-	} else {
-		var room [256]byte
-		h = append(h[:p.from], part.appendTo(room[:0], entry...)...)
+// putNewest writes a chunk, which is not one of h, to where it begins or to the next
+// page. What was behind that is gone.
+func (h records) putNewest(begin int, ch logChunk) records {
+	h = h[:begin]
+	if end := begin + lengthSize + len(ch); page(end-1) > page(begin) {
+		h = append(h, make([]byte, pageAt(page(begin)+1)-begin)...)
 	}
+	p := place{from: len(h) + lengthSize}
+	h = append(append(h, 0, 0), ch...)
 	p.to = len(h)
-	h = append(h, 0, 0)
 	h.setNewest(p)
-	h.setLengths(p)
+	h.setLength(p)
+	return h
+}
+
+// replaceNewest writes a part, and an entry behind its own, in place of chunk p, which
+// is not the only one. Those behind it are gone.
+func (h records) replaceNewest(p place, part logPart, entry ...byte) records {
+	if !part.plain() || len(part.entries) == 0 || &part.entries[0] != &h[p.from+logHeader] {
+		var room [256]byte
+		return h.putNewest(p.begin(), part.appendTo(room[:0], entry...))
+	}
+	h = append(h[:p.to], entry...) // the others stay there
+	part.putHeader(h[p.from:])
+	p.to = len(h)
+	if page(p.to-1) > page(p.begin()) {
+		return h.putNewest(p.begin(), slices.Clone(logChunk(h[p.from:])))
+	}
+	h.setNewest(p)
+	h.setLength(p)
 	return h
 }
 
 // push adds a chunk.
 func (h records) push(part logPart) records {
 	if h[0] == 0 {
-		only := place{beforeMany + lengthSize, beforeMany + lengthSize + len(h) - beforeOne}
-		h = append(h, make([]byte, beforeMany-beforeOne+2*lengthSize)...)
-		copy(h[only.from:only.to], h[beforeOne:])
-		h[0] = 1
-		h.setOldest(only)
-		h.setLengths(only)
+		h = manyOf(slices.Clone(logChunk(h[beforeOne:])), h)
 	}
-	p := place{from: len(h) + lengthSize}
-	h = part.appendTo(append(h, 0, 0))
-	p.to = len(h)
-	h = append(h, 0, 0)
-	h.setNewest(p)
-	h.setLengths(p)
+	return h.putNewest(len(h), part.appendTo(nil))
+}
+
+// manyOf returns records to which more chunks can be added than one, in the room of h.
+func manyOf(ch logChunk, h records) records {
+	h = append(h[:0], make([]byte, beforeMany)...)
+	h[0] = 1
+	h = h.putNewest(beforeMany, ch)
+	h.setOldest(h.newest())
 	return h
 }
 
@@ -151,55 +176,48 @@ func (h records) shorten(p place, part logPart) place {
 		p.from = p.to - len(part.entries) - logHeader
 		part.putHeader(h[p.from:])
 	} else {
-		var room [256]byte
-		ch := part.appendTo(room[:0])
+		ch := part.appendTo(nil)
 		p.from = p.to - len(ch)
 		copy(h[p.from:], ch)
 	}
-	h.setLengths(p)
+	h.setLength(p)
 	return p
 }
 
-// forget drops the chunks before p, of two or more that stay. What stays moves once
-// more than that is gone, so that the cost is constant over many calls.
+// forget drops the chunks before p, of two or more that stay. Pages move once more are
+// gone than stay, so that the cost is constant over many calls.
 func (h records) forget(p place) records {
 	h.setOldest(p)
-	begin := p.from - lengthSize
-	gone := begin - beforeMany
-	if gone <= len(h)-begin {
+	gone := pageAt(page(p.begin())) - beforeMany
+	if gone <= len(h)-beforeMany-gone {
 		return h
 	}
 	newest := h.newest()
-	h = h[:beforeMany+copy(h[beforeMany:], h[begin:])]
+	h = h[:beforeMany+copy(h[beforeMany:], h[beforeMany+gone:])]
 	h.setOldest(place{from: p.from - gone})
 	h.setNewest(place{from: newest.from - gone})
 	return h
 }
 
-// replace puts a chunk, which is no longer, where another one of many is.
+// replace returns records with another chunk in place of p, or without it if that is
+// empty.
 func (h records) replace(p place, ch logChunk) records {
-	newest := h.newest()
-	h = slices.Replace(h, p.from, p.to, ch...)
-	h.setLengths(place{p.from, p.from + len(ch)})
-	if p.from < newest.from {
-		newest.from += len(ch) - (p.to - p.from)
-		h.setNewest(newest)
+	var all records
+	for q := h.oldest(); !q.nowhere(); q = h.next(q) {
+		is := logChunk(h[q.from:q.to])
+		if q == p {
+			is = ch
+		}
+		switch {
+		case len(is) == 0:
+		case all == nil:
+			all = append(records{0}, is...)
+		case all[0] == 0:
+			all = manyOf(slices.Clone(logChunk(all[beforeOne:])), all)
+			fallthrough
+		default:
+			all = all.putNewest(len(all), is)
+		}
 	}
-	return h
-}
-
-// remove takes out a chunk.
-func (h records) remove(p place) records {
-	oldest, newest := h.oldest(), h.newest()
-	switch {
-	case oldest == newest:
-		return h[:0]
-	case p == newest:
-		newest = h.before(p)
-	default:
-		newest.from -= p.to - p.from + 2*lengthSize
-	}
-	h = slices.Delete(h, p.from-lengthSize, p.to+lengthSize)
-	h.setNewest(newest)
-	return h
+	return all
 }

@@ -25,26 +25,9 @@ func (h records) last() (newestAt, total int64) {
 
 // locate finds the oldest record at t or later up to and with which there are more
 // than k units. It returns the chunk from that record on, and where the chunk lies,
-// which is nowhere if there is none. It looks from where that is nearer in time.
+// which is nowhere if there is none.
 func (h records) locate(t, k int64) (logPart, place) {
-	is := func(p place) bool {
-		ch := logChunk(h[p.from:p.to])
-		return ch.newestAt() >= t && ch.upTo() > k
-	}
-	p, newest := h.oldest(), h.newest()
-	if p == newest || t-logChunk(h[p.from:]).newestAt() <= logChunk(h[newest.from:]).newestAt()-t {
-		for !p.nowhere() && !is(p) {
-			p = h.next(p)
-		}
-	} else {
-		oldest, later := p, place{}
-		for p = newest; is(p); p = h.before(p) {
-			if later = p; p == oldest {
-				break
-			}
-		}
-		p = later
-	}
+	p := h.first(func(ch logChunk) bool { return ch.newestAt() >= t && ch.upTo() > k })
 	if p.nowhere() {
 		return logPart{}, p
 	}
@@ -76,7 +59,7 @@ func (h records) leaves(now int64, p Policy, k int64) time.Duration {
 
 // add books n units at now, which is not before any others, and forgets what was spent
 // at the edge or before: whole chunks, and the beginning of one if exact, or where that
-// is much or it is written anyway.
+// is much or it is written anyway. Units above 2^53 in all are not counted.
 func (h records) add(now, n, edge int64, exact bool) records {
 	if newest, total := h.last(); newest > edge && n > MaxProduct-total {
 		h = h.rebase(edge)
@@ -102,9 +85,9 @@ func (h records) add(now, n, edge int64, exact bool) records {
 		return h.only(more, entry...)
 	}
 	stale := len(h.part(first).entries) - len(rest.entries)
-	shorten := exact && stale > 0 || first != last && stale > logStale
-	if h[0] == 0 && shorten {
-		h, shorten = h.only(rest), false
+	rewrite := exact && stale > 0 || first != last && stale > logStale
+	if h[0] == 0 && rewrite {
+		h, rewrite = h.only(rest), false
 	}
 	if fits {
 		h = h.replaceNewest(last, more, entry...)
@@ -114,7 +97,7 @@ func (h records) add(now, n, edge int64, exact bool) records {
 	if first.from == beforeOne {
 		return h
 	}
-	if shorten {
+	if rewrite {
 		first = h.shorten(first, rest)
 	}
 	return h.forget(first)
@@ -165,11 +148,8 @@ func (h records) giveBack(at, n int64) records {
 		ch := logChunk(h[later.from:later.to])
 		ch.setUpTo(ch.upTo() - back)
 	}
-	switch {
-	case len(all) == 0:
-		return h.remove(p)
-	case h[0] == 0:
-		return h.only(partOf(all, whole.upTo-back))
+	if len(all) == 0 {
+		return h.replace(p, nil)
 	}
 	return h.replace(p, partOf(all, whole.upTo-back).appendTo(nil))
 }

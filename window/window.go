@@ -182,7 +182,7 @@ type Instancer interface {
 }
 
 // Algorithm is a way to keep the history of a key. Each has a twin in package
-// lua, under the same name and with the same steps. What returns a History may have
+// lua, under the same name, that makes the same decisions. What returns a History may have
 // written to the one it was given, as append does: that one is of no use any more.
 //
 // It has further methods where there is need: Check() error tells what is wrong

@@ -21,7 +21,8 @@ const cacheLine = 128
 // shard holds a part of the keys. mu guards everything but limits.
 //
 // Slots lie without gaps: the last one moves to where another is dropped. No step
-// is longer than a chunk, however many keys come or go.
+// is longer than a chunk, however many keys come or go, but that the index and the list
+// of large histories move when they have doubled.
 type shard struct {
 	mu     sync.Mutex
 	index  index
