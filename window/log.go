@@ -6,7 +6,7 @@ package window
 //
 // The promise is that of Zset. When the clock steps back, units that lie in the
 // future are stored as spent just now by any charge that is taken.
-type Log struct{}
+type Log struct{ ofRecords }
 
 // Name implements Algorithm.
 func (Log) Name() string { return "log" }
@@ -14,19 +14,9 @@ func (Log) Name() string { return "log" }
 // Options implements Algorithm.
 func (Log) Options() []int64 { return nil }
 
-// Look implements Algorithm.
-func (Log) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	return records(h).look(now, c, ds)
-}
-
 // Spend implements Algorithm.
 func (Log) Spend(h History, now int64, c *Charge, ds []Decision) History {
 	return addBehind(records(h), now, c.Cost, c, false).spent(now, c, ds)
-}
-
-// Explain implements Algorithm.
-func (Log) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
-	return records(h).explain(now, c, ds, repair)
 }
 
 // Settle implements Algorithm.

@@ -21,7 +21,9 @@ type records History
 
 const (
 	beforeOne  = 1 // bytes before the only chunk
-	beforeMany = 1 + 8 + 8
+	saysOldest = 1 // where it is written, if there are more
+	saysNewest = saysOldest + 8
+	beforeMany = saysNewest + 8
 	lengthSize = 2
 	pageSize   = 2048 // bytes: no chunk takes more than 1400
 )
@@ -44,24 +46,18 @@ func (h records) at(begin int) place {
 	return place{from, from + int(binary.LittleEndian.Uint16(h[begin:]))}
 }
 
-func (h records) oldest() place {
-	switch {
-	case len(h) == 0:
-		return place{}
-	case h[0] == 0:
-		return place{beforeOne, len(h)}
-	}
-	return h.at(int(binary.LittleEndian.Uint64(h[1:])))
-}
+func (h records) oldest() place { return h.said(saysOldest) }
+func (h records) newest() place { return h.said(saysNewest) }
 
-func (h records) newest() place {
+// said returns the chunk that begins where those bytes say; or the only one.
+func (h records) said(says int) place {
 	switch {
 	case len(h) == 0:
 		return place{}
 	case h[0] == 0:
 		return place{beforeOne, len(h)}
 	}
-	return h.at(int(binary.LittleEndian.Uint64(h[9:])))
+	return h.at(int(binary.LittleEndian.Uint64(h[says:])))
 }
 
 // next returns the chunk that follows.
@@ -76,8 +72,10 @@ func (h records) next(p place) place {
 	return h.at(p.to)
 }
 
-func (h records) setOldest(p place) { binary.LittleEndian.PutUint64(h[1:], uint64(p.begin())) }
-func (h records) setNewest(p place) { binary.LittleEndian.PutUint64(h[9:], uint64(p.begin())) }
+func (h records) setOldest(p place) { binary.LittleEndian.PutUint64(h[saysOldest:], uint64(p.begin())) }
+
+func (h records) setNewest(p place) { binary.LittleEndian.PutUint64(h[saysNewest:], uint64(p.begin())) }
+
 func (h records) setLength(p place) {
 	binary.LittleEndian.PutUint16(h[p.begin():], uint16(p.to-p.from))
 }
@@ -152,21 +150,16 @@ func (h records) replaceNewest(p place, part logPart, entry ...byte) records {
 	return h
 }
 
-// push adds a chunk.
-func (h records) push(part logPart) records {
+// push adds a chunk, which is not one of h, to those that there are.
+func (h records) push(ch logChunk) records {
 	if h[0] == 0 {
-		h = manyOf(slices.Clone(logChunk(h[beforeOne:])), h)
+		only := slices.Clone(logChunk(h[beforeOne:]))
+		h = append(h[:0], make([]byte, beforeMany)...)
+		h[0] = 1
+		h = h.putNewest(beforeMany, only)
+		h.setOldest(h.newest())
 	}
-	return h.putNewest(len(h), part.appendTo(nil))
-}
-
-// manyOf returns records to which more chunks can be added than one, in the room of h.
-func manyOf(ch logChunk, h records) records {
-	h = append(h[:0], make([]byte, beforeMany)...)
-	h[0] = 1
-	h = h.putNewest(beforeMany, ch)
-	h.setOldest(h.newest())
-	return h
+	return h.putNewest(len(h), ch)
 }
 
 // shorten writes what is left of a chunk to where it ends, and returns its new place. It
@@ -212,11 +205,8 @@ func (h records) replace(p place, ch logChunk) records {
 		case len(is) == 0:
 		case all == nil:
 			all = append(records{0}, is...)
-		case all[0] == 0:
-			all = manyOf(slices.Clone(logChunk(all[beforeOne:])), all)
-			fallthrough
 		default:
-			all = all.putNewest(len(all), is)
+			all = all.push(is)
 		}
 	}
 	return all

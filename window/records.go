@@ -92,7 +92,7 @@ func (h records) add(now, n, edge int64, exact bool) records {
 	if fits {
 		h = h.replaceNewest(last, more, entry...)
 	} else {
-		h = h.push(logPart{newest: logRecord{now, n}, upTo: more.upTo})
+		h = h.push(logPart{newest: logRecord{now, n}, upTo: more.upTo}.appendTo(nil))
 	}
 	if first.from == beforeOne {
 		return h
@@ -163,8 +163,12 @@ func (h records) all() []logRecord {
 	return all
 }
 
-func (h records) look(now int64, c *Charge, ds []Decision) bool {
-	fits := true
+// ofRecords is what algorithms have in common that keep records.
+type ofRecords struct{}
+
+// Look implements Algorithm.
+func (ofRecords) Look(history History, now int64, c *Charge, ds []Decision) bool {
+	h, fits := records(history), true
 	for j, p := range c.Policies {
 		left := p.Limit - h.count(now, p)
 		allowed := c.Cost == 0 || c.Cost <= left
@@ -187,7 +191,9 @@ func (h records) spent(now int64, c *Charge, ds []Decision) History {
 	return History(h)
 }
 
-func (h records) explain(now int64, c *Charge, ds []Decision, repair bool) History {
+// Explain implements Algorithm.
+func (ofRecords) Explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {
+	h := records(history)
 	newest, _ := h.last()
 	if newest > now {
 		if repair {

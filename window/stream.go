@@ -12,6 +12,8 @@ import (
 // The promise is that of Zset, and so are the decisions. The history in this process
 // has nothing to read: it keeps neither fields nor what has left the window.
 type Stream struct {
+	ofRecords
+
 	// How long entries stay readable, in whole milliseconds, if that is longer
 	// than the longest window. What has left the window counts no more, however
 	// long it is kept.
@@ -32,19 +34,9 @@ func (Stream) Name() string { return "stream" }
 // Options implements Algorithm: keep in ms.
 func (a Stream) Options() []int64 { return []int64{a.Keep.Milliseconds()} }
 
-// Look implements Algorithm.
-func (Stream) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	return records(h).look(now, c, ds)
-}
-
 // Spend implements Algorithm.
 func (Stream) Spend(h History, now int64, c *Charge, ds []Decision) History {
 	return addBehind(records(h), now, c.Cost, c, true).spent(now, c, ds)
-}
-
-// Explain implements Algorithm.
-func (Stream) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
-	return records(h).explain(now, c, ds, repair)
 }
 
 // Settle implements Algorithm.

@@ -8,7 +8,7 @@ import "slices"
 //
 // The promise: in every interval (t-Window, t] at most Limit units pass, and a
 // charge is denied only if it would break that.
-type Zset struct{}
+type Zset struct{ ofRecords }
 
 // Name implements Algorithm.
 func (Zset) Name() string { return "zset" }
@@ -16,19 +16,9 @@ func (Zset) Name() string { return "zset" }
 // Options implements Algorithm.
 func (Zset) Options() []int64 { return nil }
 
-// Look implements Algorithm.
-func (Zset) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	return records(h).look(now, c, ds)
-}
-
 // Spend implements Algorithm.
 func (Zset) Spend(h History, now int64, c *Charge, ds []Decision) History {
 	return addBetween(records(h), now, c.Cost, c).spent(now, c, ds)
-}
-
-// Explain implements Algorithm.
-func (Zset) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
-	return records(h).explain(now, c, ds, repair)
 }
 
 // Settle implements Algorithm.
