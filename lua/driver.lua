@@ -31,11 +31,12 @@
 -- begins anew.
 --
 -- Most requests are for one unit of one policy. For them an algorithm can have a module
--- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, the first
--- option, and whether counters are packed, it makes a function of a key, the number of
--- the charge, and its field if it is packed. That decides, and returns what remains; unless the
--- unit passes and both are the window, reset after and effective window; if it does not
--- pass, retry after. Where this is not simple it has done nothing, and returns nothing.
+-- pass/<name>. Of limit, window, now, all keys, what names a unit, whether to tidy up, the
+-- first option, and whether counters are packed, it makes a function of a key, its number,
+-- its field if it is packed, and how many keys behind it belong to requests of the same
+-- group. That decides, and returns what remains; unless the unit passes and both are the
+-- window, reset after and effective window; if it does not pass, retry after. Where this
+-- is not simple it has done nothing, and returns nothing.
 --
 -- Before the first write of a request, `spending` is set to true.
 
@@ -183,7 +184,7 @@ for k, at in ipairs(definitions) do
   local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
-    pass[k] = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    pass[k] = own(plan[at + 5], plan[at + 6], now, KEYS, id, tidies, plan[at + 7], packed)
     items[k] = packed and 1 or 0
   end
 end
@@ -201,7 +202,7 @@ local function decide()
     local own, left, reset, effective, retry = group > 0 and pass[unit]
     if own then
       keys, group, read = keys + 1, group - 1, read + items[unit]
-      left, reset, effective, retry = own(all[keys], keys, plan[read])
+      left, reset, effective, retry = own(all[keys], keys, plan[read], group)
     end
     if retry then
       reply[replied + 1] = -5

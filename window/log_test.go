@@ -94,20 +94,20 @@ func exactLogs() []*kept {
 func TestLogChunks(t *testing.T) {
 	for _, gap := range []int64{0, 1, 63, 64, 8_191, 8_192, 1 << 20, 1 << 27} {
 		for _, units := range []int64{1, 2, 127, 128, 255, 256, 1 << 14, 1 << 40} {
-			longest := logPolicy(MaxProduct/(100*gap+1), 100*gap+1)
+			longest := logPolicy(MaxProduct/(250*gap+1), 250*gap+1)
 			if units > 100 && gap > 8_191 {
 				continue // more than such a limit can be
 			}
 			for _, log := range exactLogs()[:2] {
 				slow := new(slowLog)
-				for n := range int64(80) {
+				for n := range int64(200) {
 					now := logStart + n*gap
-					c := &Charge{Policies: []Policy{longest}, Cost: min(units, longest.Limit/80)}
+					c := &Charge{Policies: []Policy{longest}, Cost: min(units, longest.Limit/200)}
 					if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
 						t.Fatalf("%s, gap %d, units %d, unit %d: %+v, want %+v", log.Name(), gap, units, n, got, want)
 					}
 					log.check(t)
-					for back := range n + 2 {
+					for back := n % 11; back < n+2; back += 11 {
 						c := &Charge{Policies: []Policy{
 							logPolicy(1, back*gap+1), logPolicy(units, max(1, back*gap)), longest,
 						}, Cost: 1}
@@ -117,7 +117,7 @@ func TestLogChunks(t *testing.T) {
 					}
 				}
 				if n := len(log.chunks()); gap == 1 && units == 1 && n < 2 {
-					t.Errorf("%s: %d chunks of 80 units, want more", log.Name(), n)
+					t.Errorf("%s: %d chunks of 200 units, want more", log.Name(), n)
 				}
 			}
 		}
@@ -127,7 +127,7 @@ func TestLogChunks(t *testing.T) {
 // TestLogSettle gives back at every record of a long log, the first and the last
 // of each chunk among them.
 func TestLogSettle(t *testing.T) {
-	const n = 90
+	const n = 180
 	for _, back := range []int64{1, 2, 3} {
 		for at := logStart - 1; at <= logStart+n; at++ {
 			for _, log := range exactLogs()[:2] {

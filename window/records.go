@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// logFull is how many entries a chunk gets, as if all were as long as the next.
-const logFull = 32
+// logFull is how many entries a chunk among others gets, and logAlone the only one, as
+// if all were as long as the next.
+const (
+	logFull  = 32
+	logAlone = 128
+)
 
 // logStale is how many bytes of the oldest chunk may have left the longest window
 // before it is written anew for that alone.
@@ -72,12 +76,12 @@ func (h records) add(now, n, edge int64, exact bool) records {
 	if first.nowhere() { // all have left, if there were any
 		return h.only(logPart{newest: logRecord{now, n}, upTo: n})
 	}
-	last, tail, full := h.newest(), rest, logFull
+	last, tail, full := h.newest(), rest, logAlone
 	if first != last {
-		tail = h.part(last)
-	}
-	if exact {
-		full *= 2 // for fewer chunks
+		tail, full = h.part(last), logFull
+		if exact {
+			full *= 2 // for fewer chunks
+		}
 	}
 	var room [2 * binary.MaxVarintLen64]byte
 	more, entry, fits := tail.add(now, n, full, room[:0])
@@ -85,7 +89,7 @@ func (h records) add(now, n, edge int64, exact bool) records {
 		return h.only(more, entry...)
 	}
 	stale := len(h.part(first).entries) - len(rest.entries)
-	rewrite := exact && stale > 0 || first != last && stale > logStale
+	rewrite := stale > 0 && (exact || first == last) || stale > logStale
 	if h[0] == 0 && rewrite {
 		h, rewrite = h.only(rest), false
 	}

@@ -1,9 +1,10 @@
 -- pass/log: log.lua for a unit of one policy, where no chunk has left the window.
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local byte, sub, floor, max, min = string.byte, string.sub, math.floor, math.max, math.min
+local unpack = table.unpack or unpack
 
 -- As in log.lua, which says what a chunk holds.
-local lone, header, full, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 16
+local lone, header, full, alone, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 128, 16
 local longest_lone = 18 + 8
 local most, widest = 2 ^ 53, 2 ^ 32
 
@@ -14,20 +15,17 @@ local function read_units(text, i)
   if b < 128 then return a - 128 + b * 128, i + 2 end
 end
 
-return function(limit, window, now)
+return function(limit, window, now, all)
   local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
   local expires = format('%d', now + lasts)
   local lasting = lasts < 2 ^ 31 and lasts * 2 or 0
 
-  return function(key)
-    local tail = call('LINDEX', key, '-1')
-    if not tail then
-      if limit < 1 then return end
-      spending = true
-      call('RPUSH', key, write(lone, now, 1, 1, lasting + 1))
-      call('PEXPIREAT', key, expires)
-      return limit - 1
-    end
+  -- The strings of the keys behind `before`, up to and with `last`, as they were read
+  -- together, and as they have been written since.
+  local before, last, strings, written = 0, 0
+
+  -- Decides, as long as the log is one chunk or its last one says enough.
+  local function decide(key, text, tail)
     local at, total, units, known, span, inside, entries
     if #tail > longest_lone then
       at, total, units, known, span, inside, entries = read(header, tail)
@@ -41,11 +39,13 @@ return function(limit, window, now)
     -- Most often nothing has left the window, or it did so before the chunk was written.
     local oldest, used = at - span, units + inside
     local head, head_at, head_total, head_units, begin, i
-    if is_first == 0 or oldest <= edge then
+    local is_only = text or is_first == 1
+    if not is_only or oldest <= edge then
       head, head_at, head_total, head_units, begin = tail, at, total, units, entries
-      if is_first == 0 then
+      if not is_only then
         local _, head_span, head_inside
         head = call('LINDEX', key, '0')
+        if head == tail then return end
         if #head <= longest_lone then return end
         head_at, head_total, head_units, _, head_span, head_inside, begin = read(header, head)
         oldest, used = head_at - head_span, total - head_total + head_units + head_inside
@@ -107,34 +107,67 @@ return function(limit, window, now)
       end
       units = 1
     end
+    local fits = size == 0 or #tail + 1 - entries < (is_only and alone or full) * size
+    if is_only and not (text and fits) then return end
     local life = (known - is_first) / 2 - gap
     local renews = life < window
     known = renews and lasting or life * 2
     spending = true
-    local fits = #tail + 1 - entries < full * size or size == 0
     if not fits then
       call('RPUSH', key, write(lone, now, total + 1, 1, known))
     else
-      local text
+      local chunk
       known = known + is_first
       if inside > 0 then
-        text = write(form, now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
+        chunk = write(form, now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
       else
-        text = write(lone, now, total + 1, units, known)
+        chunk = write(lone, now, total + 1, units, known)
       end
-      call('LSET', key, '-1', text)
+      if not text then
+        call('LSET', key, '-1', chunk)
+      else
+        if renews then
+          call('SET', key, chunk, 'PXAT', expires)
+        elseif #chunk < #text then
+          call('SET', key, chunk, 'KEEPTTL')
+        else
+          call('SETRANGE', key, '0', chunk)
+        end
+        written[key], renews = chunk, false
+      end
     end
     if i and head ~= tail and i - begin > stale then
-      local left, text = used - total + head_total - head_units
+      local left, chunk = used - total + head_total - head_units
       if left > 0 then
-        text = write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i)
+        chunk = write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i)
       else
-        text = write(lone, head_at, head_total, head_units, 0)
+        chunk = write(lone, head_at, head_total, head_units, 0)
       end
-      call('LSET', key, '0', text)
+      call('LSET', key, '0', chunk)
     end
     if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end
     return 0, window, wait
+  end
+
+  return function(key, k, _, more)
+    if k > last then
+      strings, written, before, last = call('MGET', unpack(all, k, k + more)), {}, k - 1, k + more
+    end
+    local text = written[key] or strings[k - before]
+    local tail = text or call('LINDEX', key, '-1')
+    if tail then
+      if not text or #text >= 18 and byte(text) < 32 then
+        local left, reset, effective, retry = decide(key, text, tail)
+        if left then return left, reset, effective, retry end
+      end
+    elseif limit > 0 then
+      spending = true
+      local chunk = write(lone, now, 1, 1, lasting + 1)
+      call('SET', key, chunk, 'PXAT', expires)
+      written[key] = chunk
+      return limit - 1
+    end
+    last = k -- what else decides may write what was read
   end
 end
