@@ -9,8 +9,9 @@
 --         (0 or 1; see record.lua), longest window in ms, number of policies, (limit,
 --         window in ms)..., option...;
 --         per group of requests one of
---         n > 0  n requests for a unit of one charge each: number of the definition;
---                of each, if packed, the field of the hash at its key
+--         n > 0  n requests for a unit of one charge each, of which, unless packed, no two
+--                have one key: number of the definition; of each, if packed, the field of
+--                the hash at its key
 --         n < 0  one request of -n charges, of each: number of its definition; cost; if
 --                packed, the field; where the algorithm notes fields, number of words,
 --                (name, value)...; settle only, of one charge: at (ms), delta.
@@ -31,15 +32,17 @@
 -- begins anew.
 --
 -- Most requests are for one unit of one policy. For them an algorithm can have a module
--- pass/<name>. Of limit, window, now, all keys, what names a unit, whether to tidy up, the
--- first option, and whether counters are packed, it makes a function of a key, its number,
--- its field if it is packed, and how many keys behind it belong to requests of the same
--- group. That decides, and returns what remains; unless the unit passes and both are the
--- window, reset after and effective window; if it does not pass, retry after. Where this
--- is not simple it has done nothing, and returns nothing.
+-- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, the first
+-- option, and whether counters are packed, it makes a function of a key, the number of
+-- the charge, its field if it is packed, and the string at the key. That decides, and
+-- returns what remains; unless the unit passes and both are the window, reset after and
+-- effective window; if it does not pass, retry after. Where this is not simple it has done
+-- nothing, and returns nothing. Beside the function it returns whether that wants strings:
+-- they are read together, for all keys of a group.
 --
 -- Before the first write of a request, `spending` is set to true.
 
+local unpack = table.unpack or unpack
 local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does. By its
@@ -178,13 +181,13 @@ end
 
 -- What decides on a unit of a definition, where there is such a thing, and how many
 -- items the request then has.
-local pass, items = {}, {}
+local pass, items, wants = {}, {}, {}
 
 for k, at in ipairs(definitions) do
   local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
-    pass[k] = own(plan[at + 5], plan[at + 6], now, KEYS, id, tidies, plan[at + 7], packed)
+    pass[k], wants[k] = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
     items[k] = packed and 1 or 0
   end
 end
@@ -194,6 +197,7 @@ local decide_on_any
 -- Decides on requests until none is left, or one fails.
 local function decide()
   local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
+  local strings, before, last = nil, 0, 0 -- of the keys behind the first number, up to the second
   while keys < total do
     answered, spending = replied, false
     if group == 0 and plan[read + 1] > 0 then
@@ -202,7 +206,11 @@ local function decide()
     local own, left, reset, effective, retry = group > 0 and pass[unit]
     if own then
       keys, group, read = keys + 1, group - 1, read + items[unit]
-      left, reset, effective, retry = own(all[keys], keys, plan[read], group)
+      if keys > last and wants[unit] then
+        strings = redis.call('MGET', unpack(all, keys, keys + group))
+        before, last = keys - 1, keys + group
+      end
+      left, reset, effective, retry = own(all[keys], keys, plan[read], strings and strings[keys - before])
     end
     if retry then
       reply[replied + 1] = -5

@@ -1,10 +1,11 @@
 -- pass/log: log.lua for a unit of one policy, where no chunk has left the window.
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local byte, sub, floor, max, min = string.byte, string.sub, math.floor, math.max, math.min
-local unpack = table.unpack or unpack
 
--- As in log.lua, which says what a chunk holds.
-local lone, header, full, alone, stale = '>I6I7BI4', '>I6I7BI4I4I4', 32, 128, 16
+-- As in log.lua, which says what a chunk holds; but the units of the newest record and
+-- what is known of the key are one number, for a number takes longer than its bytes.
+local lone, header, full, alone, stale = '>I6I7I5', '>I6I7I5I4I4', 32, 128, 16
+local unit = 2 ^ 32
 local longest_lone = 18 + 8
 local most, widest = 2 ^ 53, 2 ^ 32
 
@@ -15,24 +16,22 @@ local function read_units(text, i)
   if b < 128 then return a - 128 + b * 128, i + 2 end
 end
 
-return function(limit, window, now, all)
+return function(limit, window, now)
   local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
   local expires = format('%d', now + lasts)
   local lasting = lasts < 2 ^ 31 and lasts * 2 or 0
 
-  -- The strings of the keys behind `before`, up to and with `last`, as they were read
-  -- together, and as they have been written since.
-  local before, last, strings, written = 0, 0
-
-  -- Decides, as long as the log is one chunk or its last one says enough.
+  -- Decides by the string at a key, or the last chunk of the list there.
   local function decide(key, text, tail)
-    local at, total, units, known, span, inside, entries
+    local at, total, known, span, inside, entries
     if #tail > longest_lone then
-      at, total, units, known, span, inside, entries = read(header, tail)
+      at, total, known, span, inside, entries = read(header, tail)
     else
-      at, total, units, known, entries = read(lone, tail)
+      at, total, known, entries = read(lone, tail)
       span, inside = 0, 0
     end
+    local units = floor(known / unit)
+    known = known - units * unit
     local gap, is_first = now - at, known % 2
     if gap < 0 or units == 0 or total >= most then return end
 
@@ -43,11 +42,12 @@ return function(limit, window, now, all)
     if not is_only or oldest <= edge then
       head, head_at, head_total, head_units, begin = tail, at, total, units, entries
       if not is_only then
-        local _, head_span, head_inside
+        local head_span, head_inside
         head = call('LINDEX', key, '0')
         if head == tail then return end
         if #head <= longest_lone then return end
-        head_at, head_total, head_units, _, head_span, head_inside, begin = read(header, head)
+        head_at, head_total, head_units, head_span, head_inside, begin = read(header, head)
+        head_units = floor(head_units / unit)
         oldest, used = head_at - head_span, total - head_total + head_units + head_inside
       end
       if head_at <= edge or head_units == 0 then return end
@@ -81,7 +81,7 @@ return function(limit, window, now, all)
 
     -- The entry of what was newest so far, and how a chunk is written that gets it: the
     -- header, what entries there were, and a byte for each of this one.
-    local form, size, a, b, c, d, e = '>I6I7BI4I4I4c0', 0
+    local form, size, a, b, c = '>I6I7I5I4I4c0', 0
     if gap == 0 then
       if units == 255 then return end
       units = units + 1
@@ -93,13 +93,16 @@ return function(limit, window, now, all)
         n, u = n + 1, units
         if u > 127 then v = 1 end
       end
+      local low = n % 128
       if n < 128 then
-        form, size, a, b, c = '>I6I7BI4I4I4c0B', 1, n, u, v
+        form, size, a = '>I6I7I5I4I4c0B', 1, n
       elseif n < 16384 then
-        form, size, a, b, c, d = '>I6I7BI4I4I4c0BB', 2, n % 128 + 128, floor(n / 128), u, v
+        form, size, a = '>I6I7I5I4I4c0I2', 2, (low + 128) * 256 + (n - low) / 128
       else
-        form, size, a, b, c, d, e = '>I6I7BI4I4I4c0BBB', 3, n % 128 + 128, floor(n / 128) % 128 + 128, floor(n / 16384), u, v
+        local middle = (n - low) / 128 % 128
+        form, size, a = '>I6I7I5I4I4c0I3', 3, (low + 128) * 65536 + (middle + 128) * 256 + floor(n / 16384)
       end
+      b, c = u, v
       if v then
         form, size = form .. 'BB', size + 2
       elseif u then
@@ -114,14 +117,14 @@ return function(limit, window, now, all)
     known = renews and lasting or life * 2
     spending = true
     if not fits then
-      call('RPUSH', key, write(lone, now, total + 1, 1, known))
+      call('RPUSH', key, write(lone, now, total + 1, unit + known))
     else
       local chunk
       known = known + is_first
       if inside > 0 then
-        chunk = write(form, now, total + 1, units, known, span, inside, sub(tail, entries), a, b, c, d, e)
+        chunk = write(form, now, total + 1, units * unit + known, span, inside, sub(tail, entries), a, b, c)
       else
-        chunk = write(lone, now, total + 1, units, known)
+        chunk = write(lone, now, total + 1, units * unit + known)
       end
       if not text then
         call('LSET', key, '-1', chunk)
@@ -133,15 +136,15 @@ return function(limit, window, now, all)
         else
           call('SETRANGE', key, '0', chunk)
         end
-        written[key], renews = chunk, false
+        renews = false
       end
     end
     if i and head ~= tail and i - begin > stale then
       local left, chunk = used - total + head_total - head_units
       if left > 0 then
-        chunk = write(header, head_at, head_total, head_units, 0, head_at - oldest, left) .. sub(head, i)
+        chunk = write(header, head_at, head_total, head_units * unit, head_at - oldest, left) .. sub(head, i)
       else
-        chunk = write(lone, head_at, head_total, head_units, 0)
+        chunk = write(lone, head_at, head_total, head_units * unit)
       end
       call('LSET', key, '0', chunk)
     end
@@ -150,24 +153,14 @@ return function(limit, window, now, all)
     return 0, window, wait
   end
 
-  return function(key, k, _, more)
-    if k > last then
-      strings, written, before, last = call('MGET', unpack(all, k, k + more)), {}, k - 1, k + more
-    end
-    local text = written[key] or strings[k - before]
+  return function(key, _, _, text)
     local tail = text or call('LINDEX', key, '-1')
     if tail then
-      if not text or #text >= 18 and byte(text) < 32 then
-        local left, reset, effective, retry = decide(key, text, tail)
-        if left then return left, reset, effective, retry end
-      end
+      if not text or #text >= 18 and byte(text) < 32 then return decide(key, text, tail) end
     elseif limit > 0 then
       spending = true
-      local chunk = write(lone, now, 1, 1, lasting + 1)
-      call('SET', key, chunk, 'PXAT', expires)
-      written[key] = chunk
+      call('SET', key, write(lone, now, 1, unit + lasting + 1), 'PXAT', expires)
       return limit - 1
     end
-    last = k -- what else decides may write what was read
-  end
+  end, true
 end

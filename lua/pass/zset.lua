@@ -4,7 +4,7 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
-return function(limit, window, now, _, id, tidies)
+return function(limit, window, now, id, tidies)
   local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))
   local live = '(' .. over
 

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"slices"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -14,6 +15,27 @@ type plan struct {
 	definitions, requests items
 	group                 int   // where the number of requests in the last group of units stands, if there is one
 	unit                  int64 // the definition of that group
+	keys                  seen  // of that group
+}
+
+// seen is a set of keys of which each counts as seen, or, by a chance of one in billions,
+// as seen already: the hashes of up to 127, each in the first place that was free from its
+// own on.
+type seen [256]uint32
+
+var seenSeed = maphash.MakeSeed()
+
+// add reports whether a key is new.
+func (s *seen) add(key []byte) bool {
+	hash := uint32(maphash.Bytes(seenSeed, key)) | 1 // 0 is no hash
+	i := hash >> 24
+	for ; s[i] != 0; i = (i + 1) % uint32(len(s)) {
+		if s[i] == hash {
+			return false
+		}
+	}
+	s[i] = hash
+	return true
 }
 
 // definition is what the charges of a zone have in common, unless their limits
@@ -83,8 +105,8 @@ func (i *items) string(s string) {
 }
 
 // request writes a request, of which every charge counts under each of the names. One
-// for a unit joins the group before it, if it can.
-func (p *plan) request(namings []naming, charges []window.Charge) {
+// for a unit joins the group before it, if it can. key is the name of its first counter.
+func (p *plan) request(namings []naming, charges []window.Charge, key []byte) {
 	if _, notes := charges[0].Algorithm.(window.Stream); len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
 		p.apart(namings, charges)
 		return
@@ -92,12 +114,14 @@ func (p *plan) request(namings []naming, charges []window.Charge) {
 	const most = 1<<7 - 1 // requests, for their number to be one byte
 	c := &charges[0]
 	unit := p.definition(c)
-	if unit == p.unit && p.requests.bytes[p.group] < most {
+	if unit == p.unit && p.requests.bytes[p.group] < most && (c.Pack > 0 || p.keys.add(key)) {
 		p.requests.bytes[p.group]++
 	} else {
 		p.group, p.unit = len(p.requests.bytes), unit
 		p.requests.int(1)
 		p.requests.int(unit)
+		clear(p.keys[:])
+		p.keys.add(key)
 	}
 	p.field(&namings[0], c)
 }

@@ -123,6 +123,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 	c.plan.reset()
 	decides := op == "take" || op == "peek"
 	for i, charges := range requests {
+		first := len(c.buf)
 		for k := range c.namings {
 			n := &c.namings[k]
 			for j := range charges {
@@ -138,7 +139,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 			}
 		}
 		if decides {
-			c.plan.request(c.namings, charges)
+			c.plan.request(c.namings, charges, c.buf[first:])
 		}
 	}
 	keys := len(c.ends)
