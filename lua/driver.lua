@@ -181,13 +181,18 @@ end
 
 -- What decides on a unit of a definition, where there is such a thing, and how many
 -- items the request then has.
-local pass, items, wants = {}, {}, {}
+local pass, items, wants = {}, {}
 
 for k, at in ipairs(definitions) do
   local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
-    pass[k], wants[k] = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    local strings
+    pass[k], strings = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    if strings then
+      wants = wants or {}
+      wants[k] = true
+    end
     items[k] = packed and 1 or 0
   end
 end
@@ -206,7 +211,7 @@ local function decide()
     local own, left, reset, effective, retry = group > 0 and pass[unit]
     if own then
       keys, group, read = keys + 1, group - 1, read + items[unit]
-      if keys > last and wants[unit] then
+      if wants and keys > last and wants[unit] then
         strings = redis.call('MGET', unpack(all, keys, keys + group))
         before, last = keys - 1, keys + group
       end

@@ -21,8 +21,17 @@ return function(limit, window, now)
   local expires = format('%d', now + lasts)
   local lasting = lasts < 2 ^ 31 and lasts * 2 or 0
 
-  -- Decides by the string at a key, or the last chunk of the list there.
-  local function decide(key, text, tail)
+  return function(key, _, _, text)
+    local tail = text
+    if not text then
+      if limit < 1 then return end
+      spending = true
+      if call('SET', key, write(lone, now, 1, unit + lasting + 1), 'NX', 'PXAT', expires) then return limit - 1 end
+      spending = false
+      tail = call('LINDEX', key, '-1')
+    elseif #text < 18 or byte(text) > 31 then
+      return
+    end
     local at, total, known, span, inside, entries
     if #tail > longest_lone then
       at, total, known, span, inside, entries = read(header, tail)
@@ -151,16 +160,5 @@ return function(limit, window, now)
     if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end
     return 0, window, wait
-  end
-
-  return function(key, _, _, text)
-    local tail = text or call('LINDEX', key, '-1')
-    if tail then
-      if not text or #text >= 18 and byte(text) < 32 then return decide(key, text, tail) end
-    elseif limit > 0 then
-      spending = true
-      call('SET', key, write(lone, now, 1, unit + lasting + 1), 'PXAT', expires)
-      return limit - 1
-    end
   end, true
 end

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -237,6 +238,9 @@ func (c *commit) fly() {
 		f.deadline = startDeadline(f.deadline, c.store.timeout)
 		c.land(f, c.store.decideIn(f.deadline, &f.round, "take", f.requests))
 		f.deadline = f.deadline.stop()
+		if len(f.tickets) > 1 {
+			runtime.Gosched() // those who have landed run first, and may come again
+		}
 	}
 }
 

@@ -102,9 +102,8 @@ func TestLogBytes(t *testing.T) {
 			if bar := most[n]; bar > 0 && log > bar {
 				t.Errorf("%d units, one every %d ms: %d B, want %d at most", n, gap, log, bar)
 			}
-			// A chunk's header is longer than all of ten small numbers, or two times.
-			if log > absolute+16 || n != 2 && log > absolute || n >= 10 && log > list+16 || n >= 30 && log > list {
-				t.Errorf("%d units, one every %d ms: %d B, want no more than a list's %d (%d of times)", n, gap, log, list, absolute)
+			if log > list || log > zset {
+				t.Errorf("%d units, one every %d ms: %d B, want no more than a list's %d and zset's %d", n, gap, log, list, zset)
 			}
 		}
 	}

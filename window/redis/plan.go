@@ -13,30 +13,12 @@ import (
 type plan struct {
 	known                 []definition
 	definitions, requests items
-	group                 int   // where the number of requests in the last group of units stands, if there is one
-	unit                  int64 // the definition of that group
-	keys                  seen  // of that group
+	group                 int      // where the number of requests in the last group of units stands, if there is one
+	unit                  int64    // the definition of that group
+	keys                  []uint32 // hashes of the keys of that group, for none to come twice
 }
 
-// seen is a set of keys of which each counts as seen, or, by a chance of one in billions,
-// as seen already: the hashes of up to 127, each in the first place that was free from its
-// own on.
-type seen [256]uint32
-
-var seenSeed = maphash.MakeSeed()
-
-// add reports whether a key is new.
-func (s *seen) add(key []byte) bool {
-	hash := uint32(maphash.Bytes(seenSeed, key)) | 1 // 0 is no hash
-	i := hash >> 24
-	for ; s[i] != 0; i = (i + 1) % uint32(len(s)) {
-		if s[i] == hash {
-			return false
-		}
-	}
-	s[i] = hash
-	return true
-}
+var keySeed = maphash.MakeSeed()
 
 // definition is what the charges of a zone have in common, unless their limits
 // come from placeholders.
@@ -114,15 +96,16 @@ func (p *plan) request(namings []naming, charges []window.Charge, key []byte) {
 	const most = 1<<7 - 1 // requests, for their number to be one byte
 	c := &charges[0]
 	unit := p.definition(c)
-	if unit == p.unit && p.requests.bytes[p.group] < most && (c.Pack > 0 || p.keys.add(key)) {
+	hash := uint32(maphash.Bytes(keySeed, key))
+	if unit == p.unit && p.requests.bytes[p.group] < most && (c.Pack > 0 || !slices.Contains(p.keys, hash)) {
 		p.requests.bytes[p.group]++
 	} else {
 		p.group, p.unit = len(p.requests.bytes), unit
 		p.requests.int(1)
 		p.requests.int(unit)
-		clear(p.keys[:])
-		p.keys.add(key)
+		p.keys = p.keys[:0]
 	}
+	p.keys = append(p.keys, hash)
 	p.field(&namings[0], c)
 }
 
