@@ -6,8 +6,7 @@
 --           6 bytes  ms of the newest record
 --           7 bytes  units up to and with this chunk, since the key was new
 --           1 byte   units of the newest record; 0 if a varint of them follows the numbers
---           4 bytes  ms from the newest record until the key expires, × 2, + 1 if
---                    this is the first chunk; 0 if neither is known
+--           4 bytes  ms from the newest record until the key expires; 0 if unknown
 --         and, unless there is but one record,
 --           4 bytes  ms from the oldest record to the newest
 --           4 bytes  units of all records but the newest
@@ -33,7 +32,7 @@ local full = 32       -- entries of a chunk among others, as if all were as long
 local alone = 128     -- of the only one, likewise
 local stale = 16      -- bytes of entries that may have left before a chunk is written for that alone
 local most = 2 ^ 53   -- units: above, they cannot be counted one by one
-local widest = 2 ^ 32 -- ms, and units, of a chunk
+local widest = 2 ^ 32 -- ms, and units, of a chunk; and ms that a key is known to live
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 local pack, unpack = struct.pack, struct.unpack
@@ -48,6 +47,9 @@ local function life(c)
   end
   return c.lasts
 end
+
+-- A life as chunks hold it.
+local function known(life) return life < widest and life or 0 end
 
 -- Returns when the key then expires.
 local function expires(c, now)
@@ -89,27 +91,27 @@ local function entry(gap, units)
 end
 
 -- Returns a chunk of a newest record and the entries of others, of which the oldest is
--- span ms older, and which have so many units. known is the part of the header about
--- the key.
-local function chunk(at, total, units, span, inside, entries, known)
+-- span ms older, and which have so many units. life is how long the key lives from the
+-- newest record on, or nothing.
+local function chunk(at, total, units, span, inside, entries, life)
   local byte, more = units, ''
   if units > 255 then byte, more = 0, varint(units) end
-  if entries == '' then return pack(lone, at, total, byte, known or 0) .. more end
-  return pack(header, at, total, byte, known or 0, span, inside) .. more .. entries
+  if entries == '' then return pack(lone, at, total, byte, life or 0) .. more end
+  return pack(header, at, total, byte, life or 0, span, inside) .. more .. entries
 end
 
 -- Returns a chunk's newest record, its running total, where the entries begin, how much
--- older the oldest record is, the units of the others, and what is known of the key.
+-- older the oldest record is, the units of the others, and how long the key then lives.
 local function newest(text)
-  local at, total, units, known, span, inside, i
+  local at, total, units, life, span, inside, i
   if #text > longest_lone then
-    at, total, units, known, span, inside, i = unpack(header, text)
+    at, total, units, life, span, inside, i = unpack(header, text)
   else
-    at, total, units, known, i = unpack(lone, text)
+    at, total, units, life, i = unpack(lone, text)
     span, inside = 0, 0
   end
   if units == 0 then units, i = read_varint(text, i) end
-  return at, total, units, i, span, inside, known
+  return at, total, units, i, span, inside, life
 end
 
 -- Reads the two chunks that most decisions are made of. Until the year 3084, no chunk
@@ -126,12 +128,9 @@ local function load(c)
     c.room = l
   end
   c.log = l
-  local known
   l.is_string, l.tail = text, tail
-  l.at, l.total, l.units, l.entries, l.span, l.inside, known = newest(tail)
-  l.is_first = known % 2
-  l.life = (known - l.is_first) / 2
-  l.head = (text or l.is_first == 1) and tail or call('LINDEX', c.key, '0')
+  l.at, l.total, l.units, l.entries, l.span, l.inside, l.life = newest(tail)
+  l.head = text and tail or call('LINDEX', c.key, '0')
 end
 
 -- Writes a chunk in the place of one that is there.
@@ -294,15 +293,13 @@ local function add(c, now, n)
   end
   local at, before, first, text, i = locate(c, edge + 1, 0)
   if not at then
-    local lasting = life(c) < 2 ^ 31 and life(c) * 2 or 0
-    call('SET', c.key, chunk(now, n, n, 0, 0, '', lasting + 1), 'PXAT', expires(c, now))
+    call('SET', c.key, chunk(now, n, n, 0, 0, '', known(life(c))), 'PXAT', expires(c, now))
     return
   end
   local l = c.log
   local left = l.life - (now - l.at)
   local renew = left < c.longest
-  if renew then left = life(c) end
-  local known = left < 2 ^ 31 and left * 2 or 0
+  left = known(renew and life(c) or left)
   local total, is_tail, fits, next = l.total + n, text == l.tail, true, ''
   local from, span, inside = l.entries, l.span, l.inside
   if is_tail then from, span, inside = i, l.at - at, l.total - l.units - before end
@@ -315,12 +312,12 @@ local function add(c, now, n)
   if is_tail and not fits then
     replace(c, '-1', l.tail) -- so that without memory nothing is changed
     call('DEL', c.key)
-    call('RPUSH', c.key, rest(text, at, before, i), chunk(now, total, n, 0, 0, '', known))
+    call('RPUSH', c.key, rest(text, at, before, i), chunk(now, total, n, 0, 0, '', left))
     call('PEXPIREAT', c.key, expires(c, now))
     return
   end
   local last = ''
-  if fits then last = chunk(now, total, n, span, inside, sub(l.tail, from) .. next, known + l.is_first) end
+  if fits then last = chunk(now, total, n, span, inside, sub(l.tail, from) .. next, left) end
   if is_tail then
     if renew or not l.is_string then
       call('SET', c.key, last, 'PXAT', expires(c, now))
@@ -332,7 +329,7 @@ local function add(c, now, n)
   if fits then
     call('LSET', c.key, '-1', last)
   else
-    call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', known))
+    call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', left))
   end
   local _, _, _, begin = newest(text)
   if i - begin > stale then call('LSET', c.key, first, rest(text, at, before, i)) end

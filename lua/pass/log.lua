@@ -3,7 +3,7 @@ local call, read, write, format = redis.call, struct.unpack, struct.pack, string
 local byte, sub, floor, max, min = string.byte, string.sub, math.floor, math.max, math.min
 
 -- As in log.lua, which says what a chunk holds; but the units of the newest record and
--- what is known of the key are one number, for a number takes longer than its bytes.
+-- the life of the key are one number, for a number takes longer than its bytes.
 local lone, header, full, alone, stale = '>I6I7I5', '>I6I7I5I4I4', 32, 128, 16
 local unit = 2 ^ 32
 local longest_lone = 18 + 8
@@ -19,38 +19,36 @@ end
 return function(limit, window, now)
   local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
   local expires = format('%d', now + lasts)
-  local lasting = lasts < 2 ^ 31 and lasts * 2 or 0
+  local lasting = lasts < widest and lasts or 0
 
   return function(key, _, _, text)
     local tail = text
     if not text then
       if limit < 1 then return end
       spending = true
-      if call('SET', key, write(lone, now, 1, unit + lasting + 1), 'NX', 'PXAT', expires) then return limit - 1 end
+      if call('SET', key, write(lone, now, 1, unit + lasting), 'NX', 'PXAT', expires) then return limit - 1 end
       spending = false
       tail = call('LINDEX', key, '-1')
     elseif #text < 18 or byte(text) > 31 then
       return
     end
-    local at, total, known, span, inside, entries
+    local at, total, life, span, inside, entries
     if #tail > longest_lone then
-      at, total, known, span, inside, entries = read(header, tail)
+      at, total, life, span, inside, entries = read(header, tail)
     else
-      at, total, known, entries = read(lone, tail)
+      at, total, life, entries = read(lone, tail)
       span, inside = 0, 0
     end
-    local units = floor(known / unit)
-    known = known - units * unit
-    local gap, is_first = now - at, known % 2
+    local units, gap = floor(life / unit), now - at
+    life = life - units * unit - gap -- from now on
     if gap < 0 or units == 0 or total >= most then return end
 
     -- Most often nothing has left the window, or it did so before the chunk was written.
     local oldest, used = at - span, units + inside
     local head, head_at, head_total, head_units, begin, i
-    local is_only = text or is_first == 1
-    if not is_only or oldest <= edge then
+    if not text or oldest <= edge then
       head, head_at, head_total, head_units, begin = tail, at, total, units, entries
-      if not is_only then
+      if not text then
         local head_span, head_inside
         head = call('LINDEX', key, '0')
         if head == tail then return end
@@ -119,21 +117,19 @@ return function(limit, window, now)
       end
       units = 1
     end
-    local fits = size == 0 or #tail + 1 - entries < (is_only and alone or full) * size
-    if is_only and not (text and fits) then return end
-    local life = (known - is_first) / 2 - gap
+    local fits = size == 0 or #tail + 1 - entries < (text and alone or full) * size
+    if text and not fits then return end
     local renews = life < window
-    known = renews and lasting or life * 2
+    if renews then life = lasting end
     spending = true
     if not fits then
-      call('RPUSH', key, write(lone, now, total + 1, unit + known))
+      call('RPUSH', key, write(lone, now, total + 1, unit + life))
     else
       local chunk
-      known = known + is_first
       if inside > 0 then
-        chunk = write(form, now, total + 1, units * unit + known, span, inside, sub(tail, entries), a, b, c)
+        chunk = write(form, now, total + 1, units * unit + life, span, inside, sub(tail, entries), a, b, c)
       else
-        chunk = write(lone, now, total + 1, units * unit + known)
+        chunk = write(lone, now, total + 1, units * unit + life)
       end
       if not text then
         call('LSET', key, '-1', chunk)

@@ -387,3 +387,56 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 		}
 	}
 }
+
+// TestLogBorder has a log of one chunk become one of several, and back, again and again.
+func TestLogBorder(t *testing.T) {
+	c := server.Client(t)
+	for seed := range uint64(6) {
+		w := newLogWalk(t, seed)
+		prefix := fmt.Sprint("border", seed)
+		w.stores[1] = redis.AskAlways(newStore(t, redis.Options{Prefix: prefix, Now: w.clock.Now}))
+		one := charge("zone", "key", 1_000+w.Int64N(1_000), 4*time.Second)
+		one.Algorithm = window.Log{}
+		kinds, last, gap := map[string]int{}, "", int64(1)
+		var spent []int64
+		for range 2_500 {
+			if w.IntN(250) == 0 {
+				gap = 2 << w.IntN(7)
+				w.clock.Add(w.Int64N(5_000))
+			}
+			w.clock.Add(w.Int64N(gap))
+			ask := one
+			switch w.IntN(40) {
+			case 0, 1:
+				ask.Cost = 1 + w.Int64N(300)>>w.IntN(9)
+			case 2:
+				ask.Policies = append(slices.Clone(ask.Policies), window.Policy{Limit: 1 + w.Int64N(200), Window: time.Duration(1+w.Int64N(3_999)) * time.Millisecond})
+			case 3:
+				if len(spent) > 0 {
+					w.settle(one, spent[len(spent)-1-w.IntN(min(len(spent), 300))], -1-w.Int64N(3))
+				}
+			case 4:
+				w.peek(ask)
+			case 5:
+				if w.IntN(20) == 0 {
+					w.clock.Add(-w.Int64N(2_000))
+				}
+			}
+			if ds := w.take(ask); window.Allowed(ds) {
+				spent = append(spent, ds[0].At)
+			}
+			kind := c.Type(t.Context(), prefix+":log:zone:key").Val()
+			if kind != last {
+				kinds[kind]++
+				last = kind
+			}
+			if life := c.PTTL(t.Context(), prefix+":log:zone:key").Val(); life < 0 {
+				t.Fatalf("seed %d: a %s that never expires: %v", seed, kind, life)
+			}
+		}
+		t.Logf("seed %d: %v", seed, kinds)
+		if kinds["list"] < 2 || kinds["string"] < 2 {
+			t.Errorf("seed %d: %v, want both more than once", seed, kinds)
+		}
+	}
+}
