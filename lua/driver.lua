@@ -179,8 +179,8 @@ if op == 'settle' then
   return reply
 end
 
--- What decides on a unit of a definition, where there is such a thing, and how many
--- items the request then has.
+-- What decides on a unit of a definition, where there is such a thing; how many items the
+-- request then has; and those definitions of which it wants strings, if there are any.
 local pass, items, wants = {}, {}
 
 for k, at in ipairs(definitions) do

@@ -24,11 +24,13 @@ return function(limit, window, now)
   return function(key, _, _, text)
     local tail = text
     if not text then
-      if limit < 1 then return end
-      spending = true
-      if call('SET', key, write(lone, now, 1, unit + lasting), 'NX', 'PXAT', expires) then return limit - 1 end
-      spending = false
       tail = call('LINDEX', key, '-1')
+      if not tail then
+        if limit < 1 then return end
+        spending = true
+        call('SET', key, write(lone, now, 1, unit + lasting), 'PXAT', expires)
+        return limit - 1
+      end
     elseif #text < 18 or byte(text) > 31 then
       return
     end

@@ -34,7 +34,7 @@ func TestPingTriesWhatFailed(t *testing.T) {
 		pack    int64
 	}{
 		{"zadd", window.Zset{}, 0},
-		{"rpush", window.Log{}, 0},
+		{"set", window.Log{}, 0},
 		{"xadd", window.Stream{}, 0},
 		{"hset", window.Slices{}, 0},
 		{"hset", window.Layers{Coarse: time.Second, Fine: time.Second}, 0},
@@ -89,7 +89,7 @@ func TestPingTriesWhatLeasesFailed(t *testing.T) {
 	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
 	c.Algorithm = window.Log{}
 	takeAhead(t, s, c, 1)
-	own.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-lset", "-rpush", "-lindex")
+	own.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-mget", "-set", "-setrange")
 	var err error
 	for range 1_000 {
 		if _, err = s.Take(t.Context(), []window.Charge{c}); err != nil {
