@@ -1,14 +1,17 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -420,6 +423,9 @@ func TestLogBorder(t *testing.T) {
 			case 5:
 				if w.IntN(20) == 0 {
 					w.clock.Add(-w.Int64N(2_000))
+					for i := range spent { // the next call moves them
+						spent[i] = min(spent[i], w.clock.Now())
+					}
 				}
 			}
 			if ds := w.take(ask); window.Allowed(ds) {
@@ -430,13 +436,56 @@ func TestLogBorder(t *testing.T) {
 				kinds[kind]++
 				last = kind
 			}
-			if life := c.PTTL(t.Context(), prefix+":log:zone:key").Val(); life < 0 {
-				t.Fatalf("seed %d: a %s that never expires: %v", seed, kind, life)
+			if until := c.PExpireTime(t.Context(), prefix+":log:zone:key").Val().Milliseconds(); until < spent[len(spent)-1]+4_000 {
+				t.Fatalf("seed %d: at %d, a %s that expires at %d, with what was spent at %d", seed, w.clock.Now(), kind, until, spent[len(spent)-1])
 			}
 		}
 		t.Logf("seed %d: %v", seed, kinds)
 		if kinds["list"] < 2 || kinds["string"] < 2 {
 			t.Errorf("seed %d: %v, want both more than once", seed, kinds)
 		}
+	}
+}
+
+// TestLogText has text in the place of a log, which is read as one string with others.
+func TestLogText(t *testing.T) {
+	s, c := newStore(t, redis.Options{Prefix: "text"}), server.Client(t)
+	c.Set(t.Context(), "text:log:zone:key", "a text which is longer than a chunk has to be", time.Minute)
+	one, other := charge("zone", "key", 10, time.Hour), charge("zone", "other", 10, time.Hour)
+	one.Algorithm, other.Algorithm = window.Log{}, window.Log{}
+	for one.Cost = range int64(3) {
+		results := s.TakeBatch(t.Context(), [][]window.Charge{{one}, {other}})
+		if err := results[0].Err; !errors.Is(err, window.ErrForeign) || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("cost %d: %v, want ErrForeign and WRONGTYPE", one.Cost, err)
+		}
+		if results[1].Err != nil {
+			t.Errorf("cost %d: the other key: %v", one.Cost, results[1].Err)
+		}
+	}
+}
+
+// TestLogWithoutMemory refuses each unit once for want of memory, the one that makes a
+// list of a string, too: nothing at all is changed.
+func TestLogWithoutMemory(t *testing.T) {
+	own, clock := redistest.Start(t), windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "full", Now: clock.Now}), own.Client(t)
+	const key = "full:log:zone:key"
+	for n := range int64(200) {
+		one := charge("zone", "key", 1_000, time.Hour)
+		one.Algorithm, one.Cost = window.Log{}, 1+n%2
+		before := c.Dump(t.Context(), key).Val()
+		clock.Add(1)
+		c.ConfigSet(t.Context(), "maxmemory", "1")
+		if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
+			t.Fatalf("unit %d: Take = %v, want ErrUnavailable", n, err)
+		}
+		c.ConfigSet(t.Context(), "maxmemory", "0")
+		if c.Dump(t.Context(), key).Val() != before {
+			t.Fatalf("unit %d: refused, and the log has changed", n)
+		}
+		take(t, s, one)
+	}
+	if kind := c.Type(t.Context(), key).Val(); kind != "list" {
+		t.Errorf("a %s in the end, want a list", kind)
 	}
 }
