@@ -247,8 +247,8 @@ end
 -- Moves everything that lies in the future to now.
 local function pull_back(c, now)
   local total = c.log.total
-  local _, before, i = locate(c, now, 0)
-  local all = records(chunks_from(c, i)[1])
+  local _, before, i, text = locate(c, now, 0)
+  local all = records(text)
   while all[1] and all[#all].at >= now do table.remove(all) end
   all[#all + 1] = {at = now, units = total - before}
   replace(c, i, pack_records(all, total))

@@ -53,8 +53,7 @@ return function(limit, window, now)
       if not text then
         local head_span, head_inside
         head = call('LINDEX', key, '0')
-        if head == tail then return end
-        if #head <= longest_lone then return end
+        if head == tail or #head <= longest_lone then return end
         head_at, head_total, head_units, head_span, head_inside, begin = read(header, head)
         head_units = floor(head_units / unit)
         oldest, used = head_at - head_span, total - head_total + head_units + head_inside
@@ -80,7 +79,7 @@ return function(limit, window, now)
           used = used - n
         end
       end
-      if head == tail then entries, span, inside = i, at - oldest, used - units end
+      if text then entries, span, inside = i, at - oldest, used - units end
     end
     local wait = oldest - edge
     if used >= limit then
@@ -124,38 +123,33 @@ return function(limit, window, now)
     local renews = life < window
     if renews then life = lasting end
     spending = true
+    local chunk
     if not fits then
-      call('RPUSH', key, write(lone, now, total + 1, unit + life))
+      chunk = write(lone, now, total + 1, unit + life)
+    elseif inside > 0 then
+      chunk = write(form, now, total + 1, units * unit + life, span, inside, sub(tail, entries), a, b, c)
     else
-      local chunk
-      if inside > 0 then
-        chunk = write(form, now, total + 1, units * unit + life, span, inside, sub(tail, entries), a, b, c)
-      else
-        chunk = write(lone, now, total + 1, units * unit + life)
-      end
-      if not text then
-        call('LSET', key, '-1', chunk)
-      else
-        if renews then
-          call('SET', key, chunk, 'PXAT', expires)
-        elseif #chunk < #text then
-          call('SET', key, chunk, 'KEEPTTL')
+      chunk = write(lone, now, total + 1, units * unit + life)
+    end
+    if not text then
+      if fits then call('LSET', key, '-1', chunk) else call('RPUSH', key, chunk) end
+      if i - begin > stale then
+        local left, rest = used - total + head_total - head_units
+        if left > 0 then
+          rest = write(header, head_at, head_total, head_units * unit, head_at - oldest, left) .. sub(head, i)
         else
-          call('SETRANGE', key, '0', chunk)
+          rest = write(lone, head_at, head_total, head_units * unit)
         end
-        renews = false
+        call('LSET', key, '0', rest)
       end
+      if renews then call('PEXPIREAT', key, expires) end
+    elseif renews then
+      call('SET', key, chunk, 'PXAT', expires)
+    elseif #chunk < #text then
+      call('SET', key, chunk, 'KEEPTTL')
+    else
+      call('SETRANGE', key, '0', chunk)
     end
-    if i and head ~= tail and i - begin > stale then
-      local left, chunk = used - total + head_total - head_units
-      if left > 0 then
-        chunk = write(header, head_at, head_total, head_units * unit, head_at - oldest, left) .. sub(head, i)
-      else
-        chunk = write(lone, head_at, head_total, head_units * unit)
-      end
-      call('LSET', key, '0', chunk)
-    end
-    if renews then call('PEXPIREAT', key, expires) end
     if used + 1 < limit then return limit - used - 1 end
     return 0, window, wait
   end, true
