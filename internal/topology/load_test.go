@@ -27,8 +27,9 @@ const (
 	patience = 30 * time.Second
 	// back is how soon a new master has to be used.
 	back = 2 * time.Second
-	// timeout is that of a store that may fail. It is not that of a busy machine.
-	timeout = time.Second
+	// timeout is that of a store that may fail. A call notices after it that a node hangs,
+	// and who then asks which node holds what may wait a second for the same one.
+	timeout = 500 * time.Millisecond
 	// username and password are those of the store at the servers.
 	username, password = "limiter", "secret"
 )

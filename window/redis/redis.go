@@ -171,7 +171,9 @@ func (o Options) client() goredis.UniversalClient {
 }
 
 func (o Options) universal() *goredis.UniversalOptions {
-	dialTimeout := max(o.Timeout, time.Second)
+	// What the client asks on its own, which node of a Cluster holds what above all, has no
+	// context. A node that hangs may be the first that is asked.
+	patience := max(o.Timeout, time.Second)
 	return &goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
@@ -190,11 +192,11 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// The context of a call is what limits it. A connection that takes longer
 		// is made all the same, for the calls that follow.
 		ContextTimeoutEnabled: true,
-		Dialer:                dialer(dialTimeout, o.TLS, o.Master != ""),
-		DialTimeout:           dialTimeout,
-		ReadTimeout:           max(2*o.Timeout, time.Second),
-		WriteTimeout:          max(2*o.Timeout, time.Second),
-		PoolTimeout:           max(2*o.Timeout, time.Second),
+		Dialer:                dialer(patience, o.TLS, o.Master != ""),
+		DialTimeout:           patience,
+		ReadTimeout:           patience,
+		WriteTimeout:          patience,
+		PoolTimeout:           patience,
 		// Nothing that a plain server has to refuse, and no look-up while a
 		// configuration loads.
 		DisableIdentity:          true,
