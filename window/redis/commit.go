@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,11 +15,11 @@ const (
 	// flights is how many batches are under way at once: while the server works on
 	// one, the next is written or the one before is read.
 	flights = 2
-	// crowd is how many have to wait for the second flight to take off. Fewer do
+	// crowd is how many have to wait at least for a second flight to take off. Fewer do
 	// better to wait for the first: each flight costs all sides some time.
-	crowd = 24
-	// late is how long the first flight may take before the second one does not wait
-	// for a crowd: its connection may be stuck.
+	crowd = 8
+	// late is how long a flight may take before another one does not wait for a crowd:
+	// its connection may be stuck.
 	late = 5 * time.Millisecond
 	// queueLength is how many requests wait for a flight at most.
 	queueLength = 8192
@@ -26,8 +27,9 @@ const (
 
 // commit makes requests that come at the same time travel together. Nothing waits
 // for company: a request that comes while no flight is under way goes at once, and
-// those that come meanwhile go when it is back, or as soon as they are a crowd, or it
-// is late.
+// those that come meanwhile go when it is back, or as soon as they are as many as fly, or
+// it is late. Of two flights that are alike, the server has one to work on while the other
+// one's callers come again; with a small one it would be done too soon.
 //
 // A flight is a goroutine. It ends when nobody waits any more, and within the
 // timeout of the store. One timer is for all callers: they have the same time, so that
@@ -41,8 +43,8 @@ type commit struct {
 
 	mu      sync.Mutex // guards all below, and what tickets say; held for a few instructions
 	waiting []*ticket
-	flying  int
-	since   time.Duration // when the last one took off
+	flying  int       // goroutines
+	aloft   []*flight // under way, in the order in which they took off
 	idle    []*flight
 	oldest  *ticket // of those that wait or fly
 	newest  *ticket
@@ -164,11 +166,20 @@ func (c *commit) queue(t *ticket) bool {
 		c.timed = true
 		c.timer.Reset(c.store.timeout)
 	}
-	if c.flying == 0 || c.flying < flights && (len(c.waiting) >= crowd || now-c.since > late) {
+	if c.flying == 0 || c.flying < flights && c.mayFollow(now) {
 		c.flying++
 		go c.flight()
 	}
 	return true
+}
+
+// mayFollow reports whether those who wait may go while others fly, or have just landed.
+func (c *commit) mayFollow(now time.Duration) bool {
+	if len(c.aloft) == 0 {
+		return len(c.waiting) >= crowd
+	}
+	first := c.aloft[0]
+	return len(c.waiting) >= max(crowd, len(first.tickets)) || now-first.since > late
 }
 
 // end says how it ended for a ticket that waits or flies. Who calls it has to send
@@ -225,12 +236,13 @@ func (c *commit) expire() {
 // flight is what a flight takes along. It is used again for others.
 type flight struct {
 	tickets  []*ticket
+	since    time.Duration // when it took off
 	requests [][]window.Charge
 	round    round
 	deadline *deadline
 }
 
-// fly takes off with those who wait until nobody does.
+// fly takes off with those who wait until there are none, or too few.
 func (c *commit) fly() {
 	f := c.ready()
 	for c.board(f) {
@@ -247,6 +259,7 @@ func (c *commit) fly() {
 // land gives the callers their results, but for those who have gone.
 func (c *commit) land(f *flight, results []window.Result) {
 	c.mu.Lock()
+	c.aloft = slices.DeleteFunc(c.aloft, func(other *flight) bool { return other == f })
 	for i, t := range f.tickets {
 		if t.state == flies {
 			c.end(t, answered)
@@ -278,14 +291,46 @@ func (c *commit) ready() *flight {
 	return f
 }
 
-// board takes as many as go in one call of the script. If nobody waits, it ends the
-// flight.
+// board takes as many as go in one call of the script. If nobody waits, or too few to
+// follow others, it ends the flight.
 func (c *commit) board(f *flight) bool {
 	f.tickets, f.requests = f.tickets[:0], f.requests[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	f.since = time.Since(c.began)
+	if len(c.aloft) == 0 || c.mayFollow(f.since) {
+		c.fill(f, c.share())
+	}
+	if len(f.tickets) == 0 {
+		c.flying--
+		c.idle = append(c.idle, f)
+		return false
+	}
+	c.aloft = append(c.aloft, f)
+	if c.flying < flights && c.mayFollow(f.since) {
+		c.flying++
+		go c.flight()
+	}
+	return true
+}
+
+// share returns how many go now of those who wait: half of all who wait and fly, if
+// enough stay for another flight.
+func (c *commit) share() int {
+	all := len(c.waiting)
+	for _, f := range c.aloft {
+		all += len(f.tickets)
+	}
+	if len(c.waiting)-all/2 < crowd {
+		return len(c.waiting)
+	}
+	return all / 2
+}
+
+// fill has those board who have waited longest, so many of them at most.
+func (c *commit) fill(f *flight, most int) {
 	weight, n := int64(0), 0
-	for ; n < len(c.waiting); n++ {
+	for ; n < len(c.waiting) && len(f.tickets) < most; n++ {
 		t := c.waiting[n]
 		own := c.store.weightOf(t.charges)
 		if len(f.tickets) > 0 && weight+own > batchWeight {
@@ -300,11 +345,4 @@ func (c *commit) board(f *flight) bool {
 	rest := copy(c.waiting, c.waiting[n:])
 	clear(c.waiting[rest:])
 	c.waiting = c.waiting[:rest]
-	if len(f.tickets) == 0 {
-		c.flying--
-		c.idle = append(c.idle, f)
-		return false
-	}
-	c.since = time.Since(c.began)
-	return true
 }

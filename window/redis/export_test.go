@@ -45,12 +45,14 @@ func Waiting(s *Store) int {
 	return len(c.waiting)
 }
 
-// NeverLate has the flight that is under way to the only server never be late.
+// NeverLate has the flights that are under way to the only server never be late.
 func NeverLate(s *Store) {
 	c := s.commit("")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.since = math.MaxInt64
+	for _, f := range c.aloft {
+		f.since = math.MaxInt64
+	}
 }
 
 // AskAlways has the store ask the server about every request, and returns it.
