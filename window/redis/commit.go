@@ -31,9 +31,9 @@ const (
 // it is late. Of two flights that are alike, the server has one to work on while the other
 // one's callers come again; with a small one it would be done too soon.
 //
-// A flight is a goroutine. It ends when nobody waits any more, and within the
-// timeout of the store. One timer is for all callers: they have the same time, so that
-// the first to come are the first to go.
+// A flight is a goroutine. It ends when nobody waits any more, or too few to follow the
+// other one, and within the timeout of the store. One timer is for all callers: they have
+// the same time, so that the first to come are the first to go.
 type commit struct {
 	store   *Store
 	flight  func()      // fly, as a value: go c.fly() would make one each time
@@ -166,11 +166,16 @@ func (c *commit) queue(t *ticket) bool {
 		c.timed = true
 		c.timer.Reset(c.store.timeout)
 	}
+	c.takeOff(now)
+	return true
+}
+
+// takeOff starts a flight if those who wait may go.
+func (c *commit) takeOff(now time.Duration) {
 	if c.flying == 0 || c.flying < flights && c.mayFollow(now) {
 		c.flying++
 		go c.flight()
 	}
-	return true
 }
 
 // mayFollow reports whether those who wait may go while others fly, or have just landed.
@@ -233,7 +238,8 @@ func (c *commit) expire() {
 	c.timed = false
 }
 
-// flight is what a flight takes along. It is used again for others.
+// flight is what a flight takes along. It is used again for others. How many fly, and
+// since when, changes under the lock of the commit, as those who wait go by it.
 type flight struct {
 	tickets  []*ticket
 	since    time.Duration // when it took off
@@ -307,10 +313,7 @@ func (c *commit) board(f *flight) bool {
 		return false
 	}
 	c.aloft = append(c.aloft, f)
-	if c.flying < flights && c.mayFollow(f.since) {
-		c.flying++
-		go c.flight()
-	}
+	c.takeOff(f.since)
 	return true
 }
 
