@@ -1,6 +1,6 @@
 -- pass/log: log.lua for a unit of one policy, where no chunk has left the window.
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
-local byte, sub, floor, max, min = string.byte, string.sub, math.floor, math.max, math.min
+local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 
 -- As in log.lua, which says what a chunk holds; but the units of the newest record and
 -- the life of the key are one number, for a number takes longer than its bytes.
@@ -14,6 +14,12 @@ local function read_units(text, i)
   local a, b = byte(text, i, i + 1)
   if a < 128 then return a, i + 1 end
   if b < 128 then return a - 128 + b * 128, i + 2 end
+end
+
+-- Returns what the header's byte says of so many units, and what then follows the numbers.
+local function write_units(n)
+  if n < 256 then return n, '' end
+  return 0, char(n % 128 + 128, floor(n / 128))
 end
 
 return function(limit, window, now)
@@ -43,7 +49,11 @@ return function(limit, window, now)
     end
     local units, gap = floor(life / unit), now - at
     life = life - units * unit - gap -- from now on
-    if gap < 0 or units == 0 or total >= most then return end
+    if units == 0 then
+      units, entries = read_units(tail, entries)
+      if not units then return end
+    end
+    if gap < 0 or total >= most then return end
 
     -- Most often nothing has left the window, or it did so before the chunk was written.
     local oldest, used = at - span, units + inside
@@ -56,9 +66,13 @@ return function(limit, window, now)
         if head == tail or #head <= longest_lone then return end
         head_at, head_total, head_units, head_span, head_inside, begin = read(header, head)
         head_units = floor(head_units / unit)
+        if head_units == 0 then
+          head_units, begin = read_units(head, begin)
+          if not head_units then return end
+        end
         oldest, used = head_at - head_span, total - head_total + head_units + head_inside
       end
-      if head_at <= edge or head_units == 0 then return end
+      if head_at <= edge then return end
       i = begin
       while oldest <= edge do
         local n, b, c = byte(head, i, i + 2)
@@ -91,7 +105,6 @@ return function(limit, window, now)
     -- header, what entries there were, and a byte for each of this one.
     local form, size, a, b, c = '>I6I7I5I4I4c0', 0
     if gap == 0 then
-      if units == 255 then return end
       units = units + 1
     else
       span, inside = span + gap, inside + units
@@ -99,7 +112,7 @@ return function(limit, window, now)
       local n, u, v = gap * 2
       if units > 1 then
         n, u = n + 1, units
-        if u > 127 then v = 1 end
+        if u > 127 then u, v = u % 128 + 128, floor(u / 128) end
       end
       local low = n % 128
       if n < 128 then
@@ -122,23 +135,25 @@ return function(limit, window, now)
     if text and not fits then return end
     local renews = life < window
     if renews then life = lasting end
+    if units > 16383 then return end
+    local own, more = write_units(units)
     spending = true
     local chunk
     if not fits then
       chunk = write(lone, now, total + 1, unit + life)
     elseif inside > 0 then
-      chunk = write(form, now, total + 1, units * unit + life, span, inside, sub(tail, entries), a, b, c)
+      chunk = write(form, now, total + 1, own * unit + life, span, inside, more .. sub(tail, entries), a, b, c)
     else
-      chunk = write(lone, now, total + 1, units * unit + life)
+      chunk = write(lone, now, total + 1, own * unit + life) .. more
     end
     if not text then
       if fits then call('LSET', key, '-1', chunk) else call('RPUSH', key, chunk) end
       if i - begin > stale then
-        local left, rest = used - total + head_total - head_units
+        local left, head_byte, rest = used - total + head_total - head_units, write_units(head_units)
         if left > 0 then
-          rest = write(header, head_at, head_total, head_units * unit, head_at - oldest, left) .. sub(head, i)
+          rest = write(header, head_at, head_total, head_byte * unit, head_at - oldest, left) .. rest .. sub(head, i)
         else
-          rest = write(lone, head_at, head_total, head_units * unit)
+          rest = write(lone, head_at, head_total, head_byte * unit) .. rest
         end
         call('LSET', key, '0', rest)
       end
