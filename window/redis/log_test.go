@@ -371,7 +371,7 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 	local := memory.New(memory.Options{Now: clock.Now, SweepInterval: -1})
 	defer func() { _ = local.Close() }()
 	s := newStore(t, redis.Options{Now: clock.Now, Prefix: "crowded"})
-	for _, units := range []int64{1, 2, 126, 127, 128, 129, 200, 254, 255, 256, 300, 20_000} {
+	for _, units := range []int64{1, 2, 126, 127, 128, 129, 200, 254, 255, 256, 300, 16_382, 16_383, 20_000} {
 		one := charge("zone", fmt.Sprint(units), 100_000, 100*time.Millisecond)
 		one.Algorithm = window.Log{}
 		for step, cost := range []int64{units, 1, units, 1, 1, units - 1, 1, 1, units, 1} {
@@ -386,6 +386,27 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 					t.Fatalf("%d units, step %d: %+v, memory says %+v", units, step, got[0], want[0])
 				}
 				one.Cost = 1
+			}
+		}
+	}
+}
+
+// TestLogCrowdedChunks has such numbers anywhere in a log of several chunks, from which
+// they leave again, and compares with memory.
+func TestLogCrowdedChunks(t *testing.T) {
+	for seed := range uint64(4) {
+		w := newLogWalk(t, seed)
+		one := charge("zone", "key", 40_000, 3*time.Second)
+		one.Algorithm = window.Log{}
+		for range 3_000 {
+			ask := one
+			if w.IntN(6) == 0 {
+				ask.Cost = 1 + w.Int64N(600)
+			}
+			w.take(ask)
+			w.clock.Add(w.Int64N(12))
+			if w.IntN(300) == 0 {
+				w.clock.Add(2_900 + w.Int64N(100))
 			}
 		}
 	}
