@@ -396,11 +396,11 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 func TestLogCrowdedChunks(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newLogWalk(t, seed)
-		one := charge("zone", "key", 40_000, 3*time.Second)
+		one := charge("zone", "key", 1_000_000, 3*time.Second)
 		one.Algorithm = window.Log{}
 		for range 3_000 {
 			ask := one
-			if w.IntN(6) == 0 {
+			if w.IntN(2) == 0 {
 				ask.Cost = 1 + w.Int64N(600)
 			}
 			w.take(ask)
