@@ -391,19 +391,20 @@ func TestLogCrowdedMilliseconds(t *testing.T) {
 	}
 }
 
-// TestLogCrowdedChunks has such numbers anywhere in a log of several chunks, from which
-// they leave again, and compares with memory.
+// TestLogCrowdedChunks has such numbers all over some chunks of several, which leave
+// again, and compares with memory.
 func TestLogCrowdedChunks(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newLogWalk(t, seed)
 		one := charge("zone", "key", 1_000_000, 3*time.Second)
 		one.Algorithm = window.Log{}
-		for range 3_000 {
-			ask := one
-			if w.IntN(2) == 0 {
-				ask.Cost = 1 + w.Int64N(600)
+		for step := range 3_000 {
+			if step/200%2 == 0 {
+				crowd := one
+				crowd.Cost = 200 + w.Int64N(400)
+				w.take(crowd)
 			}
-			w.take(ask)
+			w.take(one)
 			w.clock.Add(w.Int64N(12))
 			if w.IntN(300) == 0 {
 				w.clock.Add(2_900 + w.Int64N(100))
