@@ -32,13 +32,13 @@
 -- begins anew.
 --
 -- Most requests are for one unit of one policy. For them an algorithm can have a module
--- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, the first
--- option, and whether counters are packed, it makes a function of a key, the number of
--- the charge, its field if it is packed, and the string at the key. That decides, and
--- returns what remains; unless the unit passes and both are the window, reset after and
--- effective window; if it does not pass, retry after. Where this is not simple it has done
--- nothing, and returns nothing. Beside the function it returns whether that wants strings:
--- they are read together, for all keys of a group.
+-- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, whether
+-- counters are packed, and the options, it makes a function of a key, the number of the
+-- charge, its field if it is packed, and the string at the key. That decides, and returns
+-- what remains; unless the unit passes and both are the window, reset after and effective
+-- window; if it does not pass, retry after. Where this is not simple it has done nothing,
+-- and returns nothing. Beside the function it returns whether that wants strings: they are
+-- read together, for all keys of a group.
 --
 -- Before the first write of a request, `spending` is set to true.
 
@@ -188,7 +188,7 @@ for k, at in ipairs(definitions) do
   if own then
     local packed = plan[at + 2] == 1
     local strings
-    pass[k], strings = own(plan[at + 5], plan[at + 6], now, id, tidies, plan[at + 7], packed)
+    pass[k], strings = own(plan[at + 5], plan[at + 6], now, id, tidies, packed, unpack(plan, at + 7, at + plan[at]))
     if strings then
       wants = wants or {}
       wants[k] = true

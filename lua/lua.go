@@ -16,7 +16,7 @@ var files embed.FS
 var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 
 // Passing are those that have one more, in pass, for most requests.
-var Passing = []string{"zset", "log", "gcra"}
+var Passing = []string{"zset", "log", "slices", "gcra"}
 
 // Script is the one script that the Redis store runs: the record, every algorithm and
 // what it has in pass, then the driver.

@@ -2,7 +2,7 @@
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local ceil, floor, min = math.ceil, math.floor, math.min
 
-return function(limit, window, now, _, _, burst, packed)
+return function(limit, window, now, _, _, packed, burst)
   if limit == 0 then return nil end
   local full = (burst == 0 and limit or burst) * window
   -- Only packed counters need the module: to make it takes as long as a decision.
