@@ -26,8 +26,12 @@ func (s *Store) weightOf(charges []window.Charge) int64 {
 		case window.Stream:
 			weight += 1 + more/2
 		case window.Slices:
+			each := int64(7) // fields that are read meanwhile
+			if more == 0 && c.Cost == 1 && !a.Weighted && a.Max == 0 {
+				each = 20 // lua/pass/slices.lua does
+			}
 			for _, p := range c.Policies {
-				weight += min(int64(a.Most(p.Window))/3, batchWeight) // fields that are read
+				weight += min(int64(a.Most(p.Window))/each, batchWeight)
 			}
 		case window.Layers:
 			weight += 5 * int64(len(c.Policies))
