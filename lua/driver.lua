@@ -34,7 +34,8 @@
 -- Most requests are for one unit of one policy. For them an algorithm can have a module
 -- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, whether
 -- counters are packed, and the options, it makes a function of a key, the number of the
--- charge, its field if it is packed, and the string at the key. That decides, and returns
+-- charge, its field if it is packed, the string at the key, and whether it decided on
+-- the same counter just before, so that it knows what is there. That decides, and returns
 -- what remains; unless the unit passes and both are the window, reset after and effective
 -- window; if it does not pass, retry after. Where this is not simple it has done nothing,
 -- and returns nothing. Beside the function it returns whether that wants strings: they are
@@ -203,6 +204,7 @@ local decide_on_any
 local function decide()
   local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
   local strings, before, last = nil, 0, 0 -- of the keys behind the first number, up to the second
+  local same_key, same_field, same_unit -- of the decision before, if it was the unit's own
   while keys < total do
     answered, spending = replied, false
     if group == 0 and plan[read + 1] > 0 then
@@ -211,11 +213,14 @@ local function decide()
     local own, left, reset, effective, retry = group > 0 and pass[unit]
     if own then
       keys, group, read = keys + 1, group - 1, read + items[unit]
-      if wants and keys > last and wants[unit] then
+      local key, field = all[keys], plan[read]
+      local again = key == same_key and field == same_field and unit == same_unit
+      if wants and keys > last and wants[unit] and not again then
         strings = redis.call('MGET', unpack(all, keys, keys + group))
         before, last = keys - 1, keys + group
       end
-      left, reset, effective, retry = own(all[keys], keys, plan[read], strings and strings[keys - before])
+      left, reset, effective, retry = own(key, keys, field, strings and strings[keys - before], again)
+      same_key, same_field, same_unit = key, field, unit
     end
     if retry then
       reply[replied + 1] = -5
@@ -241,6 +246,7 @@ local function decide()
         _, decide_on_any = any()
       end
       decide_on_any()
+      same_key = nil
     end
   end
 end

@@ -21,15 +21,17 @@ return function(limit, window, now, _, _, packed, burst)
     return read('>I6I7I7I6', value)
   end
 
-  return function(key, _, field)
-    local at, measured, level, ends = load(key, field)
-    if at == nil then
-      level = 0
-    elseif not at or at > now or measured ~= window then
-      return
-    else
-      level = min(level, full) - (now - at) * limit
+  local at, measured, stored, ends -- as they are in Redis
+
+  return function(key, _, field, _, again)
+    if not again then at, measured, stored, ends = load(key, field) end
+    local level = 0
+    if at then
+      if at > now or measured ~= window then return end
+      level = min(stored, full) - (now - at) * limit
       if level < 0 then level = 0 end
+    elseif at == false then
+      return
     end
     local left = floor((full - level) / window)
     if left < 1 then
@@ -48,7 +50,9 @@ return function(limit, window, now, _, _, packed, burst)
     else
       if lasting >= 500 then expires = expires + floor(lasting / 4) end -- as in record.lua
       call('SET', key, write('>I6I7I7I6', now, window, level, expires), 'PXAT', format('%d', expires))
+      ends = expires
     end
+    at, measured, stored = now, window, level
     return left - 1, reset, ceil((left * window - (full - level)) / limit)
   end
 end

@@ -27,14 +27,21 @@ return function(limit, window, now)
   local expires = format('%d', now + lasts)
   local lasting = lasts < widest and lasts or 0
 
-  return function(key, _, _, text)
+  -- After a decision: the newest chunk, whether it is all there is, and if it is not, the
+  -- oldest time and the units that count.
+  local newest, single, last_oldest, last_used
+
+  return function(key, _, _, text, again)
     local tail = text
-    if not text then
+    if again then
+      tail, text = newest, single and newest
+    elseif not text then
       tail = call('LINDEX', key, '-1')
       if not tail then
         if limit < 1 then return end
+        newest, single = write(lone, now, 1, unit + lasting), true
         spending = true
-        call('SET', key, write(lone, now, 1, unit + lasting), 'PXAT', expires)
+        call('SET', key, newest, 'PXAT', expires)
         return limit - 1
       end
     elseif #text < 18 or byte(text) > 31 then
@@ -58,7 +65,9 @@ return function(limit, window, now)
     -- Most often nothing has left the window, or it did so before the chunk was written.
     local oldest, used = at - span, units + inside
     local head, head_at, head_total, head_units, begin, i
-    if not text or oldest <= edge then
+    if again and not text then
+      oldest, used = last_oldest, last_used
+    elseif not text or oldest <= edge then
       head, head_at, head_total, head_units, begin = tail, at, total, units, entries
       if not text then
         local head_span, head_inside
@@ -98,6 +107,7 @@ return function(limit, window, now)
     local wait = oldest - edge
     if used >= limit then
       if used > limit then return end
+      newest, single, last_oldest, last_used = tail, text, oldest, used
       return 0, window - gap, wait, wait
     end
 
@@ -148,7 +158,7 @@ return function(limit, window, now)
     end
     if not text then
       if fits then call('LSET', key, '-1', chunk) else call('RPUSH', key, chunk) end
-      if i - begin > stale then
+      if not again and i - begin > stale then
         local left, head_byte, rest = used - total + head_total - head_units, write_units(head_units)
         if left > 0 then
           rest = write(header, head_at, head_total, head_byte * unit, head_at - oldest, left) .. rest .. sub(head, i)
@@ -165,7 +175,9 @@ return function(limit, window, now)
     else
       call('SETRANGE', key, '0', chunk)
     end
-    if used + 1 < limit then return limit - used - 1 end
+    used = used + 1
+    newest, single, last_oldest, last_used = chunk, text, oldest, used
+    if used < limit then return limit - used end
     return 0, window, wait
   end, true
 end

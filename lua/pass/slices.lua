@@ -11,14 +11,18 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
   local edge, begin = now - window, now - now % length
   local fresh, expires = format('%d', begin), format('%d', now + window + min(window, 100))
 
-  return function(key)
+  local used, start, last, units, newest -- of what counts, and of the newest slice, with its field
+  local oldest -- the last unit of the oldest slice that counts
+  local gone   -- the fields of those before it
+
+  -- Reads the slices. Returns whether they are as they have to be.
+  local function load(key)
     local all = call('HGETALL', key)
-    local used, newest, start, last, units = 0, #all - 1, 0, 0
-    local oldest, gone -- the last unit of the oldest slice that counts; those before it
-    for i = 1, newest, 2 do
+    used, start, last, units, newest, oldest, gone = 0, 0, 0, 0, nil, nil, nil
+    for i = 1, #all, 2 do
       local field, value = all[i], all[i + 1]
       local next = field + 0
-      if next <= last then return end
+      if next <= last then return false end
       local a, b = byte(value, 1, 2)
       if b == colon then
         units, last = a - 48, next + sub(value, 3)
@@ -33,36 +37,39 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
         if not oldest then
           oldest = last
         elseif last - start < length then
-          return
+          return false
         end
         used = used + units
       end
-      start = next
+      start, newest = next, field
     end
-    if last > now then return end
+    return last <= now
+  end
+
+  return function(key, _, _, _, again)
+    if not again and not load(key) then return end
     if used >= limit then
       if used > limit or limit == 0 then return end
       local wait = oldest - edge
       return 0, last - edge, wait, wait
     end
-
     if start >= begin or last == now then
-      spending = true
-      call('HSET', key, all[newest], format('%d:%d', units + 1, now - start))
-      if used == units then oldest = now end
-    elseif last < begin then
-      if oldest and now - start < length then return end
-      spending = true
-      call('HSET', key, fresh, '1:' .. now - begin)
-      oldest = oldest or now
-    else
+      units = units + 1
+    elseif last >= begin or oldest and now - start < length then
       return
+    else
+      start, units, newest = begin, 1, fresh
     end
+    spending = true
+    call('HSET', key, newest, format('%d:%d', units, now - start))
     if gone then
       for i = 1, #gone do call('HDEL', key, gone[i]) end
+      gone = nil
     end
-    call('PEXPIREAT', key, expires)
-    if used + 1 < limit then return limit - used - 1 end
+    if not again then call('PEXPIREAT', key, expires) end
+    last, used = now, used + 1
+    if units == used then oldest = now end
+    if used < limit then return limit - used end
     return 0, window, oldest - edge
   end
 end

@@ -15,14 +15,19 @@ return function(limit, window, now, id, tidies)
     return window - (now - math.min(tonumber(oldest or now), now))
   end
 
-  return function(key, k)
-    local left = limit - call('ZCOUNT', key, live, '+inf')
+  local left -- before the decision
+
+  return function(key, k, _, _, again)
+    if not again then left = limit - call('ZCOUNT', key, live, '+inf') end
     if left > 0 then
       spending = true
       call('ZADD', key, at, id(k))
-      if tidies then call('ZREMRANGEBYSCORE', key, '-inf', over) end
-      call('PEXPIREAT', key, expires)
-      if left > 1 then return left - 1 end
+      if not again then
+        if tidies then call('ZREMRANGEBYSCORE', key, '-inf', over) end
+        call('PEXPIREAT', key, expires)
+      end
+      left = left - 1
+      if left > 0 then return left end
       return 0, window, leaves(key)
     elseif left == 0 and limit > 0 then
       local newest = tonumber(call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2] or now)
