@@ -67,14 +67,17 @@ func TestRunsAgree(t *testing.T) {
 			r, clock := rand.New(rand.NewPCG(5, 5)), windowtest.NewClock()
 			m, s := openMemory(t, clock), open(t, clock)
 			denied := 0
-			for batch := range 120 {
-				clock.Add(r.Int64N([]int64{30, 300, 3000}[r.IntN(8)/3]))
+			for batch := range 700 {
+				clock.Add(r.Int64N([]int64{20, 200, 3000}[batch/70%5/2]))
 				var requests [][]window.Charge
-				for len(requests) < 60 {
-					c := charge("z", string(rune('a'+batch/40*3+r.IntN(3))), 30, 2*time.Second)
+				for size := 1 + r.IntN(50); len(requests) < size; {
+					c := charge("z", string(rune('a'+batch/350*3+r.IntN(3))), 30, 2*time.Second)
+					if r.IntN(2) == 0 {
+						c = charge("large", "", 1000, 2*time.Second)
+					}
 					c.Algorithm, c.Pack = v.algo, v.pack
 					for range 1 + r.IntN(12) {
-						switch r.IntN(12) {
+						switch r.IntN(20) {
 						case 0:
 							c.Policies = []window.Policy{{Limit: 30 + r.Int64N(2), Window: 2 * time.Second}}
 						case 1:
