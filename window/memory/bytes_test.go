@@ -10,7 +10,7 @@ import (
 
 // TestBytesPerKey keeps 1,000,000 keys, as after a flood of clients that come once.
 func TestBytesPerKey(t *testing.T) {
-	const keys, most = 1_000_000, 136
+	const keys, most = 1_000_000, 144
 	s := New(Options{MaxKeys: 2 * keys, SweepInterval: -1, Now: func() int64 { return 1_800_000_000_000 }})
 	defer func() { _ = s.Close() }()
 	c := charge("per_client", "", 100, time.Minute)

@@ -7,7 +7,7 @@ import (
 )
 
 // smallSize is how many bytes of history a slot has room for: what is left of 128.
-const smallSize = 68
+const smallSize = 76
 
 // large is a history that does not fit into its slot.
 type large struct {

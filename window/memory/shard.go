@@ -39,10 +39,8 @@ type shard struct {
 // for the garbage collector to follow.
 type slot struct {
 	key       key
-	expires   int64  // ms: when nothing of the history matters any more
-	heldUntil int64  // ms: the key denies until then, so it is not evicted
-	hash      uint32 // of the counter's name
-	next      int32  // next slot of the same bucket of the index
+	expires   int64 // ms: when nothing of the history matters any more
+	heldUntil int64 // ms: the key denies until then, so it is not evicted
 	zone      zoneID
 	large     int32 // where the history is in the shard's, if it is not here; or none
 	used      uint8 // share of the limit that was used when last spent on
@@ -55,12 +53,11 @@ type slot struct {
 func (s *shard) slot(i int32) *slot { return &s.chunks[i/chunkLen][i%chunkLen] }
 
 func (s *shard) find(n *name, overflow bool) int32 {
-	for i := s.index.first(n.hash); i != none; {
+	for i := s.index.first(n.hash); i != none; i = s.index.next(i) {
 		sl := s.slot(i)
-		if sl.hash == n.hash && sl.overflow == overflow && sl.key == n.key && s.zones.is(sl.zone, n.zone) {
+		if sl.overflow == overflow && sl.key == n.key && s.zones.is(sl.zone, n.zone) {
 			return i
 		}
-		i = sl.next
 	}
 	return none
 }
@@ -100,8 +97,8 @@ func (s *shard) insert(now int64, n *name, overflow bool) int32 {
 	if at == none {
 		at = s.extend()
 	}
-	*s.slot(at) = slot{key: n.key, hash: n.hash, zone: s.zones.join(n.zone), large: none, overflow: overflow, busy: true}
-	s.index.add(s, at)
+	*s.slot(at) = slot{key: n.key, zone: s.zones.join(n.zone), large: none, overflow: overflow, busy: true}
+	s.index.add(at, n.hash)
 	return at
 }
 
@@ -149,16 +146,16 @@ func (s *shard) vacate(i int32) {
 	if sl.large != none {
 		s.dropLarge(sl)
 	}
-	s.index.remove(s, i)
+	s.index.remove(i)
 }
 
 // drop forgets the key in slot i, and gives the slot up: the last one, which is
 // not busy, takes its place.
 func (s *shard) drop(i int32) {
 	s.vacate(i)
+	s.index.giveUp(i)
 	s.len--
 	if i != s.len {
-		s.index.move(s, s.len, i)
 		sl := s.slot(i)
 		*sl = *s.slot(s.len)
 		if sl.large != none {

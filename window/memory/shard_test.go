@@ -92,8 +92,8 @@ func TestShardIsBookkeeping(t *testing.T) {
 		if int(sh.len) != len(here) || int(sh.limits.keys.Load()) != len(here) {
 			t.Fatalf("step %d: %d keys, %d counted, want %d", step, sh.len, sh.limits.keys.Load(), len(here))
 		}
-		if n := len(sh.index.buckets); n < len(here) || n > 3*len(here)+4 {
-			t.Fatalf("step %d: %d buckets for %d keys", step, n, len(here))
+		if n := len(sh.index.buckets); n < len(here) || n > 3*len(here)+4 || len(sh.index.links) != len(here) {
+			t.Fatalf("step %d: %d buckets and %d links for %d keys", step, n, len(sh.index.links), len(here))
 		}
 	}
 	if n := len(slotsOf(sh)); n != len(here) {
@@ -104,8 +104,8 @@ func TestShardIsBookkeeping(t *testing.T) {
 			sh.drop(at)
 		}
 	}
-	if fmt.Sprint(len(sh.zones.ids), sh.len, len(sh.zones.free)) != "0 0 2" || cap(sh.chunks[0]) > 16 || cap(sh.index.buckets) > 64 || cap(sh.larges) > 16 {
-		t.Errorf("at the end: zones %v, %d keys, room for %d slots, %d buckets and %d large histories", sh.zones, sh.len, cap(sh.chunks[0]), cap(sh.index.buckets), cap(sh.larges))
+	if fmt.Sprint(len(sh.zones.ids), sh.len, len(sh.zones.free)) != "0 0 2" || cap(sh.chunks[0]) > 16 || cap(sh.index.buckets) > 64 || cap(sh.index.links) > 16 || cap(sh.larges) > 16 {
+		t.Errorf("at the end: zones %v, %d keys, room for %d slots, %d buckets, %d links and %d large histories", sh.zones, sh.len, cap(sh.chunks[0]), cap(sh.index.buckets), cap(sh.index.links), cap(sh.larges))
 	}
 }
 
