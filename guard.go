@@ -113,14 +113,14 @@ func (g *guard) Destruct() error {
 }
 
 // take asks the store, unless it is known to be away.
-func (g *guard) take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (g *guard) take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	start := uptime()
 	if g.fallback == nil {
-		ds, err := g.store.Take(ctx, charges)
+		ds, err := g.store.Take(ctx, charges, room...)
 		g.seconds.Observe((uptime() - start).Seconds())
 		return ds, err
 	}
-	ds, err := g.fallback.Take(ctx, charges)
+	ds, err := g.fallback.Take(ctx, charges, room...)
 	switch {
 	case err == nil:
 		g.seconds.Observe((uptime() - start).Seconds())

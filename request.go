@@ -30,11 +30,12 @@ type request struct {
 	repl *caddy.Replacer
 	vars map[string]any
 
-	// Room for the usual small number of zones, and for the first lines of
+	// Room for the usual small number of zones and limits, and for the first lines of
 	// RateLimit-Policy and RateLimit.
-	zoneRoom   [2]*Zone
-	chargeRoom [2]window.Charge
-	lines      [2][1]string
+	zoneRoom     [2]*Zone
+	chargeRoom   [2]window.Charge
+	decisionRoom [2]window.Decision
+	lines        [2][1]string
 }
 
 // requestVar is the variable of the HTTP request that holds the *request of the

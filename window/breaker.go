@@ -59,12 +59,12 @@ func NewBreaker(store interface {
 }
 
 // Take is Store.Take, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Take(ctx context.Context, charges []Charge) ([]Decision, error) {
+func (b *Breaker) Take(ctx context.Context, charges []Charge, room ...Decision) ([]Decision, error) {
 	if b.Open() {
 		return nil, errBreakerOpen
 	}
 	epoch := b.epoch.Load()
-	ds, err := b.store.Take(ctx, charges)
+	ds, err := b.store.Take(ctx, charges, room...)
 	if err != nil {
 		b.failed(epoch, err)
 	} else if Allowed(ds) {

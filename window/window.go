@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -133,7 +134,10 @@ type Store interface {
 	// one Decision per policy, in the order of the charges and, within each, of
 	// its policies. No two charges of a request may name the same counter. After
 	// an error the store may still read the charges: leave them as they are.
-	Take(ctx context.Context, charges []Charge) ([]Decision, error)
+	//
+	// The decisions are written into room if they fit there, such as into those of an
+	// earlier request: Take(ctx, charges, old...). Else they get new memory.
+	Take(ctx context.Context, charges []Charge, room ...Decision) ([]Decision, error)
 
 	// TakeBatch takes many requests at once, one after the other, each with its
 	// own verdict: Result i answers request i.
@@ -365,6 +369,12 @@ func CountPolicies(charges []Charge) int {
 		n += len(charges[i].Policies)
 	}
 	return n
+}
+
+// MakeDecisions returns memory for the decisions on a request: room, if that is enough.
+// What is in it has no meaning.
+func MakeDecisions(charges []Charge, room []Decision) []Decision {
+	return slices.Grow(room[:0], CountPolicies(charges))[:CountPolicies(charges)]
 }
 
 // Allowed reports whether every decision lets the request pass.

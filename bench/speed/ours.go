@@ -58,9 +58,11 @@ func (w way) charge(l limit) window.Charge {
 func (w way) of(store window.Store, l limit) limiter {
 	return limiter{w.name, func() take {
 		charges := []window.Charge{w.charge(l)}
+		var decisions []window.Decision
 		return func(ctx context.Context, key string) (bool, error) {
 			charges[0].Key = key
-			decisions, err := store.Take(ctx, charges)
+			var err error
+			decisions, err = store.Take(ctx, charges, decisions...)
 			return window.Allowed(decisions), err
 		}
 	}}

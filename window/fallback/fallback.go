@@ -95,27 +95,27 @@ func (g *Guard) Close() error {
 }
 
 // Take asks the store, unless it is known to be away.
-func (g *Guard) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	switch {
 	case !g.settled() && !g.breaker.Open():
-		return g.repayAndTake(ctx, charges)
+		return g.repayAndTake(ctx, charges, room)
 	case g.users.Load() == 0:
-		return g.breaker.Take(ctx, charges)
+		return g.breaker.Take(ctx, charges, room...)
 	}
-	return g.ask(ctx, charges)
+	return g.ask(ctx, charges, room)
 }
 
 // ask asks the store, and keeps what it says.
-func (g *Guard) ask(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (g *Guard) ask(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	asked := g.now()
-	ds, err := g.breaker.Take(ctx, charges)
+	ds, err := g.breaker.Take(ctx, charges, room...)
 	if err == nil {
 		g.table().note(asked, g.now(), charges, ds)
 	}
 	return ds, err
 }
 
-func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge) ([]wi
 	booked, err := g.repay(ctx, charges)
 	var ds []window.Decision
 	if err == nil {
-		ds, err = g.ask(ctx, charges)
+		ds, err = g.ask(ctx, charges, room)
 	}
 	if err != nil {
 		g.doubt(charges, booked)

@@ -70,7 +70,7 @@ func (r *remote) fault() (err error, idle bool) {
 	return nil, false
 }
 
-func (r *remote) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (r *remote) Take(ctx context.Context, charges []window.Charge, _ ...window.Decision) ([]window.Decision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err, idle := r.fault()

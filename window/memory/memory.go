@@ -109,22 +109,22 @@ func (s *Store) Close() error {
 }
 
 // Take implements window.Store.
-func (s *Store) Take(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
-	return s.decide(charges, true)
+func (s *Store) Take(_ context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+	return s.decide(charges, true, room)
 }
 
 // TakeBatch implements window.Store.
 func (s *Store) TakeBatch(_ context.Context, requests [][]window.Charge) []window.Result {
 	results := make([]window.Result, len(requests))
 	for i, charges := range requests {
-		results[i].Decisions, results[i].Err = s.decide(charges, true)
+		results[i].Decisions, results[i].Err = s.decide(charges, true, nil)
 	}
 	return results
 }
 
 // Peek implements window.Store.
 func (s *Store) Peek(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
-	return s.decide(charges, false)
+	return s.decide(charges, false, nil)
 }
 
 // Settle implements window.Store.
@@ -167,11 +167,11 @@ func (s *Store) Reset(_ context.Context, charge window.Charge) error {
 	return nil
 }
 
-func (s *Store) decide(charges []window.Charge, take bool) ([]window.Decision, error) {
+func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
-	ds := make([]window.Decision, window.CountPolicies(charges))
+	ds := window.MakeDecisions(charges, memory)
 	var room room
 	accounts, locked, now := s.lock(charges, &room)
 	defer s.unlock(accounts, locked)

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -50,7 +51,8 @@ func (c *call) read(results []window.Result) error {
 	for _, charges := range c.requests {
 		policies += window.CountPolicies(charges)
 	}
-	a := answers{at: c.reply[0], rest: c.reply[1:], ds: make([]window.Decision, 0, policies)}
+	c.decisions = slices.Grow(c.decisions[:0], policies)
+	a := answers{at: c.reply[0], rest: c.reply[1:], ds: c.decisions}
 	for i, charges := range c.requests {
 		if len(a.rest) == 0 {
 			return c.unexpected()

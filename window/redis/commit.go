@@ -54,7 +54,7 @@ type commit struct {
 // ticket is a request that waits.
 type ticket struct {
 	charges []window.Charge
-	result  window.Result // when it is answered
+	result  window.Result // when it is answered; until then, room for the decisions
 	done    chan struct{} // gets one value when it neither waits nor flies any more
 
 	// Guarded by the lock of the commit, until then.
@@ -77,7 +77,7 @@ const (
 // take decides on one request, together with others. In a Cluster every node has a
 // commit of its own, for one that hangs not to stop the others; a request that
 // several nodes decide on goes alone.
-func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result {
+func (s *Store) take(ctx context.Context, charges []window.Charge, room []window.Decision) window.Result {
 	server := ""
 	if s.cluster {
 		if !s.placed.Load() {
@@ -95,7 +95,7 @@ func (s *Store) take(ctx context.Context, charges []window.Charge) window.Result
 			}
 		}
 	}
-	return s.commit(server).take(ctx, charges)
+	return s.commit(server).take(ctx, charges, room)
 }
 
 // commit returns that of a server.
@@ -118,9 +118,9 @@ func newCommit(s *Store) *commit {
 
 // take decides on one request. If its time is up, or that of ctx, before there is an
 // answer, a flight may still read the charges.
-func (c *commit) take(ctx context.Context, charges []window.Charge) window.Result {
+func (c *commit) take(ctx context.Context, charges []window.Charge, room []window.Decision) window.Result {
 	t := c.tickets.Get().(*ticket)
-	t.charges = charges
+	t.charges, t.result.Decisions = charges, window.MakeDecisions(charges, room)
 	if !c.queue(t) {
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}
@@ -262,6 +262,15 @@ func (c *commit) fly() {
 	}
 }
 
+// land is for the result of a ticket that flies. The flight uses its memory again.
+func (t *ticket) land(r window.Result) {
+	if r.Err != nil {
+		t.result = window.Result{Err: r.Err}
+		return
+	}
+	t.result.Decisions = append(t.result.Decisions[:0], r.Decisions...)
+}
+
 // land gives the callers their results, but for those who have gone.
 func (c *commit) land(f *flight, results []window.Result) {
 	c.mu.Lock()
@@ -269,7 +278,7 @@ func (c *commit) land(f *flight, results []window.Result) {
 	for i, t := range f.tickets {
 		if t.state == flies {
 			c.end(t, answered)
-			t.result = results[i]
+			t.land(results[i])
 		} else {
 			f.tickets[i] = nil
 		}

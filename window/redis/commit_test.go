@@ -264,7 +264,8 @@ func TestLeft(t *testing.T) {
 }
 
 // TestSentOrNot has callers go whose requests were sent, and one whose request still
-// waits: only of the first it is not known whether they were charged.
+// waits: only of the first it is not known whether they were charged. What they had
+// room for is not written to once they have gone.
 func TestSentOrNot(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
@@ -272,9 +273,10 @@ func TestSentOrNot(t *testing.T) {
 	own.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
+	rooms := make([]window.Decision, redis.Flights+1)
 	take := func(i int, sent bool) {
 		callers.Go(func() {
-			_, err := s.Take(ctx, []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)})
+			_, err := s.Take(ctx, []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)}, rooms[i:i+1]...)
 			if !errors.Is(err, context.Canceled) || errors.Is(err, window.ErrUnknown) != sent {
 				t.Errorf("Take = %v; want Canceled, and ErrUnknown: %t", err, sent)
 			}
@@ -285,7 +287,14 @@ func TestSentOrNot(t *testing.T) {
 	eventually(t, patience, "one who waits", func() bool { return redis.Waiting(s) == 1 })
 	cancel()
 	callers.Wait()
+	clear(rooms)
 	own.Cont()
+	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
+	for i := range rooms {
+		if rooms[i] != (window.Decision{}) {
+			t.Errorf("request %d: %+v is written to the room of one who has gone", i, rooms[i])
+		}
+	}
 }
 
 // TestQueueIsBounded has more requests wait than there is room for: the last get an

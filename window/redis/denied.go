@@ -86,11 +86,12 @@ func newDenials(now func() time.Duration) *denials {
 // ask returns the time, for answer and remember.
 func (d *denials) ask() moment { return moment{d.now(), d.tick.Load()} }
 
-// answer returns the decisions on a request that is known to be denied, or nil.
+// answer returns the decisions on a request that is known to be denied, in room if they
+// fit; or nil.
 // They are those that were made then, but for the time that has passed: RetryAfter
 // is no earlier than it was, and At goes on with it. What remains may be less than
 // it says if others were charged since.
-func (d *denials) answer(asked moment, charges []window.Charge) []window.Decision {
+func (d *denials) answer(asked moment, charges []window.Charge, room []window.Decision) []window.Decision {
 	var buf [512]byte
 	key := appendRequest(buf[:0], charges)
 	shard := d.shard(key)
@@ -104,12 +105,12 @@ func (d *denials) answer(asked moment, charges []window.Charge) []window.Decisio
 	if found == nil {
 		return nil
 	}
-	decisions := slices.Clone(found.decisions)
+	room = append(room[:0], found.decisions...)
 	passed := max(0, asked.at-found.answered).Truncate(time.Millisecond)
-	for i := range decisions {
-		decisions[i] = later(decisions[i], passed)
+	for i := range room {
+		room[i] = later(room[i], passed)
 	}
-	return decisions
+	return room
 }
 
 // later returns a decision as it looks when a whole number of milliseconds has

@@ -94,7 +94,7 @@ func (s *Store) lifetime(c *window.Charge) time.Duration {
 
 // take decides on a charge of e with the units of a lease. Without decisions or an
 // error, the server has to be asked; until end, if time has gone by already.
-func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) (_ []window.Decision, end time.Time, _ error) {
+func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, room []window.Decision) (_ []window.Decision, end time.Time, _ error) {
 	life := l.store.lifetime(c)
 	if life < time.Millisecond || c.Cost == 0 || c.Cost > c.Lease.Units/2 {
 		return nil, end, nil // a lease is worth its trouble to two such requests
@@ -110,7 +110,7 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge) (_ []win
 			own, left := e.lease, e.lease.spend(c.Cost)
 			e.seen = now
 			e.mu.Unlock()
-			return own.decide(left, now), end, nil
+			return own.decide(left, now, room), end, nil
 		case f != nil:
 			e.mu.Unlock()
 			if err := l.wait(ctx, f, &end); err != nil {
@@ -143,15 +143,15 @@ func (l *lease) spend(cost int64) int64 {
 	return l.left
 }
 
-// decide returns what is said to a request after which so many units are left. It needs
-// no lock.
-func (l *lease) decide(left int64, now time.Duration) []window.Decision {
-	ds := slices.Clone(l.decisions)
-	for i := range ds {
-		ds[i].Remaining += left
-		ds[i].ResetAfter = l.charge.Policies[i].Window + l.ends - now
+// decide returns what is said to a request after which so many units are left, in room if
+// it fits. It needs no lock.
+func (l *lease) decide(left int64, now time.Duration, room []window.Decision) []window.Decision {
+	room = append(room[:0], l.decisions...)
+	for i := range room {
+		room[i].Remaining += left
+		room[i].ResetAfter = l.charge.Policies[i].Window + l.ends - now
 	}
-	return ds
+	return room
 }
 
 // grow returns the size of the next lease, which is below two of the charge's cost
@@ -196,7 +196,7 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	whole := *c
 	whole.Key, whole.Policies = strings.Clone(c.Key), slices.Clone(c.Policies) // they outlive the request
 	whole.Cost = size
-	r := l.store.take(ctx, []window.Charge{whole})
+	r := l.store.take(ctx, []window.Charge{whole}, nil)
 	if errors.Is(r.Err, window.ErrUnknown) {
 		l.store.report(fmt.Errorf("zone %q: a lease of %d units may stay booked, and nobody has it: %w", c.Zone, size, r.Err))
 	}
@@ -216,7 +216,7 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
 	e.lease = own
 	own.timer = time.AfterFunc(own.ends-l.store.clock(), func() { l.expire(e, own) })
-	ds := own.decide(own.spend(c.Cost), sent)
+	ds := own.decide(own.spend(c.Cost), sent, nil)
 	if f.reset || e.gone {
 		l.end(e)
 	}

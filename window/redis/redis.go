@@ -258,7 +258,7 @@ func (s *Store) Close() error {
 // Take implements window.Store. A request that was denied is denied again, without
 // the server, until a limit has room or a second has passed. One whose charge has
 // a lease passes without the server while there are units left.
-func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		leased = s.leases.lessee(&charges[0])
 	}
 	if leased != nil {
-		ds, end, err := s.leases.take(ctx, leased, &charges[0])
+		ds, end, err := s.leases.take(ctx, leased, &charges[0], room)
 		if err != nil {
 			s.doubt(charges)
 		}
@@ -281,10 +281,10 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 		}
 	}
 	asked := s.denials.ask()
-	if decisions := s.denials.answer(asked, charges); decisions != nil {
+	if decisions := s.denials.answer(asked, charges, room); decisions != nil {
 		return decisions, nil
 	}
-	r := s.take(ctx, charges)
+	r := s.take(ctx, charges, room)
 	if r.Err != nil {
 		s.doubt(charges)
 	}
@@ -307,7 +307,7 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
-		if results[i].Decisions = s.denials.answer(asked, charges); results[i].Decisions == nil {
+		if results[i].Decisions = s.denials.answer(asked, charges, nil); results[i].Decisions == nil {
 			rest, places = append(rest, charges), append(places, i)
 		}
 	}

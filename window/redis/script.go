@@ -86,6 +86,8 @@ type call struct {
 	ends  []int // in buf, of keys, id and plan
 	texts []string
 	plan  plan
+
+	decisions []window.Decision // of the reply; likewise
 }
 
 // newCall writes a call about one request, of the script or of CL.THROTTLE.

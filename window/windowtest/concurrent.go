@@ -39,8 +39,9 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 		store := stores[i%len(stores)]
 		group.Go(func() {
 			var own [2][]int64
+			room := make([]window.Decision, 1)
 			for time.Now().Before(end) {
-				ds, err := store.Take(t.Context(), charges)
+				ds, err := store.Take(t.Context(), charges, room...)
 				if err != nil {
 					t.Errorf("Take: %v", err)
 					return

@@ -37,8 +37,8 @@ func pack(charges ...window.Charge) []window.Charge {
 	return charges
 }
 
-func (p packing) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	return p.Store.Take(ctx, pack(charges...))
+func (p packing) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+	return p.Store.Take(ctx, pack(charges...), room...)
 }
 
 func (p packing) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {

@@ -57,8 +57,8 @@ func NewRemembering(t testing.TB, clock *Clock, remembers, asks window.Store) *R
 }
 
 // Take implements window.Store.
-func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	got, err := r.Store.Take(ctx, charges)
+func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+	got, err := r.Store.Take(ctx, charges, room...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]wind
 		if !slices.Equal(got, want) {
 			return wrong("this cannot be remembered")
 		}
-		return want, nil
+		return append(room[:0], want...), nil
 	}
 	d.until = max(d.until, now+spread)
 	if d.change != r.change {
 		if window.Allowed(want) {
 			r.Late++
 		}
-		return r.asks.Take(ctx, charges) // which may repair what lies in the future
+		return r.asks.Take(ctx, charges, room...) // which may repair what lies in the future
 	}
 	r.Checked++
 	if !slices.Equal(got, want) {
@@ -98,7 +98,7 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]wind
 	if problem := r.compare(charges, got, want, d); problem != "" {
 		return wrong(problem)
 	}
-	return want, nil
+	return append(room[:0], want...), nil
 }
 
 // nameRequest writes all of a request that its decisions depend on.

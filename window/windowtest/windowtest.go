@@ -54,6 +54,7 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"SameMillisecond", testSameMillisecond},
 		{"ZonesAllOrNothing", testZones},
 		{"Batch", testBatch},
+		{"Room", testRoom},
 		{"PeekWritesNothing", testPeek},
 		{"Settle", testSettle},
 		{"SettleWhereNothingIs", testSettleNothing},
