@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -141,8 +142,11 @@ func (s gcraState) write(h History) History {
 
 // rest returns what is left of a level after a time.
 func rest(level, elapsed int64, p Policy) int64 {
-	enough := level/max(1, p.Limit) + 1 // no overflow: what empties it is enough
-	return max(0, level-min(max(0, elapsed), enough)*p.Limit)
+	high, gone := bits.Mul64(uint64(max(0, elapsed)), uint64(p.Limit))
+	if high > 0 || gone > uint64(level) {
+		return 0
+	}
+	return level - int64(gone)
 }
 
 // drain returns the time until a level is gone; the whole window if it never is.

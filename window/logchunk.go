@@ -61,7 +61,7 @@ func (ch logChunk) part() logPart {
 }
 
 // appendTo appends a chunk of the part, and of an entry behind its own.
-func (p logPart) appendTo(b []byte, entry ...byte) []byte {
+func (p *logPart) appendTo(b []byte, entry ...byte) []byte {
 	var header [logHeader]byte
 	p.putHeader(header[:])
 	if len(p.entries)+len(entry) > 0 {
@@ -76,10 +76,10 @@ func (p logPart) appendTo(b []byte, entry ...byte) []byte {
 }
 
 // plain reports whether the header has room for the units of the newest record.
-func (p logPart) plain() bool { return p.newest.units < 256 }
+func (p *logPart) plain() bool { return p.newest.units < 256 }
 
 // putHeader writes the header of several records.
-func (p logPart) putHeader(b []byte) {
+func (p *logPart) putHeader(b []byte) {
 	binary.BigEndian.PutUint64(b, uint64(p.newest.at)<<16|uint64(p.upTo)>>40)
 	binary.BigEndian.PutUint64(b[6:], uint64(p.upTo)<<8)
 	binary.BigEndian.PutUint32(b[logLoneHeader:], uint32(p.span))
@@ -90,14 +90,14 @@ func (p logPart) putHeader(b []byte) {
 }
 
 // oldest returns the time of the oldest record.
-func (p logPart) oldest() int64 { return p.newest.at - p.span }
+func (p *logPart) oldest() int64 { return p.newest.at - p.span }
 
 // before returns the running total before the oldest record.
-func (p logPart) before() int64 { return p.upTo - p.newest.units - p.inside }
+func (p *logPart) before() int64 { return p.upTo - p.newest.units - p.inside }
 
-// from returns the part from the oldest record on that is at t or later and up to and
-// with which there are more than k units. There is one: the newest.
-func (p logPart) from(t, k int64) logPart {
+// skip drops what is before the oldest record that is at t or later, and up to and with
+// which there are more than k units. There is one: the newest.
+func (p *logPart) skip(t, k int64) {
 	at, before := p.oldest(), p.before()
 	for len(p.entries) > 0 {
 		gap, units, size := readEntry(p.entries)
@@ -109,23 +109,22 @@ func (p logPart) from(t, k int64) logPart {
 		p.entries = p.entries[size:]
 	}
 	p.span, p.inside = p.newest.at-at, p.upTo-p.newest.units-before
-	return p
 }
 
-// add returns the part with n units more at now, which is not before its newest record,
-// and the entry that is needed then. It reports whether they go into one chunk with it,
-// which has at most so many entries, as if all were as long as this one.
-func (p logPart) add(now, n int64, full int, entry []byte) (logPart, []byte, bool) {
+// add adds n units at now, which is not before the newest record, and returns the entry that
+// is needed then behind those that there are. It reports whether all go into one chunk, which
+// has at most so many entries, as if they were as long as this one.
+func (p *logPart) add(now, n int64, full int, entry []byte) ([]byte, bool) {
 	p.upTo += n
 	if now == p.newest.at {
 		p.newest.units += n
-		return p, nil, true
+		return nil, true
 	}
 	gap := now - p.newest.at
 	entry = appendEntry(entry, gap, p.newest.units)
 	p.span, p.inside = p.span+gap, p.inside+p.newest.units
 	p.newest = logRecord{now, n}
-	return p, entry, len(p.entries) < full*len(entry) && p.span <= math.MaxUint32 && p.inside <= math.MaxUint32
+	return entry, len(p.entries) < full*len(entry) && p.span <= math.MaxUint32 && p.inside <= math.MaxUint32
 }
 
 // appendEntry appends ms × 2, + 1 if units other than 1 follow.
@@ -150,14 +149,14 @@ func readEntry(b []byte) (gap, units int64, size int) {
 }
 
 // records returns the records, oldest first.
-func (p logPart) records() []logRecord {
+func (p *logPart) records() []logRecord {
 	var all []logRecord
 	at := p.oldest()
-	for len(p.entries) > 0 {
-		gap, units, size := readEntry(p.entries)
+	for rest := p.entries; len(rest) > 0; {
+		gap, units, size := readEntry(rest)
 		all = append(all, logRecord{at, units})
 		at += gap
-		p.entries = p.entries[size:]
+		rest = rest[size:]
 	}
 	return append(all, p.newest)
 }

@@ -104,7 +104,7 @@ func (h records) first(is func(logChunk) bool) place {
 }
 
 // only returns records of a part, and of an entry behind its own. The part may be one of h.
-func (h records) only(p logPart, entry ...byte) records {
+func (h records) only(p *logPart, entry ...byte) records {
 	const before = beforeOne + logHeader
 	if p.plain() && len(p.entries) > 0 && cap(h) >= before { // which are there, or further behind
 		h = append(append(h[:before], p.entries...), entry...)
@@ -134,7 +134,7 @@ func (h records) putNewest(begin int, ch logChunk) records {
 
 // replaceNewest writes a part, and an entry behind its own, in place of chunk p, which
 // is not the only one. Those behind it are gone.
-func (h records) replaceNewest(p place, part logPart, entry ...byte) records {
+func (h records) replaceNewest(p place, part *logPart, entry ...byte) records {
 	if !part.plain() || len(part.entries) == 0 || &part.entries[0] != &h[p.from+logHeader] {
 		var room [256]byte
 		return h.putNewest(p.begin(), part.appendTo(room[:0], entry...))
@@ -164,7 +164,7 @@ func (h records) push(ch logChunk) records {
 
 // shorten writes what is left of a chunk to where it ends, and returns its new place. It
 // is not the only one, and those before it are gone.
-func (h records) shorten(p place, part logPart) place {
+func (h records) shorten(p place, part *logPart) place {
 	if part.plain() && len(part.entries) > 0 { // they stay there
 		p.from = p.to - len(part.entries) - logHeader
 		part.putHeader(h[p.from:])

@@ -28,19 +28,20 @@ func (h records) last() (newestAt, total int64) {
 }
 
 // locate finds the oldest record at t or later up to and with which there are more
-// than k units. It returns the chunk from that record on, and where the chunk lies,
-// which is nowhere if there is none.
-func (h records) locate(t, k int64) (logPart, place) {
+// than k units. It returns where its chunk lies, which is nowhere if there is none, and
+// makes rest the chunk from that record on.
+func (h records) locate(t, k int64, rest *logPart) place {
 	p := h.first(func(ch logChunk) bool { return ch.newestAt() >= t && ch.upTo() > k })
-	if p.nowhere() {
-		return logPart{}, p
+	if !p.nowhere() {
+		*rest = h.part(p)
+		rest.skip(t, k)
 	}
-	return h.part(p).from(t, k), p
+	return p
 }
 
 func (h records) count(now int64, p Policy) int64 {
-	rest, at := h.locate(now-p.Window.Milliseconds()+1, 0)
-	if at.nowhere() {
+	var rest logPart
+	if at := h.locate(now-p.Window.Milliseconds()+1, 0, &rest); at.nowhere() {
 		return 0
 	}
 	_, total := h.last()
@@ -50,10 +51,11 @@ func (h records) count(now int64, p Policy) int64 {
 // leaves returns the time until more than the k oldest units of the policy's
 // window have left it; the whole window if there are no more.
 func (h records) leaves(now int64, p Policy, k int64) time.Duration {
+	var rest logPart
 	edge := now - p.Window.Milliseconds()
-	rest, at := h.locate(edge+1, 0)
+	at := h.locate(edge+1, 0, &rest)
 	if k > 0 && !at.nowhere() {
-		rest, at = h.locate(edge+1, rest.before()+k)
+		at = h.locate(edge+1, rest.before()+k, &rest)
 	}
 	if at.nowhere() {
 		return p.Window
@@ -72,9 +74,10 @@ func (h records) add(now, n, edge int64, exact bool) records {
 			return h
 		}
 	}
-	rest, first := h.locate(edge+1, 0)
+	var rest logPart
+	first := h.locate(edge+1, 0, &rest)
 	if first.nowhere() { // all have left, if there were any
-		return h.only(logPart{newest: logRecord{now, n}, upTo: n})
+		return h.only(&logPart{newest: logRecord{now, n}, upTo: n})
 	}
 	last, tail, full := h.newest(), rest, logAlone
 	if first != last {
@@ -84,25 +87,26 @@ func (h records) add(now, n, edge int64, exact bool) records {
 		}
 	}
 	var room [2 * binary.MaxVarintLen64]byte
-	more, entry, fits := tail.add(now, n, full, room[:0])
+	entry, fits := tail.add(now, n, full, room[:0])
 	if fits && first == last {
-		return h.only(more, entry...)
+		return h.only(&tail, entry...)
 	}
 	stale := len(h.part(first).entries) - len(rest.entries)
 	rewrite := stale > 0 && (exact || first == last) || stale > logStale
 	if h[0] == 0 && rewrite {
-		h, rewrite = h.only(rest), false
+		h, rewrite = h.only(&rest), false
 	}
 	if fits {
-		h = h.replaceNewest(last, more, entry...)
+		h = h.replaceNewest(last, &tail, entry...)
 	} else {
-		h = h.push(logPart{newest: logRecord{now, n}, upTo: more.upTo}.appendTo(nil))
+		next := logPart{newest: logRecord{now, n}, upTo: tail.upTo}
+		h = h.push(next.appendTo(nil))
 	}
 	if first.from == beforeOne {
 		return h
 	}
 	if rewrite {
-		first = h.shorten(first, rest)
+		first = h.shorten(first, &rest)
 	}
 	return h.forget(first)
 }
@@ -110,7 +114,8 @@ func (h records) add(now, n, edge int64, exact bool) records {
 // rebase makes room for running totals: it forgets all that was spent at the edge or
 // before, and counts from there. Something was spent later.
 func (h records) rebase(edge int64) records {
-	rest, first := h.locate(edge+1, 0)
+	var rest logPart
+	first := h.locate(edge+1, 0, &rest)
 	base := rest.before()
 	for p := h.next(first); !p.nowhere(); p = h.next(p) {
 		ch := logChunk(h[p.from:p.to])
@@ -118,26 +123,29 @@ func (h records) rebase(edge int64) records {
 	}
 	rest.upTo -= base
 	if first == h.newest() {
-		return h.only(rest)
+		return h.only(&rest)
 	}
-	return h.forget(h.shorten(first, rest))
+	return h.forget(h.shorten(first, &rest))
 }
 
 // pullBack moves everything that lies in the future to now. There is something.
 func (h records) pullBack(now int64) records {
+	var future logPart
 	_, total := h.last()
-	future, p := h.locate(now, 0)
-	past := slices.DeleteFunc(h.part(p).records(), func(r logRecord) bool { return r.at >= now })
+	p := h.locate(now, 0, &future)
+	whole := h.part(p)
+	past := slices.DeleteFunc(whole.records(), func(r logRecord) bool { return r.at >= now })
 	part := partOf(append(past, logRecord{now, total - future.before()}), total)
 	if p == h.oldest() {
-		return h.only(part)
+		return h.only(&part)
 	}
-	return h.replaceNewest(p, part)
+	return h.replaceNewest(p, &part)
 }
 
 // giveBack takes up to n of the units that were spent at a time.
 func (h records) giveBack(at, n int64) records {
-	rest, p := h.locate(at, 0)
+	var rest logPart
+	p := h.locate(at, 0, &rest)
 	if p.nowhere() || rest.oldest() != at {
 		return h
 	}
@@ -155,14 +163,16 @@ func (h records) giveBack(at, n int64) records {
 	if len(all) == 0 {
 		return h.replace(p, nil)
 	}
-	return h.replace(p, partOf(all, whole.upTo-back).appendTo(nil))
+	part := partOf(all, whole.upTo-back)
+	return h.replace(p, part.appendTo(nil))
 }
 
 // all returns all records.
 func (h records) all() []logRecord {
 	var all []logRecord
 	for p := h.oldest(); !p.nowhere(); p = h.next(p) {
-		all = append(all, h.part(p).records()...)
+		part := h.part(p)
+		all = append(all, part.records()...)
 	}
 	return all
 }

@@ -33,8 +33,7 @@ func (s *Store) lock(charges []window.Charge, room *room) (accounts []account, l
 	accounts = accounts[:len(charges)]
 	for i := range charges {
 		a := &accounts[i]
-		var shard int
-		a.name, shard = s.name(&charges[i])
+		shard := s.name(&a.name, &charges[i])
 		a.charge, a.shard = &charges[i], &s.shards[shard]
 		locked |= 1 << shard
 	}

@@ -29,22 +29,23 @@ type key struct {
 
 const hashed = 255
 
-func newKey(s string) (k key) {
+// set writes s to an empty key.
+func (k *key) set(s string) {
 	if len(s) <= len(k.bytes) {
 		k.length = uint8(copy(k.bytes[:], s))
-		return k
+		return
 	}
 	sum := sha256.Sum256([]byte(s))
 	copy(k.bytes[:], sum[:])
 	k.length = hashed
-	return k
 }
 
-// name returns the name of the charge's counter, and its shard.
-func (s *Store) name(c *window.Charge) (n name, shard int) {
+// name writes the name of the charge's counter to n, and returns its shard.
+func (s *Store) name(n *name, c *window.Charge) (shard int) {
 	hash := maphash.String(s.seed, c.Key) ^ bits.RotateLeft64(maphash.String(s.seed, c.Zone), 32)
-	n = name{zone: zoneName{c.Algorithm.Name(), c.Zone}, key: newKey(c.Key), hash: uint32(hash)}
-	return n, int(hash >> 58) // of shardCount
+	n.zone.algorithm, n.zone.zone, n.hash = c.Algorithm.Name(), c.Zone, uint32(hash)
+	n.key.set(c.Key)
+	return int(hash >> 58) // of shardCount
 }
 
 // overflow returns the name of the counter that keys share for which there is no

@@ -52,7 +52,8 @@ func TestShardIsBookkeeping(t *testing.T) {
 	names := make([]name, 5000)
 	for i := range names {
 		k := i / 2 // two zones for each key
-		names[i] = name{zoneName{"zset", strconv.Itoa(i % 2)}, newKey(strconv.Itoa(k)), uint32(k/3) * 0x9e3779b9}
+		names[i] = name{zone: zoneName{"zset", strconv.Itoa(i % 2)}, hash: uint32(k/3) * 0x9e3779b9}
+		names[i].key.set(strconv.Itoa(k))
 	}
 	here := make(map[int]bool)
 	size := make(map[int]int) // of their histories
