@@ -39,7 +39,7 @@ var articles = table{
 	},
 	prepare: func(b *bench) ([]variant, error) {
 		const callers = 500
-		calls, names := b.scale(1_000_000), names(b.scale(500_000))
+		calls, keys := b.scale(1_000_000), b.scale(500_000)
 		s, err := b.newServer()
 		if err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ var articles = table{
 		l := limit{2, 10 * time.Minute}
 		all := []limiter{b.article(s, l, callers)}
 		store := b.newStore(s)
-		for _, w := range []way{byZset, byLog, byGCRA, packed(len(names))} {
+		for _, w := range []way{byZset, byLog, byGCRA, packed(keys)} {
 			all = append(all, w.of(store, l))
 		}
 		var variants []variant
@@ -60,7 +60,7 @@ var articles = table{
 				if err != nil {
 					return nil, err
 				}
-				done, err := times(calls, callers, names, l)
+				done, err := times(calls, callers, keys, l)
 				if err != nil {
 					return nil, err
 				}

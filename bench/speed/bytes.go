@@ -61,7 +61,7 @@ var redisBytes = table{
 		{Of: "gcra", To: articleName},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		names, l := names(b.scale(1_000_000)), limit{100, 24 * time.Hour}
+		keys, l := b.scale(1_000_000), limit{100, 24 * time.Hour}
 		s, err := b.newServer()
 		if err != nil {
 			return nil, err
@@ -80,19 +80,19 @@ var redisBytes = table{
 					return nil, err
 				}
 				after, err := s.bytes()
-				return []float64{(after - before) / float64(len(names))}, err
+				return []float64{(after - before) / float64(keys)}, err
 			}})
 		}
 		store := b.newStore(s)
-		for _, w := range and(packed(len(names))) {
-			add(w.name, func() error { return fill(store, w.charge(l), names) })
+		for _, w := range and(packed(keys)) {
+			add(w.name, func() error { return fill(store, w.charge(l), keys) })
 		}
 		peers, err := b.redisPeers(s, l, callers, false)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range append(peers, b.article(s, l, callers)) {
-			add(p.name, func() error { return once(callers, names, p) })
+			add(p.name, func() error { return once(callers, keys, p) })
 		}
 		return variants, nil
 	},

@@ -20,16 +20,17 @@ type limiter struct {
 	caller func() take
 }
 
-// names returns n keys: numbers of seven digits.
-func names(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = keyName(i)
+// keyName returns the name of a key: a number of seven digits. It is made each time,
+// as a request brings one along: out of a list, it would first have to be fetched from
+// memory, and that would be measured, too.
+func keyName(i int) string {
+	var name [7]byte
+	for k := len(name) - 1; k >= 0; k-- {
+		name[k] = byte('0' + i%10)
+		i /= 10
 	}
-	return all
+	return string(name[:])
 }
-
-func keyName(i int) string { return fmt.Sprintf("%07d", i) }
 
 // tally is what callers did.
 type tally struct {
@@ -40,15 +41,15 @@ type tally struct {
 // perSecond returns decisions per second.
 func (t tally) perSecond() float64 { return float64(t.decisions) / t.seconds }
 
-// during has callers take keys at random for a while. A denial is an error: it is
+// during has callers take one of so many keys at random for a while. A denial is an error: it is
 // another thing to do, and a faster one.
-func during(length time.Duration, callers int, keys []string, l limiter) (tally, error) {
+func during(length time.Duration, callers, keys int, l limiter) (tally, error) {
 	var stop atomic.Bool
 	timer := time.AfterFunc(length, func() { stop.Store(true) })
 	defer timer.Stop()
 	t, err := drive(callers, l, func(caller int) func() (string, bool) {
 		random := seeded(caller)
-		return func() (string, bool) { return keys[random.IntN(len(keys))], !stop.Load() }
+		return func() (string, bool) { return keyName(random.IntN(keys)), !stop.Load() }
 	})
 	if err == nil && t.denied > 0 {
 		err = fmt.Errorf("%d of %d calls were denied; the limit is too low for this machine", t.denied, t.decisions)
@@ -56,24 +57,21 @@ func during(length time.Duration, callers int, keys []string, l limiter) (tally,
 	return t, err
 }
 
-// times has callers take keys at random, so many times in all.
-func times(calls, callers int, keys []string, l limiter) (tally, error) {
+// times has callers take one of so many keys at random, so many times in all.
+func times(calls, callers, keys int, l limiter) (tally, error) {
 	return drive(callers, l, func(caller int) func() (string, bool) {
 		random, left := seeded(caller), calls/callers
-		return func() (string, bool) { left--; return keys[random.IntN(len(keys))], left >= 0 }
+		return func() (string, bool) { left--; return keyName(random.IntN(keys)), left >= 0 }
 	})
 }
 
 // once has callers take each key once.
-func once(callers int, keys []string, l limiter) error {
+func once(callers, keys int, l limiter) error {
 	_, err := drive(callers, l, func(caller int) func() (string, bool) {
 		at := caller - callers
 		return func() (string, bool) {
 			at += callers
-			if at >= len(keys) {
-				return "", false
-			}
-			return keys[at], true
+			return keyName(at), at < keys
 		}
 	})
 	return err

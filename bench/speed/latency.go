@@ -38,14 +38,13 @@ var latency = table{
 		if err != nil {
 			return nil, err
 		}
-		names := names(keys)
 		var variants []variant
 		for _, l := range append([]limiter{ours, bare}, peers...) {
 			variants = append(variants, variant{l.name, func() ([]float64, error) {
 				if err := s.empty(); err != nil {
 					return nil, err
 				}
-				return b.oneByOne(names, l)
+				return b.oneByOne(keys, l)
 			}})
 		}
 		return variants, nil
@@ -53,8 +52,8 @@ var latency = table{
 }
 
 // oneByOne returns the median and the 99th percentile of the time of a decision.
-func (b *bench) oneByOne(names []string, l limiter) ([]float64, error) {
-	if _, err := during(b.warmUp(), 1, names, l); err != nil {
+func (b *bench) oneByOne(keys int, l limiter) ([]float64, error) {
+	if _, err := during(b.warmUp(), 1, keys, l); err != nil {
 		return nil, err
 	}
 	var micros []float64
@@ -67,7 +66,7 @@ func (b *bench) oneByOne(names []string, l limiter) ([]float64, error) {
 			return allowed, err
 		}
 	}}
-	if _, err := during(b.length, 1, names, timed); err != nil {
+	if _, err := during(b.length, 1, keys, timed); err != nil {
 		return nil, err
 	}
 	return []float64{report.Quantile(micros, 0.5), report.Quantile(micros, 0.99)}, nil

@@ -20,20 +20,19 @@ var inMemory = table{
 		{Of: "gcra", To: "caddy-ratelimit"},
 	},
 	prepare: func(b *bench) ([]variant, error) {
-		names := names(keys)
 		return b.inProcess(limit{300, time.Second}, func(open func() (limiter, error)) ([]float64, error) {
 			l, err := open()
 			if err != nil {
 				return nil, err
 			}
-			if err := once(2, names, l); err != nil {
+			if err := once(2, keys, l); err != nil {
 				return nil, err
 			}
-			if _, err := during(b.warmUp(), 2, names, l); err != nil {
+			if _, err := during(b.warmUp(), 2, keys, l); err != nil {
 				return nil, err
 			}
 			cpu := ownCPU()
-			done, err := during(b.length, 2, names, l)
+			done, err := during(b.length, 2, keys, l)
 			cpu = ownCPU() - cpu
 			return []float64{done.perSecond(), 1e3 * cpu / float64(done.decisions)}, err
 		})

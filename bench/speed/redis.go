@@ -69,14 +69,14 @@ var shards = table{
 		}
 		store := redis.New(redis.Options{Addresses: []string{s.Addr}, Cluster: true, Timeout: timeout})
 		b.atEnd(func() { _ = store.Close() })
-		l, names := limit{100, time.Minute}, names(keys)
+		l := limit{100, time.Minute}
 		var variants []variant
 		for _, w := range ways {
 			variants = append(variants, variant{w.name, func() ([]float64, error) {
 				if err := s.empty(); err != nil {
 					return nil, err
 				}
-				values, err := b.onServer(s, callers, names, w.of(store, l))
+				values, err := b.onServer(s, callers, keys, w.of(store, l))
 				if err != nil {
 					return nil, err
 				}
@@ -110,14 +110,13 @@ func (b *bench) libraries(l limit, callers, keys int, ways []way) ([]variant, er
 	if err != nil {
 		return nil, err
 	}
-	names := names(keys)
 	var variants []variant
 	for _, l := range append(all, peers...) {
 		variants = append(variants, variant{l.name, func() ([]float64, error) {
 			if err := s.empty(); err != nil {
 				return nil, err
 			}
-			return b.onServer(s, callers, names, l)
+			return b.onServer(s, callers, keys, l)
 		}})
 	}
 	return variants, nil
@@ -125,8 +124,8 @@ func (b *bench) libraries(l limit, callers, keys int, ways []way) ([]variant, er
 
 // onServer returns decisions per second, and the processor time of the server and
 // of this process per decision.
-func (b *bench) onServer(s *server, callers int, names []string, l limiter) ([]float64, error) {
-	if _, err := during(b.warmUp(), callers, names, l); err != nil {
+func (b *bench) onServer(s *server, callers, keys int, l limiter) ([]float64, error) {
+	if _, err := during(b.warmUp(), callers, keys, l); err != nil {
 		return nil, err
 	}
 	server, err := s.cpu()
@@ -134,7 +133,7 @@ func (b *bench) onServer(s *server, callers int, names []string, l limiter) ([]f
 		return nil, err
 	}
 	own := ownCPU()
-	done, err := during(b.length, callers, names, l)
+	done, err := during(b.length, callers, keys, l)
 	if err != nil {
 		return nil, err
 	}
@@ -173,14 +172,14 @@ func byKeys(name, title string, in func(keys int) way) table {
 				if n > 1_000 {
 					count = b.scale(n)
 				}
-				l, store, names, w := limit{1_000_000, 24 * time.Hour}, b.newStore(s), names(count), in(count)
+				l, store, w := limit{1_000_000, 24 * time.Hour}, b.newStore(s), in(count)
 				first := w.charge(l)
 				first.Cost = 100_000 // leaks within hours: until then no key expires
-				if err := fill(store, first, names); err != nil {
+				if err := fill(store, first, count); err != nil {
 					return nil, err
 				}
 				variants = append(variants, variant{report.Number(float64(n)), func() ([]float64, error) {
-					values, err := b.onServer(s, callers, names, w.of(store, l))
+					values, err := b.onServer(s, callers, count, w.of(store, l))
 					if err != nil {
 						return nil, err
 					}
@@ -193,18 +192,18 @@ func byKeys(name, title string, in func(keys int) way) table {
 }
 
 // fill spends a unit on each key.
-func fill(store window.Store, charge window.Charge, names []string) error {
+func fill(store window.Store, charge window.Charge, keys int) error {
 	const most = 500
 	batch := make([][]window.Charge, 0, most)
-	for i, name := range names {
-		charge.Key = name
+	for i := range keys {
+		charge.Key = keyName(i)
 		batch = append(batch, []window.Charge{charge})
-		if len(batch) < most && i < len(names)-1 {
+		if len(batch) < most && i < keys-1 {
 			continue
 		}
 		for _, r := range store.TakeBatch(context.Background(), batch) {
 			if r.Err != nil {
-				return fmt.Errorf("key %s: %w", name, r.Err)
+				return fmt.Errorf("before key %d: %w", i+1, r.Err)
 			}
 		}
 		batch = batch[:0]

@@ -40,7 +40,7 @@ func counted(fail error) (limiter, map[string]int) {
 
 func TestTimes(t *testing.T) {
 	l, asked := counted(nil)
-	done, err := times(1000, 10, names(50), l)
+	done, err := times(1000, 10, 50, l)
 	if err != nil || done.decisions != 1000 || done.denied != 1000-int64(len(asked)) {
 		t.Errorf("got %+v, error %v; want 1000 decisions on %d keys, the first on each allowed", done, err, len(asked))
 	}
@@ -56,7 +56,7 @@ func TestTimes(t *testing.T) {
 func TestOnce(t *testing.T) {
 	for _, n := range []int{1, callers, 3*callers + 1} {
 		l, asked := counted(nil)
-		if err := once(callers, names(n), l); err != nil {
+		if err := once(callers, n, l); err != nil {
 			t.Error(err)
 		}
 		for key, calls := range asked {
@@ -73,7 +73,7 @@ func TestOnce(t *testing.T) {
 // Who denies is not measured as if it allowed.
 func TestDuringWithDenials(t *testing.T) {
 	l, _ := counted(nil)
-	if _, err := during(10*time.Millisecond, 1, names(1), l); err == nil {
+	if _, err := during(10*time.Millisecond, 1, 1, l); err == nil {
 		t.Error("denials are no error")
 	}
 }
@@ -81,7 +81,7 @@ func TestDuringWithDenials(t *testing.T) {
 func TestDriveFails(t *testing.T) {
 	want := errors.New("away")
 	l, _ := counted(want)
-	if _, err := times(10, 2, names(5), l); !errors.Is(err, want) {
+	if _, err := times(10, 2, 5, l); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
 	}
 }
