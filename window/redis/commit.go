@@ -32,8 +32,9 @@ const (
 // one's callers come again; with a small one it would be done too soon.
 //
 // A flight is a goroutine. It ends when nobody waits any more, or too few to follow the
-// other one, and within the timeout of the store. One timer is for all callers: they have
-// the same time, so that the first to come are the first to go.
+// other one, and within the timeout of the store. Who comes while none is under way flies
+// alone: to wake a goroutine, and be woken, can take as long as half of the rest. One timer
+// is for all who wait: they have the same time, so that the first to come are the first to go.
 type commit struct {
 	store   *Store
 	flight  func()      // fly, as a value: go c.fly() would make one each time
@@ -43,7 +44,7 @@ type commit struct {
 
 	mu      sync.Mutex // guards all below, and what tickets say; held for a few instructions
 	waiting []*ticket
-	flying  int       // goroutines
+	flying  int       // goroutines, and who flies alone
 	aloft   []*flight // under way, in the order in which they took off
 	idle    []*flight
 	oldest  *ticket // of those that wait or fly
@@ -119,6 +120,11 @@ func newCommit(s *Store) *commit {
 // take decides on one request. If its time is up, or that of ctx, before there is an
 // answer, a flight may still read the charges.
 func (c *commit) take(ctx context.Context, charges []window.Charge, room []window.Decision) window.Result {
+	if ctx.Err() == nil {
+		if f := c.goAlone(); f != nil {
+			return c.alone(ctx, f, charges, room)
+		}
+	}
 	t := c.tickets.Get().(*ticket)
 	t.charges, t.result.Decisions = charges, window.MakeDecisions(charges, room)
 	if !c.queue(t) {
@@ -250,7 +256,9 @@ type flight struct {
 
 // fly takes off with those who wait until there are none, or too few.
 func (c *commit) fly() {
+	c.mu.Lock()
 	f := c.ready()
+	c.mu.Unlock()
 	for c.board(f) {
 		// No caller waits longer than this.
 		f.deadline = startDeadline(f.deadline, c.store.timeout)
@@ -295,8 +303,6 @@ func (c *commit) land(f *flight, results []window.Result) {
 
 // ready returns a flight that has landed, or a new one.
 func (c *commit) ready() *flight {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	last := len(c.idle) - 1
 	if last < 0 {
 		return new(flight)
@@ -304,6 +310,12 @@ func (c *commit) ready() *flight {
 	f := c.idle[last]
 	c.idle = c.idle[:last]
 	return f
+}
+
+// rest ends a flight.
+func (c *commit) rest(f *flight) {
+	c.flying--
+	c.idle = append(c.idle, f)
 }
 
 // board takes as many as go in one call of the script. If nobody waits, or too few to
@@ -317,8 +329,7 @@ func (c *commit) board(f *flight) bool {
 		c.fill(f, c.share())
 	}
 	if len(f.tickets) == 0 {
-		c.flying--
-		c.idle = append(c.idle, f)
+		c.rest(f)
 		return false
 	}
 	c.aloft = append(c.aloft, f)

@@ -268,7 +268,7 @@ func TestLeft(t *testing.T) {
 // room for is not written to once they have gone.
 func TestSentOrNot(t *testing.T) {
 	own := redistest.Start(t)
-	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: 2 * time.Second}) // for the one who flies alone
 	warm(t, s, "key")
 	own.Stop()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -257,7 +257,8 @@ func (s *Store) Close() error {
 
 // Take implements window.Store. A request that was denied is denied again, without
 // the server, until a limit has room or a second has passed. One whose charge has
-// a lease passes without the server while there are units left.
+// a lease passes without the server while there are units left. Who gives up may have to
+// wait for the answer of a server, until the timeout.
 func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
