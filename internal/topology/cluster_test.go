@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func TestReshard(t *testing.T) {
 	c := startCluster(t)
 	store := newStore(t, c.options, patience)
 	hot := hotCharges(8, limit, length, window.Zset{}, window.Log{}, window.Slices{}, window.Stream{})
-	l, site := startLoad(t, store, hot), startSite(t, c)
+	l, site := startLoad(t, store, hot, math.MaxInt64), startSite(t, c)
 	moves, slotsMoved, keys := 0, 0, 0
 	for start := time.Now(); time.Since(start) < lasts; moves++ {
 		if len(c.nodes) == 3 && time.Since(start) > lasts/2 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -77,6 +78,7 @@ type load struct {
 	hot   []window.Charge
 
 	admitted []atomic.Int64 // of each hot counter, so far
+	most     atomic.Int64   // a hot counter that has admitted so many is left alone
 	stop     chan struct{}
 	group    sync.WaitGroup
 	mu       sync.Mutex // guards asked
@@ -99,9 +101,10 @@ const (
 	pause = 2 * time.Millisecond
 )
 
-// startLoad begins to ask.
-func startLoad(t *testing.T, store *redis.Store, hot []window.Charge) *load {
+// startLoad begins to ask, until each hot counter has admitted about so many.
+func startLoad(t *testing.T, store *redis.Store, hot []window.Charge, most int64) *load {
 	l := &load{T: t, store: store, hot: hot, admitted: make([]atomic.Int64, len(hot)), stop: make(chan struct{})}
+	l.most.Store(most)
 	for caller := range callers {
 		l.group.Go(func() {
 			var own []asked
@@ -124,11 +127,11 @@ func startLoad(t *testing.T, store *redis.Store, hot []window.Charge) *load {
 func (l *load) ask(caller, n int) asked {
 	a := asked{hot: -1}
 	var charges []window.Charge
-	if n%3 != 0 {
-		a.hot = (n/3 + caller) % len(l.hot)
-		charges = append(charges, l.hot[a.hot])
+	if hot := (n/3 + caller) % len(l.hot); n%3 != 0 && l.admitted[hot].Load() < l.most.Load() {
+		a.hot = hot
+		charges = append(charges, l.hot[hot])
 	}
-	if n%3 != 1 {
+	if n%3 != 1 || a.hot < 0 {
 		a.once = strconv.Itoa(caller) + "-" + strconv.Itoa(n)
 		charges = append(charges, once(a.once))
 	}
@@ -166,6 +169,9 @@ func hotCharges(n int, limit int64, length time.Duration, algorithms ...window.A
 	}
 	return charges
 }
+
+// goOn asks on, whatever the hot counters have admitted.
+func (l *load) goOn() { l.most.Store(math.MaxInt64) }
 
 // end stops to ask, and returns what was asked in the order of the answers.
 func (l *load) end() []asked {

@@ -30,11 +30,12 @@ type replicated interface {
 // only it knows of, and takes it away.
 func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) {
 	o, master, replicas := r.parts()
-	l := startLoad(t, newStore(t, o, timeout), hot)
-	l.eventually("a quarter of the limit is spent", func() bool { return l.least() > hotLimit/4 }) // the replicas are cut off while more is
+	l := startLoad(t, newStore(t, o, timeout), hot, hotLimit/2) // the replicas are cut off before more is spent
+	l.eventually("a quarter of the limit is spent", func() bool { return l.least() > hotLimit/4 })
 	cut := follow(t, master, len(replicas))
 	master.CutReplicas(t)
 	alone := l.least()
+	l.goOn()
 	l.eventually("the master admits alone", func() bool { return l.least() > alone+hotLimit/10 })
 	known := make(map[*redistest.Server][]int64)
 	for _, s := range replicas {

@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"math"
 	"net"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestFailover(t *testing.T) {
 func testPlanned(t *testing.T) {
 	w := startWatched(t)
 	hot := hotCharges(hotKeys, hotLimit, time.Hour, window.Zset{})
-	l := startLoad(t, newStore(t, w.options, timeout), hot)
+	l := startLoad(t, newStore(t, w.options, timeout), hot, math.MaxInt64)
 	l.eventually("half of the limit is spent", func() bool { return l.least() > hotLimit/2 })
 	announced := w.announcements()
 	known := follow(t, w.master, len(w.replicas))
