@@ -34,7 +34,7 @@ type variant struct {
 // bench is one run of the command.
 type bench struct {
 	dir    string
-	rounds int
+	rounds int           // of most tables
 	length time.Duration // of one turn
 	quick  bool
 
@@ -47,10 +47,7 @@ func (b *bench) measure(t table) (*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	rounds := b.rounds
-	if t.once {
-		rounds = 1
-	}
+	rounds := b.roundsOf(t)
 	result := &report.Table{Metrics: t.metrics, Ratios: t.ratios, Rows: make([]report.Row, len(variants))}
 	for i, v := range variants {
 		result.Rows[i] = report.Row{Name: v.name, Samples: make([][]float64, len(t.metrics))}
@@ -72,6 +69,18 @@ func (b *bench) measure(t table) (*report.Table, error) {
 	return result, nil
 }
 
+// roundsOf returns how often each variant of a table has its turn. Many short turns tell more
+// than few long ones, since a machine is slow for seconds when others share it.
+func (b *bench) roundsOf(t table) int {
+	switch {
+	case t.once:
+		return 1
+	case t.counted:
+		return (b.rounds + 1) / 2
+	}
+	return b.rounds
+}
+
 func (b *bench) note(t table) string {
 	about := t.about
 	if b.quick {
@@ -84,7 +93,7 @@ func (b *bench) note(t table) string {
 	if !t.counted {
 		length = fmt.Sprintf(" of %s", b.length)
 	}
-	return fmt.Sprintf("%s %d rounds%s; the median, and the extremes in brackets.", about, b.rounds, length)
+	return fmt.Sprintf("%s %d rounds%s; the median, and the extremes in brackets.", about, b.roundsOf(t), length)
 }
 
 func (b *bench) warmUp() time.Duration { return b.length / 4 }

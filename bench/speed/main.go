@@ -30,8 +30,8 @@ func main() {
 	document := flag.String("document", "", "Markdown file in which tables replace what is between their markers; empty: none")
 	plots := flag.String("plots", "", "folder to write SVG plots to; empty: none")
 	only := flag.String("run", "", "measure only tables whose name matches this regular expression")
-	flag.IntVar(&b.rounds, "rounds", 5, "how often each variant has its turn")
-	flag.DurationVar(&b.length, "length", 2*time.Second, "of one turn, after a quarter of it to warm up")
+	flag.IntVar(&b.rounds, "rounds", 11, "how often each variant has its turn; half as often where a turn is a number of calls")
+	flag.DurationVar(&b.length, "length", time.Second, "of one turn, after a quarter of it to warm up")
 	flag.BoolVar(&b.quick, "quick", false, "3 short rounds, and fewer keys: a run of about a minute, which no document gets")
 	flag.Parse()
 	if err := run(b, *document, *plots, *only); err != nil {
