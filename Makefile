@@ -64,7 +64,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 	exit $$status
 
 .PHONY: bench
-bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (20 minutes)
+bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (half an hour)
 	scripts/install-redis.sh
 	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
 
