@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -151,15 +153,8 @@ func (l *Log) String() string {
 // FreeAddress returns an address that nobody listens on, another one each time.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(tb))
-		if _, taken := addresses.LoadOrStore(address, true); !taken {
-			return address
-		}
-	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(tb)))
 }
-
-var addresses sync.Map
 
 // Eventually polls until ok, for what no event tells.
 func Eventually(tb testing.TB, patience time.Duration, what string, ok func() bool) {

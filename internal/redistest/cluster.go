@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -78,11 +77,14 @@ func meet(tb testing.TB, one, other *Server) {
 	do(tb, one, "CLUSTER", "MEET", host, port)
 }
 
-// waitForCluster waits until all nodes know each other and agree that all is well.
+// waitForCluster waits until all nodes know each other by name and agree that all is
+// well. A node counts as known before its name is.
 func waitForCluster(tb testing.TB, nodes []*Server) {
 	tb.Helper()
 	for _, node := range nodes {
-		waitFor(tb, node, "cluster_known_nodes:"+strconv.Itoa(len(nodes))+"\r", "CLUSTER", "INFO")
+		for _, other := range nodes {
+			waitFor(tb, node, do(tb, other, "CLUSTER", "MYID"), "CLUSTER", "NODES")
+		}
 		waitFor(tb, node, "cluster_state:ok", "CLUSTER", "INFO")
 	}
 }

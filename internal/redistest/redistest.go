@@ -128,31 +128,6 @@ func (s *Server) Client(tb testing.TB) *goredis.Client {
 	return c
 }
 
-// FreePort returns a port of the loopback interface that nobody listens on, for
-// a further port of a server.
-func FreePort(tb testing.TB) int {
-	tb.Helper()
-	port, err := freePort()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return port
-}
-
-func freePort() (int, error) {
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		_ = l.Close()
-		if port < 55535 { // the bus of a Cluster is 10000 above
-			return port, nil
-		}
-	}
-}
-
 // start runs the process and returns when it answers.
 func (s *Server) start() error {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))

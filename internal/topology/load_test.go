@@ -80,6 +80,7 @@ type load struct {
 	admitted []atomic.Int64 // of each hot counter, so far
 	most     atomic.Int64   // a hot counter that has admitted so many is left alone
 	stop     chan struct{}
+	once     sync.Once // closes stop
 	group    sync.WaitGroup
 	mu       sync.Mutex // guards asked
 	asked    []asked
@@ -105,6 +106,7 @@ const (
 func startLoad(t *testing.T, store *redis.Store, hot []window.Charge, most int64) *load {
 	l := &load{T: t, store: store, hot: hot, admitted: make([]atomic.Int64, len(hot)), stop: make(chan struct{})}
 	l.most.Store(most)
+	t.Cleanup(l.halt) // before the store ends
 	for caller := range callers {
 		l.group.Go(func() {
 			var own []asked
@@ -173,10 +175,15 @@ func hotCharges(n int, limit int64, length time.Duration, algorithms ...window.A
 // goOn asks on, whatever the hot counters have admitted.
 func (l *load) goOn() { l.most.Store(math.MaxInt64) }
 
+// halt stops to ask. It may be called more than once.
+func (l *load) halt() {
+	l.once.Do(func() { close(l.stop) })
+	l.group.Wait()
+}
+
 // end stops to ask, and returns what was asked in the order of the answers.
 func (l *load) end() []asked {
-	close(l.stop)
-	l.group.Wait()
+	l.halt()
 	slices.SortFunc(l.asked, func(a, b asked) int { return a.got.Compare(b.got) })
 	return l.asked
 }

@@ -18,6 +18,7 @@ type site struct {
 	*testing.T
 	asked atomic.Int64
 	stop  chan struct{}
+	once  sync.Once // closes stop
 	group sync.WaitGroup
 
 	mu       sync.Mutex // guards statuses
@@ -67,6 +68,7 @@ http://%s {
 }
 `, address, siteLimit, c.options.Addresses[0], username, password, prefix, c.cert.CA()), address)
 	client := caddyrun.NewClient(t)
+	t.Cleanup(s.halt) // before Caddy ends
 	for range siteClients {
 		s.group.Go(func() {
 			for {
@@ -93,12 +95,17 @@ http://%s {
 	return s
 }
 
+// halt stops to ask. It may be called more than once.
+func (s *site) halt() {
+	s.once.Do(func() { close(s.stop) })
+	s.group.Wait()
+}
+
 // end stops to ask, and holds that of each key as many requests passed as the limit
 // says, and that all others were denied.
 func (s *site) end() {
 	s.Helper()
-	close(s.stop)
-	s.group.Wait()
+	s.halt()
 	last := s.asked.Load() / siteAsks // was not asked for often enough
 	for key, statuses := range s.statuses {
 		want := map[int]int{http.StatusOK: siteLimit, http.StatusTooManyRequests: siteAsks - siteLimit}
