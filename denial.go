@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/munnerz/goautoneg"
@@ -115,7 +116,8 @@ func forgetBody(header http.Header) {
 // write answers with the problem, or in plain text if the client likes that
 // better.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {
-	contentType, body := contentTypeProblem, make([]byte, 0, 320)
+	room := bodies.Get().(*[]byte)
+	contentType, body := contentTypeProblem, (*room)[:0]
 	if prefersText(strings.Join(r.Header["Accept"], ",")) {
 		contentType = "text/plain; charset=utf-8"
 		body = append(body, p.title+". "+p.detail+"\n"...)
@@ -125,7 +127,12 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Content-Type"] = []string{contentType}
 	w.WriteHeader(p.status)
 	_, _ = w.Write(body) // the client may be gone
+	*room = body
+	bodies.Put(room)
 }
+
+// bodies has room for bodies of answers, which nobody keeps who writes them.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 const contentTypeProblem = "application/problem+json"
 

@@ -217,7 +217,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
-	ds, err := h.guard.take(ctx, req.charges, req.decisionRoom[:])
+	ds, err := h.guard.take(ctx, req.charges, req.room)
 	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))

@@ -30,12 +30,38 @@ type request struct {
 	repl *caddy.Replacer
 	vars map[string]any
 
-	// Room for the usual small number of zones and limits, and for the first lines of
-	// RateLimit-Policy and RateLimit.
-	zoneRoom     [2]*Zone
-	chargeRoom   [2]window.Charge
-	decisionRoom [2]window.Decision
-	lines        [2][1]string
+	// Room for the decisions, and for the first lines of RateLimit-Policy and RateLimit.
+	room  []window.Decision
+	lines [2][1]string
+}
+
+// What most handlers need for a request, in one piece of memory, as each piece and each
+// byte costs every request: one zone with one limit, or two of these.
+type (
+	requestOfOne struct {
+		request
+		zoneRoom     [1]*Zone
+		chargeRoom   [1]window.Charge
+		decisionRoom [1]window.Decision
+	}
+	requestOfTwo struct {
+		request
+		zoneRoom     [2]*Zone
+		chargeRoom   [2]window.Charge
+		decisionRoom [2]window.Decision
+	}
+)
+
+// emptyRequest returns a request with room for what the zones will say of it.
+func (h *Handler) emptyRequest() *request {
+	if len(h.Zones) == 1 && len(h.Zones[0].Limits) == 1 {
+		req := new(requestOfOne)
+		req.zones, req.charges, req.room = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:]
+		return &req.request
+	}
+	req := new(requestOfTwo)
+	req.zones, req.charges, req.room = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:]
+	return &req.request
 }
 
 // requestVar is the variable of the HTTP request that holds the *request of the
@@ -46,10 +72,9 @@ const requestVar = "sliding_window}"
 // newRequest collects the charges of the zones that apply.
 func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	ctx := r.Context()
-	req := new(request)
+	req := h.emptyRequest()
 	req.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
-	req.zones, req.charges = req.zoneRoom[:0], req.chargeRoom[:0]
 	for _, z := range h.Zones {
 		applies, err := z.applies(r)
 		if err != nil {
