@@ -84,8 +84,6 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\ncost -1", 1, `"limits":[{"max":5,"window":"1m"}],"cost":-1`, `zone api: cost -1 is negative; use 0 to look without spending`},
 			{"limit 5 1m\ncost free", 1, `"limits":[{"max":5,"window":"1m"}],"cost":"free"`, `zone api: cost "free" is not a whole number`},
 			{"limit 5 1m\ncost 0.5", 1, `"limits":[{"max":5,"window":"1m"}],"cost":0.5`, `zone api: cost "0.5" is not a whole number`},
-			{"limit 5 1m\ncost 10001", 2, `"limits":[{"max":5,"window":"1m"}],"cost":10001`, `zone api: cost 10001: zset keeps each unit, 10000 is the most; use log`},
-			{"limit 5 1m\nlease 10001", 2, `"limits":[{"max":5,"window":"1m"}],"lease":{"units":10001}`, `zone api: lease 10001: zset keeps each unit, 10000 is the most; use log`},
 			{"limit 5 1m\nkey {header.X-Key", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{header.X-Key"`, `zone api: key "{header.X-Key": a placeholder does not end; write }, or \{ for a brace`},
 			{"limit 5 1m\nkey {client_ip}{", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{client_ip}{"`, `a placeholder does not end; write }, or \{ for a brace`},
 			{"limit {header.X-Max 1m\nfallback 5 1m", 0, `"limits":[{"max":"{header.X-Max","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit max "{header.X-Max": a placeholder does not end; write }, or \{ for a brace`},

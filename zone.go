@@ -49,9 +49,7 @@ type Zone struct {
 	Pack Value `json:"pack,omitempty"`
 
 	// Units that a request spends; 0 looks without spending. Placeholders are
-	// allowed; one that gives no whole number of 0 or more counts as 1. With zset, which
-	// keeps each unit, it is at most 10000: a placeholder that gives more denies.
-	// Default: 1.
+	// allowed; one that gives no whole number of 0 or more counts as 1. Default: 1.
 	Cost Value `json:"cost,omitempty"`
 
 	// Leading bits by which keys that are IPv4 addresses are grouped. Default: 32.
@@ -206,9 +204,6 @@ func (z *Zone) checkAlgorithm() error {
 	}
 	expected, _ := z.Pack.int() // 0 if there is none
 	if err := window.CheckPack(algorithm, len(z.Limits), expected); err != nil {
-		return err
-	}
-	if err := z.checkUnits(algorithm); err != nil {
 		return err
 	}
 	limits := slices.Clone(z.Limits)

@@ -1,74 +1,120 @@
 -- zset: the exact sliding-window log. Twin of window/zset.go.
 --
--- Key     a sorted set: one member per unit, scored with its millisecond.
---         Members are the charge's id, and id:2, id:3, ... for further units.
+-- Key     a sorted set: of the units that a charge spends a member for each one, ten,
+--         hundred, ..., so that 203 units are five. Scored with their millisecond, plus
+--         2^44 for a ten, twice that for a hundred, ...: those of one size lie together.
+--         Members are the charge's id, and id:2, id:3, ...
 -- Options none
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
 local zset = {names = true}
 local unpack, call = table.unpack or unpack, redis.call
 
-local digits = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+local apart = 2 ^ 44 -- ms, 557 years: between scores of members of 10^p units and of 10^(p+1)
+local ever = apart - 1 -- the last time that there is
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.
 local texts, behind = {}, {}
 
-local function text(ms)
-  local t = texts[ms]
+local function text(score)
+  local t = texts[score]
   if not t then
-    t = string.format('%d', ms)
-    texts[ms] = t
+    t = string.format('%d', score)
+    texts[score] = t
   end
   return t
 end
 
--- The range of scores behind a time.
-local function after(ms)
-  local t = behind[ms]
+-- The range of scores behind one.
+local function after(score)
+  local t = behind[score]
   if not t then
-    t = '(' .. text(ms)
-    behind[ms] = t
+    t = '(' .. text(score)
+    behind[score] = t
   end
   return t
+end
+
+-- The scores of members of 10^p units that come after a time, and not after another.
+local function between(p, from, to)
+  return after(p * apart + math.max(from, -1)), text(p * apart + math.min(to, ever))
 end
 
 local function expire(c) call('PEXPIREAT', c.key, c.expires) end
+
+-- The largest p of which there may be members of 10^p units.
+local function top(c)
+  local last = call('ZRANGE', c.key, '-1', '-1', 'WITHSCORES')
+  return math.floor(tonumber(last[2] or 0) / apart)
+end
+
+-- The units that come after a time, and not after another.
+local function count(c, from, to)
+  local units = 0
+  for p = 0, c.top do
+    units = units + 10 ^ p * call('ZCOUNT', c.key, between(p, from, to))
+  end
+  return units
+end
+
+-- The time of the k-th oldest unit after edge, now if that is later, or nothing. If units
+-- are of one size, it is found by its rank, and so is the oldest of all; others by bisection.
+local function time_of(c, now, edge, k)
+  if c.top == 0 or k == 1 then
+    local oldest
+    for p = 0, c.top do
+      local from, to = between(p, edge, ever)
+      local at = call('ZRANGEBYSCORE', c.key, from, to, 'WITHSCORES', 'LIMIT', k - 1, 1)[2]
+      if at then oldest = math.min(oldest or now, tonumber(at) - p * apart) end
+    end
+    return oldest
+  end
+  local before, at = math.max(edge, -1), now
+  while at - before > 1 do
+    local middle = math.floor((before + at) / 2)
+    if count(c, edge, middle) < k then before = middle else at = middle end
+  end
+  return at
+end
 
 -- The time until the k-th oldest unit of policy j leaves its window; the whole
 -- window if there is no such unit.
 local function leaves(c, now, j, k)
   local window = c.window[j]
-  local unit = call('ZRANGEBYSCORE', c.key, after(now - window), '+inf', 'WITHSCORES', 'LIMIT', k - 1, 1)
-  if not unit[2] then return window end
-  return window - (now - math.min(tonumber(unit[2]), now))
+  return window - (now - (time_of(c, now, now - window, k) or now))
 end
 
--- Adds n units at now, a thousand members a call: unpack has a limit. A number takes as
--- long to write out as the rest of it: one of ten is, but for its last digit.
-local function add(c, now, n)
-  local at, tens = text(now)
-  call('ZADD', c.key, at, c.id)
-  local args, size = {}, 0
-  for i = 2, n do
-    local digit = i % 10
-    if not tens or digit == 0 then tens = c.id .. ':' .. (i > 9 and math.floor(i / 10) or '') end
-    args[size + 1] = at
-    args[size + 2] = tens .. digits[digit]
-    size = size + 2
-    if size == 2000 or i == n then
-      call('ZADD', c.key, unpack(args, 1, size))
-      size = 0
+-- Writes n units at a time.
+local function put(c, at, n)
+  local args, members, p = {}, 0, 0
+  while n > 0 do
+    local digit = math.fmod(n, 10)
+    local score = text(p * apart + at)
+    for _ = 1, digit do
+      members = members + 1
+      args[2 * members - 1] = score
+      args[2 * members] = members == 1 and c.id or c.id .. ':' .. members
     end
+    n, p = (n - digit) / 10, p + 1
   end
-  call('ZREMRANGEBYSCORE', c.key, '-inf', text(now - c.longest))
+  call('ZADD', c.key, unpack(args, 1, 2 * members))
+end
+
+-- Adds n units at now, and tidies up what has left.
+local function add(c, now, n)
+  put(c, now, n)
+  for p = 0, c.top do
+    call('ZREMRANGEBYSCORE', c.key, between(p, -1, now - c.longest))
+  end
   expire(c)
 end
 
 function zset.look(c, now)
   local fits = true
+  c.top = top(c)
   for j = 1, c.policies do
-    local left = c.limit[j] - call('ZCOUNT', c.key, after(now - c.window[j]), '+inf')
+    local left = c.limit[j] - count(c, now - c.window[j], ever)
     c.allowed[j] = c.cost == 0 or c.cost <= left
     c.remaining[j] = left
     fits = fits and c.allowed[j]
@@ -88,18 +134,22 @@ function zset.spend(c, now)
 end
 
 function zset.explain(c, now, repair)
-  local newest = tonumber(call('ZRANGE', c.key, -1, -1, 'WITHSCORES')[2] or now)
-  if newest > now then
-    if repair then
-      for _, member in ipairs(call('ZRANGEBYSCORE', c.key, after(now), '+inf')) do
-        call('ZADD', c.key, 'XX', now, member)
+  local newest
+  for p = 0, c.top do
+    local from, to = between(p, now, ever)
+    local late = call('ZRANGEBYSCORE', c.key, from, to)
+    if late[1] then
+      newest = now
+      if repair then
+        for _, member in ipairs(late) do call('ZADD', c.key, 'XX', text(p * apart + now), member) end
+        expire(c)
       end
-      expire(c)
     end
-    newest = now
+    local last = call('ZRANGE', c.key, text(p * apart + now), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+    if last then newest = math.max(newest or 0, tonumber(last) - p * apart) end
   end
   for j = 1, c.policies do
-    local count = c.limit[j] - c.remaining[j]
+    local units = c.limit[j] - c.remaining[j]
     if c.allowed[j] then
       c.retry[j] = 0
     elseif c.cost > c.limit[j] then
@@ -108,7 +158,7 @@ function zset.explain(c, now, repair)
       c.retry[j] = leaves(c, now, j, c.cost - c.remaining[j])
     end
     c.reset[j] = 0
-    if count > 0 then
+    if units > 0 then
       c.reset[j] = c.window[j] - (now - newest)
     end
     c.effective[j] = leaves(c, now, j, math.max(1, 1 - c.remaining[j]))
@@ -117,15 +167,16 @@ function zset.explain(c, now, repair)
 end
 
 function zset.settle(c, now, at, delta)
+  c.top = top(c)
   if delta > 0 then
     add(c, now, delta)
     return
   end
-  local time = text(at)
-  local units = math.min(-delta, call('ZCOUNT', c.key, time, time))
-  if units > 0 then
-    local first = call('ZCOUNT', c.key, '-inf', '(' .. time)
-    call('ZREMRANGEBYRANK', c.key, first, first + units - 1)
+  local units = count(c, at - 1, at)
+  for p = 0, c.top do call('ZREMRANGEBYSCORE', c.key, between(p, at - 1, at)) end
+  if units > -delta then
+    put(c, at, units + delta)
+    expire(c)
   end
 end
 

@@ -3,8 +3,9 @@ package window
 import "slices"
 
 // Zset is the exact sliding-window log: every unit is kept with its millisecond
-// until it leaves the longest window. In Redis it is a sorted set with one
-// member per unit, which costs memory in proportion to the limit.
+// until it leaves the longest window. In Redis it is a sorted set, with a member
+// for each one, ten, hundred, ... that a charge costs: for units that come one by
+// one, memory grows with the limit.
 //
 // The promise: in every interval (t-Window, t] at most Limit units pass, and a
 // charge is denied only if it would break that.

@@ -4,6 +4,8 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
+local tens = text(2 ^ 44) -- the least score of members of more than a unit
+
 return function(limit, window, now, id, tidies)
   local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))
   local live = '(' .. over
@@ -18,7 +20,10 @@ return function(limit, window, now, id, tidies)
   local left -- before the decision
 
   return function(key, k, _, _, again)
-    if not again then left = limit - call('ZCOUNT', key, live, '+inf') end
+    if not again then
+      left = limit - call('ZCOUNT', key, live, '+inf')
+      if left < limit and call('ZCOUNT', key, tens, '+inf') > 0 then return end
+    end
     if left > 0 then
       spending = true
       call('ZADD', key, at, id(k))

@@ -115,8 +115,9 @@ func TestBatchWeight(t *testing.T) {
 	}{
 		"units":        {once, func(*window.Charge) {}, 1},
 		"two names":    {twice, func(*window.Charge) {}, 2},
-		"cost of zset": {once, func(c *window.Charge) { c.Cost = 64 }, 9},
-		"huge cost":    {once, func(c *window.Charge) { c.Cost = 5_000 }, redis.BatchWeight},
+		"a digit":      {once, func(c *window.Charge) { c.Cost = 9 }, 3},
+		"two digits":   {once, func(c *window.Charge) { c.Cost = 64 }, 5},
+		"four digits":  {once, func(c *window.Charge) { c.Cost = 9_999 }, 9},
 		"stream":       {once, func(c *window.Charge) { c.Algorithm = window.Stream{} }, 2},
 		"sixty slices": {once, func(c *window.Charge) { c.Algorithm = window.Slices{} }, 4},
 		"two units":    {once, func(c *window.Charge) { c.Algorithm, c.Cost = window.Slices{}, 2 }, 9},

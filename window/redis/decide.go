@@ -22,7 +22,9 @@ func (s *Store) weightOf(charges []window.Charge) int64 {
 		weight += 1 + more/6
 		switch a := c.Algorithm.(type) {
 		case window.Zset:
-			weight += min(c.Cost/8, batchWeight) // a member per unit
+			for n := c.Cost; n > 1; n /= 10 { // members for each digit
+				weight += 2
+			}
 		case window.Stream:
 			weight += 1 + more/2
 		case window.Slices:

@@ -36,7 +36,7 @@ const (
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 
 // ClusterPermissions are those that a Cluster asks for in addition.

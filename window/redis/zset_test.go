@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestZsetTidiesUp holds that units which have left the window do not count, and that
@@ -32,4 +33,57 @@ func TestZsetTidiesUp(t *testing.T) {
 		}
 	}
 	t.Errorf("after %d calls, those that have left are still there", calls)
+}
+
+// TestZsetMembers holds how many members costs take, and what is left of a cost; that the key
+// goes in time, with nothing on it counted twice or lost; and that limits have all digits.
+func TestZsetMembers(t *testing.T) {
+	const limit, key = 1 << 40, "members:zset:zone:key"
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "members"}), server.Client(t)
+	one := charge("zone", "key", limit, 8*time.Second) // limit × 8,000 is below 2^53
+	for _, step := range []struct {
+		cost, back int64 // units that are taken, or given back of what was taken last
+		members    int64
+		counted    int64
+	}{
+		0: {cost: 1, members: 1, counted: 1},
+		1: {cost: 203, members: 6, counted: 204},
+		2: {cost: 1_000, members: 7, counted: 1_204},
+		3: {back: 1, members: 33, counted: 1_203},
+		4: {back: 990, members: 15, counted: 213},
+		5: {back: 10, members: 6, counted: 204}, // there were nine
+		6: {cost: limit - 204, members: 61, counted: limit},
+		7: {back: limit - 204, members: 6, counted: 204},
+	} {
+		one.Cost = step.cost
+		if step.cost > 0 {
+			clock.Add(1)
+			if d := take(t, s, one)[0]; !d.Allowed || d.Remaining != limit-step.counted {
+				t.Errorf("cost %d: %+v, want %d remaining", step.cost, d, limit-step.counted)
+			}
+		} else if err := s.Settle(t.Context(), one, clock.Now(), -step.back); err != nil {
+			t.Fatal(err)
+		}
+		if got := charged(t, s, one); got != step.counted {
+			t.Errorf("%+v: %d counted", step, got)
+		}
+		if got := c.ZCard(t.Context(), key).Val(); got != step.members {
+			t.Errorf("%+v: %d members", step, got)
+		}
+		if got := c.PTTL(t.Context(), key).Val(); got <= 0 {
+			t.Errorf("%+v: the key lives for %s", step, got)
+		}
+	}
+	clock.Add(7_997) // the unit has left
+	one.Cost = 1
+	take(t, s, one)
+	if got := c.ZCard(t.Context(), key).Val(); got != 6 {
+		t.Errorf("%d members, want 203 units and the one that was taken", got)
+	}
+	clock.Add(1)
+	take(t, s, one)
+	if got := c.ZCard(t.Context(), key).Val(); got != 2 {
+		t.Errorf("%d members, want those of the two units: what costs more has left, too", got)
+	}
 }

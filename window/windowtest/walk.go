@@ -118,6 +118,7 @@ type walk struct {
 	algo    func(*rand.Rand) window.Algorithm
 	stores  [2]window.Store
 	zones   [2]zone
+	scale   int64   // of limits and costs
 	spent   []int64 // when something was
 	denials int
 }
@@ -130,8 +131,12 @@ type zone struct {
 }
 
 func (w *walk) run(n int) {
+	w.scale = 1
+	if n%4 == 3 {
+		w.scale = 1 + w.Int64N(1+w.Int64N(100_000))
+	}
 	for z := range w.zones {
-		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: randomPolicies(w.Rand), algo: w.algo(w.Rand)}
+		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: w.policies(), algo: w.algo(w.Rand)}
 		if window.CheckPack(w.zones[z].algo, 0, 1) == nil && w.IntN(2) == 0 {
 			w.zones[z].pack = 1 << 20 // few share a hash: what is over may count again under another limit
 			w.keepPackable(&w.zones[z])
@@ -142,10 +147,10 @@ func (w *walk) run(n int) {
 		z := &w.zones[w.IntN(2)]
 		switch w.IntN(60) {
 		case 0:
-			z.policies = randomPolicies(w.Rand)
+			z.policies = w.policies()
 		case 1:
 			p := &z.policies[w.IntN(len(z.policies))]
-			p.Limit = w.Int64N(20)
+			p.Limit = w.scaled(w.Int64N(20))
 		case 2:
 			z.policies = z.policies[:1]
 		case 3:
@@ -171,6 +176,22 @@ func (w *walk) run(n int) {
 			return
 		}
 	}
+}
+
+func (w *walk) policies() []window.Policy {
+	policies := randomPolicies(w.Rand)
+	for i := range policies {
+		policies[i].Limit = w.scaled(policies[i].Limit)
+	}
+	return policies
+}
+
+// scaled returns n units, 0 to 20, as many as the walk has; now and then a round number.
+func (w *walk) scaled(n int64) int64 {
+	if n == 0 || w.IntN(4) == 0 {
+		return n * w.scale
+	}
+	return (n-1)*w.scale + 1 + w.Int64N(w.scale)
 }
 
 // keepPackable changes a zone that is packed so that it can be.
@@ -205,7 +226,7 @@ func (w *walk) request() []window.Charge {
 	for k := range 1 + w.IntN(2) {
 		z := w.zones[(first+k)%2]
 		charges = append(charges, window.Charge{
-			Zone: z.name, Key: string(rune('a' + w.IntN(2))), Cost: randomCost(w.Rand),
+			Zone: z.name, Key: string(rune('a' + w.IntN(2))), Cost: w.scaled(randomCost(w.Rand)),
 			Policies: slices.Clone(z.policies), Algorithm: z.algo, Pack: z.pack,
 		})
 	}
@@ -235,7 +256,7 @@ func (w *walk) call(step int) {
 		what = []any{"TakeBatch", requests}
 		ask = func(s window.Store) []window.Result { return s.TakeBatch(w.Context(), requests) }
 	case n < 98:
-		at, delta := w.clock.Now(), w.Int64N(12)-8
+		at, delta := w.clock.Now(), w.scaled(w.Int64N(4))-w.scaled(w.Int64N(9))
 		if s, ok := charges[0].Algorithm.(window.Stream); ok && s.Keep > 0 {
 			delta = max(delta, -delta) // see the header of stream.lua
 		}
