@@ -100,12 +100,11 @@ func (a *account) note(now int64, ds []window.Decision) {
 		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
 		sl.used = max(sl.used, share(d))
 	}
-	a.hold(now, ds)
+	sl.hold(now, ds)
 }
 
 // hold notes until when the key denies, for it must not be evicted before.
-func (a *account) hold(now int64, ds []window.Decision) {
-	sl := a.shard.slot(a.slot)
+func (sl *slot) hold(now int64, ds []window.Decision) {
 	for i := range ds {
 		d := &ds[i]
 		wait := d.RetryAfter

@@ -190,7 +190,7 @@ func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decis
 		h := a.charge.Algorithm.Explain(a.history(), now, a.charge, a.ds, take)
 		if take && a.slot != none {
 			a.shard.write(a.slot, h)
-			a.hold(now, a.ds)
+			a.shard.slot(a.slot).hold(now, a.ds)
 		}
 	}
 	return ds, nil

@@ -43,11 +43,11 @@ type slot struct {
 	heldUntil int64 // ms: the key denies until then, so it is not evicted
 	zone      zoneID
 	large     int32 // where the history is in the shard's, if it is not here; or none
+	small     [smallSize]byte
 	used      uint8 // share of the limit that was used when last spent on
 	overflow  bool  // does not count as a key, and is not evicted
 	busy      bool  // a request is at work on it, so it is neither evicted nor moved
 	size      uint8 // of the history, if it is here
-	small     [smallSize]byte
 }
 
 func (s *shard) slot(i int32) *slot {
