@@ -41,23 +41,19 @@ func (ch logChunk) setUpTo(units int64) {
 	binary.BigEndian.PutUint64(ch[6:], uint64(units)<<8|uint64(ch[13]))
 }
 
-// part returns all of a chunk.
-func (ch logChunk) part() logPart {
-	p := logPart{
-		newest:  logRecord{at: ch.newestAt(), units: int64(ch[13])},
-		upTo:    ch.upTo(),
-		entries: ch[logLoneHeader:],
-	}
+// read makes p all of a chunk.
+func (p *logPart) read(ch logChunk) {
+	p.newest.at, p.newest.units, p.upTo = ch.newestAt(), int64(ch[13]), ch.upTo()
 	if len(ch) > logLongLone {
-		p.span = int64(binary.BigEndian.Uint32(ch[logLoneHeader:]))
-		p.inside = int64(binary.BigEndian.Uint32(ch[logLoneHeader+4:]))
-		p.entries = ch[logHeader:]
+		both := binary.BigEndian.Uint64(ch[logLoneHeader:])
+		p.span, p.inside, p.entries = int64(both>>32), int64(uint32(both)), ch[logHeader:]
+	} else {
+		p.span, p.inside, p.entries = 0, 0, ch[logLoneHeader:]
 	}
 	if p.newest.units == 0 {
 		units, size := binary.Uvarint(p.entries)
 		p.newest.units, p.entries = int64(units), p.entries[size:]
 	}
-	return p
 }
 
 // appendTo appends a chunk of the part, and of an entry behind its own.
@@ -98,17 +94,20 @@ func (p *logPart) before() int64 { return p.upTo - p.newest.units - p.inside }
 // skip drops what is before the oldest record that is at t or later, and up to and with
 // which there are more than k units. There is one: the newest.
 func (p *logPart) skip(t, k int64) {
-	at, before := p.oldest(), p.before()
-	for len(p.entries) > 0 {
-		gap, units, size := readEntry(p.entries)
+	at, before, rest := p.oldest(), p.before(), p.entries
+	for len(rest) > 0 && (at < t || before <= k) {
+		gap, units, size := int64(rest[0]/2), int64(1), 1
+		if !isShort(rest) { // else it is read without a call
+			gap, units, size = readEntry(rest)
+		}
 		if at >= t && before+units > k {
 			break
 		}
 		at += gap
 		before += units
-		p.entries = p.entries[size:]
+		rest = rest[size:]
 	}
-	p.span, p.inside = p.newest.at-at, p.upTo-p.newest.units-before
+	p.span, p.inside, p.entries = p.newest.at-at, p.upTo-p.newest.units-before, rest
 }
 
 // add adds n units at now, which is not before the newest record, and returns the entry that
@@ -135,9 +134,12 @@ func appendEntry(b []byte, gap, units int64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(gap)*2+1), uint64(units))
 }
 
+// isShort reports whether the first of the entries is one byte, of twice its ms.
+func isShort(b []byte) bool { return b[0]&0x81 == 0 }
+
 // readEntry reads the first of the entries, and returns its length, too.
 func readEntry(b []byte) (gap, units int64, size int) {
-	if b[0]&0x81 == 0 {
+	if isShort(b) {
 		return int64(b[0] / 2), 1, 1
 	}
 	twice, size := binary.Uvarint(b)

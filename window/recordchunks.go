@@ -81,23 +81,33 @@ func (h records) setLength(p place) {
 }
 
 // part returns what the chunk at p holds.
-func (h records) part(p place) logPart { return logChunk(h[p.from:p.to]).part() }
+func (h records) part(p place) (part logPart) {
+	part.read(logChunk(h[p.from:p.to]))
+	return part
+}
 
-// first returns the first chunk that is what is asked, of which all later ones are, too.
-func (h records) first(is func(logChunk) bool) place {
-	at := func(p place) bool { return is(logChunk(h[p.from:p.to])) }
+// has reports whether the chunk at p has a unit at t or later behind the k first ones;
+// then all later chunks have.
+func (h records) has(p place, t, k int64) bool {
+	ch := logChunk(h[p.from:p.to])
+	return ch.newestAt() >= t && ch.upTo() > k
+}
+
+// first returns the first chunk that has such a unit.
+func (h records) first(t, k int64) place {
 	p := h.oldest()
-	if p.nowhere() || at(p) {
+	if p.nowhere() || h.has(p, t, k) {
 		return p
 	}
-	if h[0] != 0 {
-		old := page(p.begin())
-		later := sort.Search(page(h.newest().begin())-old, func(i int) bool { return at(h.at(pageAt(old + 1 + i))) })
-		if later > 0 {
-			p = h.at(pageAt(old + later))
-		}
+	if h[0] == 0 {
+		return place{}
 	}
-	for !p.nowhere() && !at(p) {
+	old := page(p.begin())
+	later := sort.Search(page(h.newest().begin())-old, func(i int) bool { return h.has(h.at(pageAt(old+1+i)), t, k) })
+	if later > 0 {
+		p = h.at(pageAt(old + later))
+	}
+	for !p.nowhere() && !h.has(p, t, k) {
 		p = h.next(p)
 	}
 	return p

@@ -31,9 +31,9 @@ func (h records) last() (newestAt, total int64) {
 // than k units. It returns where its chunk lies, which is nowhere if there is none, and
 // makes rest the chunk from that record on.
 func (h records) locate(t, k int64, rest *logPart) place {
-	p := h.first(func(ch logChunk) bool { return ch.newestAt() >= t && ch.upTo() > k })
+	p := h.first(t, k)
 	if !p.nowhere() {
-		*rest = h.part(p)
+		rest.read(logChunk(h[p.from:p.to]))
 		rest.skip(t, k)
 	}
 	return p
