@@ -10,7 +10,9 @@
 local zset = {names = true}
 local unpack, call = table.unpack or unpack, redis.call
 
-local apart = 2 ^ 44 -- ms, 557 years: between scores of members of 10^p units and of 10^(p+1)
+-- Between scores of members of 10^p units and of 10^(p+1): 2^44 ms are 557 years, and more
+-- than any time and window together.
+local apart = 17592186044416
 local ever = apart - 1 -- the last time that there is
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a
@@ -38,7 +40,7 @@ end
 
 -- The scores of members of 10^p units that come after a time, and not after another.
 local function between(p, from, to)
-  return after(p * apart + math.max(from, -1)), text(p * apart + math.min(to, ever))
+  return after(p * apart + from), text(p * apart + to)
 end
 
 local function expire(c) call('PEXPIREAT', c.key, c.expires) end
@@ -51,9 +53,10 @@ end
 
 -- The units that come after a time, and not after another.
 local function count(c, from, to)
-  local units = 0
+  local units, size = 0, 1
   for p = 0, c.top do
-    units = units + 10 ^ p * call('ZCOUNT', c.key, between(p, from, to))
+    units = units + size * call('ZCOUNT', c.key, between(p, from, to))
+    size = 10 * size
   end
   return units
 end
@@ -70,7 +73,7 @@ local function time_of(c, now, edge, k)
     end
     return oldest
   end
-  local before, at = math.max(edge, -1), now
+  local before, at = edge, now
   while at - before > 1 do
     local middle = math.floor((before + at) / 2)
     if count(c, edge, middle) < k then before = middle else at = middle end
@@ -172,6 +175,7 @@ function zset.settle(c, now, at, delta)
     add(c, now, delta)
     return
   end
+  if at < 0 or at > ever then return end
   local units = count(c, at - 1, at)
   for p = 0, c.top do call('ZREMRANGEBYSCORE', c.key, between(p, at - 1, at)) end
   if units > -delta then

@@ -4,7 +4,7 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
-local tens = text(2 ^ 44) -- the least score of members of more than a unit
+local tens = '17592186044416' -- 2^44, the least score of members of more than a unit
 
 return function(limit, window, now, id, tidies)
   local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))

@@ -36,7 +36,8 @@ type shard struct {
 }
 
 // slot holds a key: 128 bytes, which begin where a cache line does, and without a pointer
-// for the garbage collector to follow.
+// for the garbage collector to follow. What a look-up compares lies at both ends, so that it
+// waits for both lines of 64 bytes at once.
 type slot struct {
 	key       key
 	expires   int64 // ms: when nothing of the history matters any more

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -47,14 +48,15 @@ func TestZsetMembers(t *testing.T) {
 		members    int64
 		counted    int64
 	}{
-		0: {cost: 1, members: 1, counted: 1},
-		1: {cost: 203, members: 6, counted: 204},
-		2: {cost: 1_000, members: 7, counted: 1_204},
-		3: {back: 1, members: 33, counted: 1_203},
-		4: {back: 990, members: 15, counted: 213},
-		5: {back: 10, members: 6, counted: 204}, // there were nine
-		6: {cost: limit - 204, members: 61, counted: limit},
-		7: {back: limit - 204, members: 6, counted: 204},
+		0: {cost: 10, members: 1, counted: 10},
+		1: {back: 9, members: 1, counted: 1}, // the key was empty meanwhile
+		2: {cost: 203, members: 6, counted: 204},
+		3: {cost: 1_000, members: 7, counted: 1_204},
+		4: {back: 1, members: 33, counted: 1_203},
+		5: {back: 990, members: 15, counted: 213},
+		6: {back: 10, members: 6, counted: 204}, // there were nine
+		7: {cost: limit - 204, members: 61, counted: limit},
+		8: {back: limit - 204, members: 6, counted: 204},
 	} {
 		one.Cost = step.cost
 		if step.cost > 0 {
@@ -85,5 +87,30 @@ func TestZsetMembers(t *testing.T) {
 	take(t, s, one)
 	if got := c.ZCard(t.Context(), key).Val(); got != 2 {
 		t.Errorf("%d members, want those of the two units: what costs more has left, too", got)
+	}
+}
+
+// TestZsetTimes gives back units at times that there are not, which are those of larger
+// members to the scores, and counts in the longest window, of 292 years.
+func TestZsetTimes(t *testing.T) {
+	const far = 1 << 44
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now})
+	one := charge("zone", "key", 900, math.MaxInt64/time.Millisecond*time.Millisecond)
+	one.Cost = 123
+	take(t, s, one)
+	clock.Add(1_000)
+	take(t, s, one)
+	for _, at := range []int64{math.MinInt64, clock.Now() - far, -1, clock.Now() - 1, clock.Now() + far, far + 1_000, math.MaxInt64} {
+		if err := s.Settle(t.Context(), one, at, -200); err != nil {
+			t.Error(err)
+		}
+		if got := charged(t, s, one); got != 246 {
+			t.Fatalf("%d counted after none was given back at %d, want 246", got, at)
+		}
+	}
+	one.Cost = 777
+	if d := take(t, s, one)[0]; d.Allowed || d.RetryAfter != one.Policies[0].Window-time.Second {
+		t.Errorf("cost 777 of 900: %+v, want a denial until the first 123 have left", d)
 	}
 }
