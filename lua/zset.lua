@@ -137,19 +137,17 @@ function zset.spend(c, now)
 end
 
 function zset.explain(c, now, repair)
-  local newest
+  local newest = 0
   for p = 0, c.top do
-    local from, to = between(p, now, ever)
-    local late = call('ZRANGEBYSCORE', c.key, from, to)
-    if late[1] then
-      newest = now
-      if repair then
-        for _, member in ipairs(late) do call('ZADD', c.key, 'XX', text(p * apart + now), member) end
-        expire(c)
+    local last = call('ZRANGE', c.key, text(p * apart + ever), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+    local at = last and tonumber(last) - p * apart or 0
+    if at > now and repair then
+      for _, member in ipairs(call('ZRANGEBYSCORE', c.key, between(p, now, ever))) do
+        call('ZADD', c.key, 'XX', text(p * apart + now), member)
       end
+      expire(c)
     end
-    local last = call('ZRANGE', c.key, text(p * apart + now), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-    if last then newest = math.max(newest or 0, tonumber(last) - p * apart) end
+    newest = math.max(newest, math.min(at, now))
   end
   for j = 1, c.policies do
     local units = c.limit[j] - c.remaining[j]
