@@ -96,7 +96,7 @@ func TestZsetTimes(t *testing.T) {
 	const far = 1 << 44
 	clock := windowtest.NewClock()
 	s := newStore(t, redis.Options{Now: clock.Now})
-	one := charge("zone", "key", 900, math.MaxInt64/time.Millisecond*time.Millisecond)
+	one := charge("zone", "key", 900, time.Duration(math.MaxInt64).Truncate(time.Millisecond))
 	one.Cost = 123
 	take(t, s, one)
 	clock.Add(1_000)
