@@ -175,6 +175,7 @@ function zset.settle(c, now, at, delta)
   end
   if at < 0 or at > ever then return end
   local units = count(c, at - 1, at)
+  -- In this order: a server that is full refuses what is added, unless the script wrote before.
   for p = 0, c.top do call('ZREMRANGEBYSCORE', c.key, between(p, at - 1, at)) end
   if units > -delta then
     put(c, at, units + delta)

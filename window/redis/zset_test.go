@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -112,5 +115,27 @@ func TestZsetTimes(t *testing.T) {
 	one.Cost = 777
 	if d := take(t, s, one)[0]; d.Allowed || d.RetryAfter != one.Policies[0].Window-time.Second {
 		t.Errorf("cost 777 of 900: %+v, want a denial until the first 123 have left", d)
+	}
+}
+
+// TestZsetWithoutMemory gives back a part of a cost on a server that is full. What stays is
+// written anew, after something was removed: it is not lost.
+func TestZsetWithoutMemory(t *testing.T) {
+	own, clock := redistest.Start(t), windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now}), own.Client(t)
+	one := charge("zone", "key", 2_000, time.Hour)
+	one.Cost = 1_000
+	take(t, s, one)
+	if err := c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("Take = %v, want ErrUnavailable: there is no memory", err)
+	}
+	if err := s.Settle(t.Context(), one, clock.Now(), -1); err != nil {
+		t.Error(err)
+	}
+	if got := charged(t, s, one); got != 999 {
+		t.Errorf("%d counted after one of 1,000 was given back", got)
 	}
 }
