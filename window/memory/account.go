@@ -62,7 +62,7 @@ func (s *Store) unlock(accounts []account, locked uint64) {
 // overflow key of its zone: nobody passes uncounted.
 func (a *account) open(now int64) {
 	a.slot = a.shard.find(&a.name, false)
-	if a.slot == none && a.shard.full() && a.shard.victim(now) == none {
+	if a.slot == none && !a.shard.hasRoom(now, &a.name) {
 		a.overflow = true
 		a.name = a.name.overflow()
 		a.slot = a.shard.find(&a.name, true)
@@ -101,6 +101,18 @@ func (a *account) note(now int64, ds []window.Decision) {
 		sl.used = max(sl.used, share(d))
 	}
 	sl.hold(now, ds)
+}
+
+// gaveBack stores what the decisions say after units were given back. The key may be
+// evicted if it no longer denies, and is dropped if nothing of it matters any more.
+func (a *account) gaveBack(now int64, ds []window.Decision) {
+	sl := a.shard.slot(a.slot)
+	sl.heldUntil = 0
+	a.note(now, ds)
+	if sl.expires <= now {
+		a.shard.drop(a.slot)
+		a.slot = none
+	}
 }
 
 // hold notes until when the key denies, for it must not be evicted before.

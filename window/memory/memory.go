@@ -141,12 +141,14 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 	}
 	a.keep(now)
 	a.shard.write(a.slot, charge.Algorithm.Settle(a.history(), now, &charge, at, delta))
+	charge.Cost = 0
+	ds := make([]window.Decision, len(charge.Policies))
+	charge.Algorithm.Look(a.history(), now, &charge, ds)
+	charge.Algorithm.Explain(a.history(), now, &charge, ds, false)
 	if delta > 0 {
-		charge.Cost = 0
-		ds := make([]window.Decision, len(charge.Policies))
-		charge.Algorithm.Look(a.history(), now, &charge, ds)
-		charge.Algorithm.Explain(a.history(), now, &charge, ds, false)
 		a.note(now, ds)
+	} else {
+		a.gaveBack(now, ds)
 	}
 	return nil
 }

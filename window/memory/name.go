@@ -63,8 +63,9 @@ type zones struct {
 }
 
 type zoneSlots struct {
-	name  zoneName
-	slots int
+	name     zoneName
+	slots    int
+	searched int64 // ms: when a search for a key to evict last found nothing; see pause
 }
 
 func (z *zones) is(id zoneID, name zoneName) bool { return z.list[id].name == name }

@@ -8,9 +8,6 @@ import (
 // none is the slot of a key that is not there.
 const none int32 = -1
 
-// candidates is how many slots are looked at to find one to evict.
-const candidates = 32
-
 // chunkLen is how many slots are allocated at once, once a shard holds that many:
 // as many as go into 32 KiB.
 const chunkLen = int32(32 << 10 / unsafe.Sizeof(slot{}))
@@ -70,32 +67,11 @@ func (s *shard) full() bool {
 	return s.len > 0 && s.limits.keys.Load() >= s.limits.maxKeys.Load()
 }
 
-// victim returns a slot to evict, or none. An expired key is best, else the one
-// that has used the smallest share of its limit. A key that denies is never
-// evicted: nobody gets rid of a denial by a flood of keys. The hand stays, so
-// that insert finds the same.
-func (s *shard) victim(now int64) int32 {
-	best := none
-	for k := range min(candidates, s.len) {
-		i := (s.hand + k) % s.len
-		sl := s.slot(i)
-		switch {
-		case sl.overflow || sl.busy:
-		case sl.expires <= now:
-			return i
-		case sl.heldUntil > now:
-		case best == none || sl.used < s.slot(best).used:
-			best = i
-		}
-	}
-	return best
-}
-
 // insert adds a key, and returns its slot.
 func (s *shard) insert(now int64, n *name, overflow bool) int32 {
 	at := none
 	if !overflow {
-		at = s.makeRoom(now)
+		at = s.makeRoom(now, n)
 		s.limits.keys.Add(1)
 	}
 	if at == none {
@@ -104,26 +80,6 @@ func (s *shard) insert(now int64, n *name, overflow bool) int32 {
 	*s.slot(at) = slot{key: n.key, zone: s.zones.join(n.zone), large: none, overflow: overflow, busy: true}
 	s.index.add(at, n.hash)
 	return at
-}
-
-// makeRoom evicts a key if the store is full, and another one to get below a
-// lowered cap. It returns the slot that is free then, or none.
-func (s *shard) makeRoom(now int64) int32 {
-	if over := s.limits.keys.Load() > s.limits.maxKeys.Load(); over && s.len > 1 && !s.slot(s.len-1).busy {
-		if i := s.victim(now); i != none {
-			s.drop(i)
-		}
-		s.hand = (s.hand + candidates) % s.len
-	}
-	if !s.full() {
-		return none
-	}
-	i := s.victim(now)
-	if i != none {
-		s.vacate(i)
-	}
-	s.hand = (s.hand + candidates) % s.len
-	return i
 }
 
 // extend returns a new slot at the end.
