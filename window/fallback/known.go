@@ -20,7 +20,8 @@ const (
 // known is what the store was last heard to have counted on each key: 65,536 of them
 // at most, in 2 MB. It is lossy. A new key takes the place of one that is over, or
 // that has used no larger share of its limit; those that deny therefore stay when many
-// others come.
+// others come. A zone loses no key to another zone while it has no more than its even
+// share of a set.
 type known struct {
 	seed   maphash.Seed
 	shards [shardCount]shard
@@ -29,11 +30,14 @@ type known struct {
 // shard holds the keys with the same upper bits of their hash. mu guards all that is
 // known of a key, and whatever is done to its counts in this process.
 type shard struct {
-	sets     [setCount][ways]entry // of two cache lines each
+	sets     [setCount]set
 	mu       sync.Mutex
 	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
 	_        [112]byte                // keeps the locks of two shards apart
 }
+
+// set is two cache lines long.
+type set [ways]entry
 
 // entry is what is known of a key; the zero value is of none.
 type entry struct {
@@ -50,6 +54,14 @@ type use int64
 func (u use) units() int64 { return int64(u >> 8) }
 func (u use) share() use   { return u & 0xff }
 
+// below orders by the share of the limit, then by units.
+func (u use) below(o use) bool {
+	if u.share() != o.share() {
+		return u.share() < o.share()
+	}
+	return u < o
+}
+
 func useOf(units, limit int64) use {
 	if units >= limit {
 		return use(units)<<8 | 0xff
@@ -62,12 +74,15 @@ func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.share(), o.share
 
 func newKnown() *known { return &known{seed: maphash.MakeSeed()} }
 
-// hash tells counters apart. Clients cannot know which keys get the same.
+// hash tells counters apart. Clients cannot know which keys get the same. The lower 16
+// bits are those of the zone.
 func (k *known) hash(c *window.Charge) uint64 {
-	return maphash.String(k.seed, c.Key) ^
-		bits.RotateLeft64(maphash.String(k.seed, c.Zone), 32) ^
+	zone := bits.RotateLeft64(maphash.String(k.seed, c.Zone), 32) ^
 		bits.RotateLeft64(maphash.String(k.seed, c.Algorithm.Name()), 16)
+	return (maphash.String(k.seed, c.Key)^zone)&^0xffff | zone&0xffff
 }
+
+func sameZone(a, b uint64) bool { return (a^b)&0xffff == 0 }
 
 func (k *known) shard(hash uint64) *shard { return &k.shards[hash>>58] }
 
@@ -126,7 +141,7 @@ func (s *shard) note(now, made int64, e entry, lowers, leased bool) {
 	*old = e
 }
 
-func (s *shard) set(hash uint64) *[ways]entry { return &s.sets[hash>>50%setCount] }
+func (s *shard) set(hash uint64) *set { return &s.sets[hash>>50%setCount] }
 
 func (s *shard) find(hash uint64) *entry {
 	set := s.set(hash)
@@ -138,22 +153,59 @@ func (s *shard) find(hash uint64) *entry {
 	return nil
 }
 
-// victim returns the entry whose place e takes, or nil if e is to be forgotten.
+// victim returns the entry whose place e takes, or nil if e is to be forgotten. An
+// entry that is over is best, else the least used one among those that may go for e:
+//
+//   - A zone below its even share of the set takes from zones above theirs.
+//   - A zone at or above its share replaces its own entries, or takes from a larger zone.
 func (s *shard) victim(now int64, e entry) *entry {
 	set := s.set(e.hash)
-	least := &set[0]
 	for i := range set {
 		if set[i].until <= now {
 			return &set[i]
 		}
-		if set[i].use.share() < least.use.share() {
+	}
+	sizes, own, zones := set.sizes(e)
+	share := ways / zones
+	var least *entry
+	for i := range set {
+		if sameZone(set[i].hash, e.hash) {
+			if own < share {
+				continue
+			}
+		} else if sizes[i] <= max(own, share) {
+			continue
+		}
+		if least == nil || set[i].use.below(least.use) {
 			least = &set[i]
 		}
 	}
-	if least.use.share() > e.use.share() {
+	if least == nil || least.use.share() > e.use.share() {
 		return nil
 	}
 	return least
+}
+
+// sizes returns how many entries each entry's zone has in the set, how many e's zone
+// has, and the number of zones with e's.
+func (s *set) sizes(e entry) (sizes [ways]int, own, zones int) {
+	zones = 1
+	for i := range s {
+		first := true // of its zone
+		for j := range s {
+			if sameZone(s[i].hash, s[j].hash) {
+				sizes[i]++
+				first = first && i <= j
+			}
+		}
+		switch {
+		case sameZone(s[i].hash, e.hash):
+			own = sizes[i]
+		case first:
+			zones++
+		}
+	}
+	return sizes, own, zones
 }
 
 // takeOut returns the units that may still count, and whether there may be more, and

@@ -166,6 +166,74 @@ func TestKnownIsBounded(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
+// TestKnownOfOtherZones floods the table with keys of one zone that are used up after one
+// request. What is known of other zones' keys stays.
+func TestKnownOfOtherZones(t *testing.T) {
+	for _, used := range []int64{1, 9, 10} {
+		g := newGuard(t)
+		quota := make([]window.Charge, 100)
+		for i := range quota {
+			quota[i] = charge("quota", strconv.Itoa(i), 10, time.Hour)
+			g.Note(1, 2, quota[i:i+1], left(1001, 10-used, used < 10))
+		}
+		c := charge("flood", "", 1, time.Hour)
+		spent := []window.Decision{{Allowed: true, Limit: 1, ResetAfter: time.Hour, At: 1001}}
+		for i := range 216_000 {
+			c.Key = strconv.Itoa(i)
+			g.Note(1, 2, []window.Charge{c}, spent)
+		}
+		forgotten := 0
+		for i := range quota {
+			if g.Known(3, quota[i]) != used {
+				forgotten++
+			}
+		}
+		if forgotten > 0 {
+			t.Errorf("%d of 10 used: %d of %d keys are forgotten", used, forgotten, len(quota))
+		}
+		if n := g.Keys(); n < fallback.MostKeys*9/10 {
+			t.Errorf("%d keys are known, want close to %d", n, fallback.MostKeys)
+		}
+	}
+}
+
+// TestKnownGivesWay lets a zone come late to a table that another one has filled.
+func TestKnownGivesWay(t *testing.T) {
+	g := newGuard(t)
+	for _, zone := range []string{"first", "late"} {
+		c := charge(zone, "", 10, time.Hour)
+		for i := range 216_000 {
+			c.Key = strconv.Itoa(i)
+			g.Note(1, 2, []window.Charge{c}, left(1001, 0, false))
+		}
+	}
+	kept, c := map[string]int{}, charge("", "", 10, time.Hour)
+	for _, c.Zone = range []string{"first", "late"} {
+		for i := range 216_000 {
+			if c.Key = strconv.Itoa(i); g.Known(3, c) > 0 {
+				kept[c.Zone]++
+			}
+		}
+		if n := kept[c.Zone]; n < fallback.MostKeys*45/100 {
+			t.Errorf("zone %s: %d keys are known, want half of %d", c.Zone, n, fallback.MostKeys)
+		}
+	}
+}
+
+// TestKnownUnits has keys of one zone of which all are used up: those with more units stay.
+func TestKnownUnits(t *testing.T) {
+	g, large := newGuard(t), charge("zone", "large", 100, time.Hour)
+	g.Note(1, 2, []window.Charge{large}, []window.Decision{{Limit: 100, ResetAfter: time.Hour, At: 1001}})
+	c := charge("zone", "", 1, time.Hour)
+	for i := range 216_000 {
+		c.Key = strconv.Itoa(i)
+		g.Note(1, 2, []window.Charge{c}, []window.Decision{{Allowed: true, Limit: 1, ResetAfter: time.Hour, At: 1001}})
+	}
+	if got := g.Known(3, large); got != 100 {
+		t.Errorf("%d are known to be used, want 100", got)
+	}
+}
+
 // TestNoteAllocates nothing.
 func TestNoteAllocates(t *testing.T) {
 	g, charges := newGuard(t), []window.Charge{charge("zone", "192.0.2.1", 10, time.Hour)}
