@@ -98,6 +98,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
+//			fold_case
 //			empty_key   shared|skip|deny
 //			lease       <units> [<ttl>]
 //		}
@@ -266,6 +267,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return err
 		}
 		err = checkPrefix(option, z.IPv6Prefix, 128)
+	case "fold_case":
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		z.FoldCase = true
 	case "lease":
 		z.Lease = new(Lease)
 		words := d.RemainingArgs()

@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -10,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
 // defaultKey is what a zone counts by unless told otherwise.
@@ -25,6 +26,11 @@ type keyTemplate struct {
 	// so that different values never make the same key.
 	placeholders int
 	prefixes     addressPrefixes
+	foldCase     bool
+	// Placeholders of the key whose values have several spellings, by name; and that of
+	// the single one.
+	spellings map[string]spelling
+	spelling  spelling
 }
 
 func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
@@ -33,6 +39,12 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 	literal, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(placeholder string, _ any) (any, error) {
 		k.placeholders++
 		name = placeholder
+		if s, ok := spellingOf(name); ok {
+			if k.spellings == nil {
+				k.spellings = make(map[string]spelling)
+			}
+			k.spellings[name] = s
+		}
 		return "", nil
 	})
 	if err != nil {
@@ -42,7 +54,7 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 	case k.placeholders == 0:
 		k.text = literal
 	case k.placeholders == 1 && literal == "":
-		k.single = name
+		k.single, k.spelling = name, k.spellings[name]
 	}
 	return k, nil
 }
@@ -128,20 +140,34 @@ func (k *keyTemplate) expand(vars map[string]any, repl *caddy.Replacer) (key str
 	case k.placeholders == 0:
 		return k.text, false
 	case k.single != "":
-		key = k.prefixes.group(placeholder(k.single, vars, repl))
+		key = k.value(k.single, k.spelling, vars, repl)
 		return key, key == ""
 	}
 	empty = true
 	key, _ = repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
-		value := placeholder(name, vars, repl)
+		value := k.value(name, k.spellings[name], vars, repl)
 		empty = empty && value == ""
-		value = k.prefixes.group(value)
 		if k.placeholders > 1 {
 			value = strconv.Itoa(len(value)) + ":" + value
 		}
 		return value, nil
 	}) // no error: the template was read once at load
 	return key, empty
+}
+
+// value returns the value of a placeholder in the one spelling that counts.
+func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *caddy.Replacer) string {
+	if s.of != nil {
+		name = s.from
+	}
+	value := placeholder(name, vars, repl)
+	if s.of != nil {
+		value = s.of(value)
+	}
+	if k.foldCase {
+		value = plain.Fold(strings.TrimSpace(value))
+	}
+	return k.prefixes.group(value)
 }
 
 // expandPlain returns the text with the placeholders' values as they are.
@@ -181,8 +207,8 @@ const (
 	defaultIPv6Prefix = 64
 )
 
-// group returns the network of a value that is an address, and any other value
-// as it is.
+// group returns the network of a value that is an address, with or without a port, and
+// any other value as it is.
 func (p addressPrefixes) group(value string) string {
 	// Most values can be told from an address at a glance, and a plain IPv4
 	// address is its own group by default.
@@ -192,11 +218,10 @@ func (p addressPrefixes) group(value string) string {
 	if p.v4 == defaultIPv4Prefix && strings.IndexByte(value, ':') < 0 {
 		return value
 	}
-	addr, err := netip.ParseAddr(value)
-	if err != nil {
+	addr, ok := plain.Address(value)
+	if !ok {
 		return value
 	}
-	addr = addr.Unmap().WithZone("")
 	bits := p.v6
 	if addr.Is4() {
 		bits = p.v4

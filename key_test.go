@@ -29,13 +29,21 @@ func TestGroupAddresses(t *testing.T) {
 		{"fe80::1%eth0", 32, 64, "fe80::/64"},
 		{"fe80::1%eth1", 32, 128, "fe80::1"},
 		{"::ffff:192.0.2.7%eth0", 32, 64, "192.0.2.7"},
+		// With a port.
+		{"192.0.2.7:80", 32, 64, "192.0.2.7"},
+		{"192.0.2.7:80", 24, 64, "192.0.2.0/24"},
+		{"[2001:db8::1]", 32, 64, "2001:db8::/64"},
+		{"[2001:db8::1]:80", 32, 64, "2001:db8::/64"},
+		{"[2001:db8::1]:80", 32, 128, "2001:db8::1"},
+		{"[::ffff:192.0.2.7]:80", 32, 64, "192.0.2.7"},
 		// No addresses: they are what they are.
 		{"", 24, 64, ""},
 		{"key", 24, 64, "key"},
 		{"192.0.2", 24, 64, "192.0.2"},
 		{"192.0.2.007", 24, 64, "192.0.2.007"},
-		{"192.0.2.7:80", 24, 64, "192.0.2.7:80"},
-		{"[2001:db8::1]", 24, 64, "[2001:db8::1]"},
+		{"192.0.2.7:http", 24, 64, "192.0.2.7:http"},
+		{"[192.0.2.7]:80", 24, 64, "[192.0.2.7]:80"},
+		{"one.test:80", 24, 64, "one.test:80"},
 		{"2001:db8::/32", 24, 64, "2001:db8::/32"},
 		{"a:b", 24, 64, "a:b"},
 	} {
@@ -95,6 +103,107 @@ func TestExpandKey(t *testing.T) {
 			t.Errorf("%s of %q: got %q, empty %t, want %q, %t", c.template, c.fields, got, empty, c.want, c.empty)
 		}
 	}
+}
+
+// One key for all spellings that reach the same handler, and others for others.
+func TestSpellings(t *testing.T) {
+	spellings := map[string][]string{ // of a host
+		"one.test":    {"one.test", "ONE.test", "One.Test.", "one.test:80", "one.test.:8080", "one.test:", "[one.test]", "one.test]"},
+		"key.test":    {"key.test", "\u212aey.te\u017ft"},
+		"one.test..":  {"one.test.."},
+		"other.test":  {"other.test"},
+		"192.0.2.7":   {"192.0.2.7", "192.0.2.7:80"},
+		"2001:db8::7": {"[2001:db8::7]", "[2001:DB8::7]:80", "[2001:db8:0::7]"},
+		"1.one.test":  {"1.one.test:x", "1.one.test:y"},
+	}
+	for _, template := range []string{"{http.request.host}", "{http.request.hostport}", "{http.request.host}{http.request.hostport}", "site {http.request.host}"} {
+		seen := make(map[string]string)
+		for host, all := range spellings {
+			want := ""
+			for i, spelling := range all {
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Host = spelling
+				key := expandRequest(t, template, false, r)
+				if i == 0 {
+					want = key
+				}
+				if key != want {
+					t.Errorf("%s of %q: got %q, want %q", template, spelling, key, want)
+				}
+			}
+			if other, taken := seen[want]; taken {
+				t.Errorf("%s: %s and %s have the same key %q", template, host, other, want)
+			}
+			seen[want] = host
+		}
+	}
+	for _, c := range []struct{ template, target, want string }{
+		{"{http.request.uri.path}", "/login", "/login"},
+		{"{http.request.uri.path}", "//login", "/login"},
+		{"{http.request.uri.path}", "/./login", "/login"},
+		{"{http.request.uri.path}", "/x/../login", "/login"},
+		{"{http.request.uri.path}", "/x/%2e%2e/l%6fgin", "/login"},
+		{"{http.request.uri.path}", "/x%2f..%2flogin", "/login"},
+		{"{http.request.uri.path}", "/login/", "/login/"},
+		{"{http.request.uri.path}", "/Login", "/Login"},
+		{"{http.request.uri.path}", "http://one.test", "/"},
+		{"{http.request.uri}", "/x/../l%6fgin?a=%61", "/login?a=%61"},
+		{"{http.request.uri}", "/login?", "/login"},
+		{"{http.request.uri_escaped}", "//login?a", "%2Flogin%3Fa"},
+		{"{http.request.uri.path_escaped}", "//login", "%2Flogin"},
+		{"{http.request.orig_uri}", "http://ONE.test//login?a", "/login?a"},
+		{"{http.request.orig_uri.path}", "//login", "/login"},
+		{"{http.request.uri.path.file}", "/a/b.c/.", "b.c"},
+		{"{http.request.uri.path.file.base}", "/a/./b.c", "b"},
+		{"{http.request.uri.path.file.ext}", "/a/b.c/.", ".c"},
+		{"{http.request.uri.path.dir}", "//a/x/../b.c", "/a/"},
+		{"{http.request.uri.path.0}", "//a//b", "a"},
+		{"{http.request.uri.path.1}", "/./a//b", "b"},
+		{"{http.request.uri.path.2}", "/./a//b", ""},
+		{"{http.request.orig_uri.path.1}", "/./a//b", "b"},
+		{"{http.request.orig_uri.path.file}", "/a/b.c/.", "b.c"},
+		{"{http.request.orig_uri.path.file_escaped}", "/a/b%20%63", "b%20c"},
+		{"{http.request.orig_uri.path.dir}", "//a/b", "/a/"},
+		{"{http.request.host.labels.0}", "http://one.TEST.:80/", "test"},
+		{"{http.request.host.labels.1}", "http://ONE.test./", "one"},
+		{"{http.request.host.labels.2}", "http://one.test./", ""},
+		{"{http.request.method} {http.request.uri.path}", "//login", "3:GET 6:/login"},
+	} {
+		if got := expandRequest(t, c.template, false, httptest.NewRequest(http.MethodGet, c.target, nil)); got != c.want {
+			t.Errorf("%s of %s: got %q, want %q", c.template, c.target, got, c.want)
+		}
+	}
+}
+
+// Without fold_case a value counts as it is.
+func TestFoldCase(t *testing.T) {
+	for _, template := range []string{"{http.request.header.Authorization}", "{http.request.header.Authorization}{http.request.uri.path}", "Key {http.request.header.Authorization}"} {
+		for _, fold := range []bool{false, true} {
+			keys := make(map[string]bool)
+			for _, value := range []string{"Bearer t", "bearer T", " BEARER T\t", "\u00a0bearer t"} {
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("Authorization", value)
+				keys[expandRequest(t, template, fold, r)] = true
+			}
+			if want := map[bool]int{false: 4, true: 1}[fold]; len(keys) != want {
+				t.Errorf("%s, fold_case %t: %d keys, want %d: %v", template, fold, len(keys), want, keys)
+			}
+		}
+	}
+}
+
+// expandRequest expands a template for a request.
+func expandRequest(t *testing.T, template string, fold bool, r *http.Request) string {
+	t.Helper()
+	k, err := newKeyTemplate(template, addressPrefixes{defaultIPv4Prefix, defaultIPv6Prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.foldCase = fold
+	repl := caddy.NewReplacer()
+	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
+	key, _ := k.expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
+	return key
 }
 
 // Values that would be the same when joined are kept apart.

@@ -52,6 +52,8 @@ func TestRefusedZone(t *testing.T) {
 			{"burst 5", 0, ``, `zone api: unrecognized subdirective "burst"`},
 			{"limit 5 1m\nkey a\nkey b", 2, ``, `zone api: key stands twice`},
 			{"limit 5 1m\ncost 1\ncost 1", 2, ``, `zone api: cost stands twice`},
+			{"limit 5 1m\nfold_case\nfold_case", 2, ``, `zone api: fold_case stands twice`},
+			{"fold_case off", 0, ``, `zone api: wrong argument count or unexpected line ending after 'off'`},
 			{"key a", 1, `"key":"a"`, `zone api: limit is missing: write limit <max> <window>`},
 			{"key a b", 0, ``, `zone api: wrong argument count or unexpected line ending after 'a'`},
 

@@ -50,6 +50,8 @@ func TestZonesWrittenInTwoWays(t *testing.T) {
 		{limit, limit + `,"key":"{http.vars.client_ip}"`, true},
 		{limit, limit + `,"key":"{client_ip}"`, true},
 		{limit, limit + `,"key":"client_ip"`, false},
+		{limit, limit + `,"fold_case":false`, true},
+		{limit, limit + `,"fold_case":true`, false},
 		{limit, limit + `,"key":"{http.request.remote.host}"`, false},
 		{limit, `"limits":[{"max":"05","window":60000000000}]`, true},
 		{limit, `"limits":[{"max":"+5","window":"60s"}]`, true},

@@ -59,6 +59,12 @@ type Zone struct {
 	// which one subscriber owns.
 	IPv6Prefix *int `json:"ipv6_prefix,omitempty"`
 
+	// Lower-cases the values of the key's placeholders, and takes blanks off both ends.
+	// For values that a client can write in several ways where the back end does not
+	// care, such as `{http.request.header.Authorization}`. Hosts need it not: they are
+	// folded in any case. Default: values count as they are.
+	FoldCase bool `json:"fold_case,omitempty"`
+
 	// What to do when the key expands to nothing: `shared` counts all such
 	// requests together, `skip` does not count them, `deny` denies them. Default:
 	// `shared`.
@@ -375,6 +381,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	// No errors from here on: everything was checked.
 	z.key, _ = newKeyTemplate(z.Key, prefixes)
+	z.key.foldCase = z.FoldCase
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
 	if native.Native != window.NativeOff {

@@ -1,0 +1,88 @@
+package slidingwindow
+
+import (
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+)
+
+// spelling says how to get the value of a placeholder that clients can spell in several
+// ways: of is called with the value of the placeholder from. The zero value is of a
+// placeholder whose value counts as it is.
+type spelling struct {
+	from string
+	of   func(string) string
+}
+
+// spellings are those of the host and of the path, by the name of the placeholder
+// without "http.request.". Caddy's matchers read hosts and paths like this, so that
+// all spellings reach the same handler.
+var spellings = map[string]spelling{
+	"host":            {"host", plain.Host},
+	"hostport":        {"hostport", plain.HostPort},
+	"tls.server_name": {"tls.server_name", plain.Host},
+
+	"uri":           {"uri", plain.URI},
+	"uri_escaped":   {"uri", func(v string) string { return url.QueryEscape(plain.URI(v)) }},
+	"uri.path":      {"uri.path", plain.Path},
+	"orig_uri":      {"orig_uri", plain.URI},
+	"orig_uri.path": {"orig_uri.path", plain.Path},
+
+	"uri.path_escaped":           {"uri.path", func(v string) string { return url.QueryEscape(plain.Path(v)) }},
+	"uri.path.file":              {"uri.path", pathFile},
+	"uri.path.file.base":         {"uri.path", pathBase},
+	"uri.path.file.ext":          {"uri.path", func(v string) string { return path.Ext(plain.Path(v)) }},
+	"uri.path.dir":               {"uri.path", pathDir},
+	"orig_uri.path.file":         {"orig_uri.path", pathFile},
+	"orig_uri.path.file_escaped": {"orig_uri.path", func(v string) string { return url.PathEscape(pathFile(v)) }},
+	"orig_uri.path.dir":          {"orig_uri.path", pathDir},
+}
+
+func pathFile(v string) string {
+	_, file := path.Split(plain.Path(v))
+	return file
+}
+
+func pathDir(v string) string {
+	dir, _ := path.Split(plain.Path(v))
+	return dir
+}
+
+func pathBase(v string) string {
+	v = plain.Path(v)
+	return strings.TrimSuffix(path.Base(v), path.Ext(v))
+}
+
+// spellingOf returns the spelling of a placeholder, and whether it has one.
+func spellingOf(placeholder string) (spelling, bool) {
+	const request = "http.request."
+	name, ok := strings.CutPrefix(placeholder, request)
+	if !ok {
+		return spelling{}, false
+	}
+	s, ok := spellings[name]
+	if !ok {
+		s, ok = spellingOfPart(name)
+	}
+	s.from = request + s.from
+	return s, ok
+}
+
+// spellingOfPart is spellingOf for a label of the host or an element of the path.
+func spellingOfPart(name string) (spelling, bool) {
+	dot := strings.LastIndexByte(name, '.')
+	n, err := strconv.Atoi(name[dot+1:])
+	if dot < 0 || err != nil || n < 0 {
+		return spelling{}, false
+	}
+	switch of := name[:dot]; of {
+	case "host.labels":
+		return spelling{"host", func(v string) string { return plain.Label(plain.Host(v), n) }}, true
+	case "uri.path", "orig_uri.path":
+		return spelling{of, func(v string) string { return plain.Part(plain.Path(v), n) }}, true
+	}
+	return spelling{}, false
+}
