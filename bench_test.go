@@ -105,6 +105,9 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"memory", `{"zones":[{"name":"allocations",` + limit + `}]}`, 3},
 		{"key of a header", `{"zones":[{"name":"allocations_key","key":"{http.request.header.X-Key}",` + limit + `}]}`, 4},
+		{"key of the host", `{"zones":[{"name":"allocations_host","key":"{http.request.host}",` + limit + `}]}`, 4},
+		{"key of the path", `{"zones":[{"name":"allocations_path","key":"{http.request.uri.path}",` + limit + `}]}`, 4},
+		{"folded key", `{"zones":[{"name":"allocations_fold","key":"{http.request.header.X-Key}","fold_case":true,` + limit + `}]}`, 4},
 		{"constant key", `{"zones":[{"name":"allocations_all","key":"all",` + limit + `}]}`, 3},
 		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 4},
 		// Without the race detector, under which pools forget, it is one less.

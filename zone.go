@@ -60,9 +60,9 @@ type Zone struct {
 	IPv6Prefix *int `json:"ipv6_prefix,omitempty"`
 
 	// Lower-cases the values of the key's placeholders, and takes blanks off both ends.
-	// For values that a client can write in several ways where the back end does not
-	// care, such as `{http.request.header.Authorization}`. Hosts need it not: they are
-	// folded in any case. Default: values count as they are.
+	// Set it if a client can write a value in several ways that the back end takes for
+	// the same, as with `{http.request.header.Authorization}`. Hosts are lower-cased
+	// without it. Default: values count as they are.
 	FoldCase bool `json:"fold_case,omitempty"`
 
 	// What to do when the key expands to nothing: `shared` counts all such
