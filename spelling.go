@@ -21,7 +21,7 @@ type spelling struct {
 // without "http.request.". Caddy's matchers read hosts and paths like this, so that
 // all spellings reach the same handler.
 var spellings = map[string]spelling{
-	"host":            {"host", plain.Host},
+	"host":            {"hostport", plain.HostPort}, // without the error that {host} costs Caddy
 	"hostport":        {"hostport", plain.HostPort},
 	"tls.server_name": {"tls.server_name", plain.Host},
 
@@ -80,7 +80,7 @@ func spellingOfPart(name string) (spelling, bool) {
 	}
 	switch of := name[:dot]; of {
 	case "host.labels":
-		return spelling{"host", func(v string) string { return plain.Label(plain.Host(v), n) }}, true
+		return spelling{"hostport", func(v string) string { return plain.Label(plain.HostPort(v), n) }}, true
 	case "uri.path", "orig_uri.path":
 		return spelling{of, func(v string) string { return plain.Part(plain.Path(v), n) }}, true
 	}
