@@ -32,6 +32,8 @@ func TestCluster(t *testing.T) {
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
 	t.Run("ScriptAsked", func(t *testing.T) { testClusterScriptAsked(t, open(t), nodes) })
 	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
+	t.Run("Neighbours", func(t *testing.T) { testClusterNeighbours(t, nodes) })
+	t.Run("ManyNeighbours", func(t *testing.T) { testClusterManyNeighbours(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
 	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
 	t.Run("Unknown", func(t *testing.T) { testClusterUnknown(t, open(t), nodes[1]) })

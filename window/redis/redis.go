@@ -97,6 +97,7 @@ type Store struct {
 	name        string
 	ids         ids
 	denials     *denials
+	gate        *gate // of a Cluster; nil for a single server
 	leases      *leases
 	report      func(error)
 	// Whether a node of a Cluster has answered a store that was not told of one.
@@ -151,6 +152,9 @@ func New(o Options) *Store {
 	}
 	if s.report == nil {
 		s.report = func(error) {}
+	}
+	if s.cluster {
+		s.gate = newGate()
 	}
 	s.leases = newLeases(s)
 	loadScripts(s.client)
@@ -280,6 +284,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 			ctx, cancel = context.WithDeadline(ctx, end)
 			defer cancel()
 		}
+	}
+	if s.gate != nil && len(charges) > 1 {
+		return s.takeInTurn(ctx, charges, room)
 	}
 	asked := s.denials.ask()
 	if decisions := s.denials.answer(asked, charges, room); decisions != nil {
