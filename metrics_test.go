@@ -176,7 +176,7 @@ func TestBusy(t *testing.T) {
 			t.Errorf("store_errors_total of reason %s: got %v, want %v", reason, got, want)
 		}
 	}
-	if got := metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name); got != 0 {
+	if got := metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", ""); got != 0 {
 		t.Error("the breaker has opened")
 	}
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -90,6 +91,7 @@ func (s *Store) lookAgain(ctx context.Context, calls []*call) {
 func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r window.Result, undo []*call) {
 	answers := make([]window.Result, len(calls))
 	allowed, charged := true, false
+	var failed []string // nodes
 	for i, c := range calls {
 		c.answer(answers[i : i+1])
 		switch err := answers[i].Err; {
@@ -102,6 +104,15 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		if r.Err == nil {
 			r.Err = s.fail(ctx, answers[i].Err)
 		}
+		if answers[i].Err != nil {
+			node := ""
+			if s.placed.Load() { // else the client would ask for it
+				node = s.address(ctx, c.key)
+			}
+			if !slices.Contains(failed, node) {
+				failed = append(failed, node)
+			}
+		}
 		allowed = allowed && window.Allowed(answers[i].Decisions)
 	}
 	if op == "take" && len(calls) > 1 && (r.Err != nil || !allowed) {
@@ -111,6 +122,7 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		if charged && !errors.Is(r.Err, window.ErrUnknown) { // it may not be given back
 			r.Err = unknown{r.Err}
 		}
+		r.Err = &window.PartError{Parts: failed, Err: r.Err}
 		return r, undo
 	}
 	for i := 0; i < len(answers); i += len(s.namings) {

@@ -119,6 +119,8 @@ type Store struct {
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
+	// Keys that PingPart asks about, by kind.
+	pingKeys sync.Map
 }
 
 // New returns a store. It connects when it is first used, not before.
