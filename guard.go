@@ -203,19 +203,19 @@ func (l *outageLog) end() {
 // changed logs to Caddy's default log of the moment: the store may outlive the
 // configuration that it came with, and its logger.
 func (l *outageLog) changed(part string, open bool, cause error) {
-	logger := caddy.Log().Named("http.handlers.sliding_window")
-	what, until, fields := "store", "until it is back", []zap.Field{zap.String("store", l.store)}
+	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
+	away, back := "store is unavailable; on_error decides until it is back", "store is back"
 	if part != "" {
-		what, until = "node of the store", "on requests that need it until it is back"
-		fields = append(fields, zap.String("node", part))
+		logger = logger.With(zap.String("node", part))
+		away, back = "node of the store is unavailable; on_error decides on requests that need it until it is back", "node of the store is back"
 	}
 	if open {
 		l.since[part] = time.Now()
 		l.open(part).Inc()
-		logger.Warn(what+" is unavailable; on_error decides "+until, append(fields, zap.Error(cause))...)
+		logger.Warn(away, zap.Error(cause))
 		return
 	}
 	l.open(part).Dec()
-	logger.Warn(what+" is back", append(fields, zap.Duration("away", time.Since(l.since[part])))...)
+	logger.Warn(back, zap.Duration("away", time.Since(l.since[part])))
 	delete(l.since, part)
 }
