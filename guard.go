@@ -204,18 +204,23 @@ func (l *outageLog) end() {
 // configuration that it came with, and its logger.
 func (l *outageLog) changed(part string, open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
-	away, back := "store is unavailable; on_error decides until it is back", "store is back"
-	if part != "" {
-		logger = logger.With(zap.String("node", part))
-		away, back = "node of the store is unavailable; on_error decides on requests that need it until it is back", "node of the store is back"
-	}
 	if open {
 		l.since[part] = time.Now()
 		l.open(part).Inc()
-		logger.Warn(away, zap.Error(cause))
+		if part == "" {
+			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
+		} else {
+			logger.Warn("node of the store is unavailable; on_error decides on requests that need it until it is back",
+				zap.String("node", part), zap.Error(cause))
+		}
 		return
 	}
 	l.open(part).Dec()
-	logger.Warn(back, zap.Duration("away", time.Since(l.since[part])))
+	away := zap.Duration("away", time.Since(l.since[part]))
 	delete(l.since, part)
+	if part == "" {
+		logger.Warn("store is back", away)
+	} else {
+		logger.Warn("node of the store is back", zap.String("node", part), away)
+	}
 }

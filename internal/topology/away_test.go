@@ -86,7 +86,7 @@ http://%s {
 	slow, slowest := 0, map[bool]time.Duration{}
 	for worker := range 8 {
 		group.Go(func() {
-			own := worker%4 == 0 // as many as one in four need the node
+			own := worker%4 == 0 // one in four needs the node
 			start := time.Now()
 			for n := worker; time.Since(start) < awayLasts; n++ {
 				asked := time.Now()

@@ -176,5 +176,5 @@ func Gate(s *Store) (flying int64, waiting int) {
 	return flying, s.gate.queued
 }
 
-// Doubt has the store ping what a charge stands for, as if it had failed.
+// Doubt has the store ping the kind of a charge, as if it had failed.
 func Doubt(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }

@@ -15,7 +15,7 @@ import (
 // denied: without a gate, a client that is denied in its own zone would use up a zone that
 // all share, from one round trip to the next, by asking often enough at once.
 //
-// A counter admits as many requests at a time as its last decision left room for, and one if
+// A counter admits no more requests at a time than its last decision left room for, and one if
 // that is not known. The others wait for these, for a round trip as a rule, and are then denied
 // here, or admitted in turn. A counter whose last denial is not over yet is asked before the
 // others of its request; see Store.takeSuspect.
@@ -130,7 +130,7 @@ func (p *place) note(now time.Duration, ds []window.Decision) {
 	}
 }
 
-// wake lets as many waiters try again as there is room for, and all after a denial.
+// wake lets waiters try again while there is room, and all of them after a denial.
 func (g *gate) wake(p *place, all bool) {
 	n := p.left - p.flying
 	if p.flying == 0 {

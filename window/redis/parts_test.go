@@ -91,7 +91,7 @@ func TestPartMoves(t *testing.T) {
 		return s.PingPart(t.Context(), nodes[2].Addr) == nil
 	})
 	if !replica.IsMaster(t) {
-		t.Error("the replica is none")
+		t.Error("the replica has not become a master")
 	}
 	for i := range 30 {
 		if parts := s.Parts([]window.Charge{charge("zone", fmt.Sprint(i), 1, time.Hour)}, nil); slices.Contains(parts, nodes[2].Addr) {
