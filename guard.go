@@ -174,36 +174,53 @@ func uptime() time.Duration { return time.Since(began) }
 
 var began = time.Now()
 
-// outageLog writes a line for each change of a store's state.
+// outageLog writes a line for each change of the state of a store, or of a part of it: a node
+// of a Cluster. The name of the store as a whole is empty.
 type outageLog struct {
 	store string
-	since time.Time        // zero unless it is away; written and read by one change after the other
-	open  prometheus.Gauge // how many guards of this name are; two stores may differ in no more than a password
+	since map[string]time.Time // by part that is away; used by one change after the other
 }
 
 func newOutageLog(store string) *outageLog {
-	return &outageLog{store: store, open: storeOpen.WithLabelValues(store)}
+	l := &outageLog{store: store, since: make(map[string]time.Time)}
+	l.open("")
+	return l
 }
 
-// end forgets an outage that nobody sees the end of. There are no more changes.
+// open is how many guards of this name find a part away; two stores may differ in no more
+// than a password. Parts are nodes of a Cluster that were away once, of which there are few.
+func (l *outageLog) open(part string) prometheus.Gauge {
+	return storeOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
+}
+
+// end forgets outages that nobody sees the end of. There are no more changes.
 func (l *outageLog) end() {
-	if !l.since.IsZero() {
-		l.open.Dec()
+	for part := range l.since {
+		l.open(part).Dec()
 	}
 }
 
 // changed logs to Caddy's default log of the moment: the store may outlive the
 // configuration that it came with, and its logger.
-func (l *outageLog) changed(open bool, cause error) {
-	logger := caddy.Log().Named("http.handlers.sliding_window")
+func (l *outageLog) changed(part string, open bool, cause error) {
+	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
 	if open {
-		l.since = time.Now()
-		l.open.Inc()
-		logger.Warn("store is unavailable; on_error decides until it is back",
-			zap.String("store", l.store), zap.Error(cause))
+		l.since[part] = time.Now()
+		l.open(part).Inc()
+		if part == "" {
+			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
+		} else {
+			logger.Warn("node of the store is unavailable; on_error decides on requests that need it until it is back",
+				zap.String("node", part), zap.Error(cause))
+		}
 		return
 	}
-	l.open.Dec()
-	logger.Warn("store is back", zap.String("store", l.store), zap.Duration("away", time.Since(l.since)))
-	l.since = time.Time{}
+	l.open(part).Dec()
+	away := zap.Duration("away", time.Since(l.since[part]))
+	delete(l.since, part)
+	if part == "" {
+		logger.Warn("store is back", away)
+	} else {
+		logger.Warn("node of the store is back", zap.String("node", part), away)
+	}
 }

@@ -31,8 +31,8 @@ var (
 
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
-		Help: "1 while a store is not asked because it does not answer.",
-	}, []string{"store"})
+		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
+	}, []string{"store", "node"})
 )
 
 // registerMetrics adds the collectors to the registry of a configuration. Each

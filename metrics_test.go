@@ -149,7 +149,7 @@ func TestNoKeyInLabels(t *testing.T) {
 				if strings.Contains(label.GetValue(), secret) {
 					t.Errorf("%s: label %s is %s", family.GetName(), label.GetName(), label.GetValue())
 				}
-				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "reason"}, label.GetName()) {
+				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "node", "reason"}, label.GetName()) {
 					t.Errorf("%s: has a label %s", family.GetName(), label.GetName())
 				}
 			}
@@ -176,7 +176,7 @@ func TestBusy(t *testing.T) {
 			t.Errorf("store_errors_total of reason %s: got %v, want %v", reason, got, want)
 		}
 	}
-	if got := metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name); got != 0 {
+	if got := metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", ""); got != 0 {
 		t.Error("the breaker has opened")
 	}
 }

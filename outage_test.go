@@ -171,7 +171,9 @@ func TestBreakerInFrontOfTheStore(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("asked %d times, want 3", asked)
 	}
-	open := func() float64 { return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name) }
+	open := func() float64 {
+		return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", "")
+	}
 	poll(t, "breaker_open is 1", func() bool { return open() == 1 })
 	f.become(decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
 	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
@@ -224,7 +226,9 @@ func TestBreakersOfOneName(t *testing.T) {
 		f, config := newFake(t, away)
 		f.name = "fakes of one name"
 		h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+config))
-		return f, h, func() float64 { return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name) }
+		return f, h, func() float64 {
+			return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", "")
+		}
 	}
 	f, h, open := store(t)
 	ask := func(h *Handler) {

@@ -15,58 +15,74 @@ var ErrOpen = errors.New("waiting for the store to come back")
 const (
 	breakAfter    = 3                      // failures in a row
 	probeInterval = 200 * time.Millisecond // between two pings while open
+	isOpen        = 1 << 32                // failures of a part that is open, which no success resets
 )
 
 // Breaker stops asking a store that does not answer, so that requests do not
-// wait for it one by one. It opens after three failures in a row; while it is
+// wait for it one by one. It opens after three failures in a row. While it is
 // open it pings the store five times a second, off the path of requests, and
 // closes at the first answer.
 //
-// Calls that are under way together, and fail, count as one: a single lost
+// A store that is Parted has a breaker per part: a request is refused if one of the parts that
+// it needs is away, and requests that need other parts are not affected.
+//
+// Calls that are in flight together, and fail, count as one: a single lost
 // connection may be the end of them all.
 //
-// A caller that gives up, a charge that makes no sense, a store that takes no more
-// at the moment and a counter that is none are no failures. What a store may know without
-// asking its server, a denial or what a lease lets pass, does not end a row of them.
+// context.Canceled, ErrInvalid, ErrBusy and ErrForeign do not count as failures. Answers given
+// without the server, remembered denials and leased units, do not reset the failure count.
 type Breaker struct {
 	store    Store
 	pinger   Pinger
-	onChange func(open bool, cause error)
+	parted   Parted // nil: the store is one part
+	onChange func(part string, open bool, cause error)
 
-	open atomic.Bool
-	// epoch is that of the last failure that counted: one of a call that began
-	// before it says nothing new.
-	epoch    atomic.Int64
-	failures atomic.Int64 // in a row
-	leased   atomic.Int64 // the latest Decision.At of charges that may have a lease
-	mu       sync.Mutex   // guards the change from closed to open, and stopped
-	stopped  bool
-	stop     context.CancelFunc
-	ctx      context.Context // of the prober; ends with Close
-	prober   sync.WaitGroup  // at most one, while open
+	whole *part    // the store, or what of it has no name yet
+	parts sync.Map // a *part by name, once it has failed
+	// tick counts the failures of all parts that counted. Each notes the tick of its last: a
+	// failure of a call that began before that says nothing new.
+	tick    atomic.Int64
+	failing atomic.Int64 // parts with failures in a row, or open
+	leased  atomic.Int64 // the latest Decision.At of charges that may have a lease
+	telling sync.Mutex   // held while onChange runs
+	mu      sync.Mutex   // guards the changes of parts from closed to open, and stopped
+	stopped bool
+	stop    context.CancelFunc
+	ctx     context.Context // of the probers; ends with Close
+	probers sync.WaitGroup  // at most one per part, while it is open
 }
 
-// NewBreaker guards store, which has to be a Pinger. onChange is told of every
-// change of state, one after the other.
+// part is a part of a store that is away or not by itself.
+type part struct {
+	name     string
+	open     atomic.Bool
+	last     atomic.Int64 // tick of the last failure that counted
+	failures atomic.Int64 // in a row
+}
+
+// NewBreaker guards store, which has to be a Pinger, and may be Parted. onChange is told of
+// every change of state of every part, one after the other. The name of the part is empty for
+// the store as a whole.
 func NewBreaker(store interface {
 	Store
 	Pinger
-}, onChange func(open bool, cause error),
+}, onChange func(part string, open bool, cause error),
 ) *Breaker {
-	b := &Breaker{store: store, pinger: store, onChange: onChange}
+	b := &Breaker{store: store, pinger: store, onChange: onChange, whole: new(part)}
+	b.parted, _ = store.(Parted)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
 
 // Take is Store.Take, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) Take(ctx context.Context, charges []Charge, room ...Decision) ([]Decision, error) {
-	if b.Open() {
+	if b.Open(charges...) {
 		return nil, errBreakerOpen
 	}
-	epoch := b.epoch.Load()
+	began := b.tick.Load()
 	ds, err := b.store.Take(ctx, charges, room...)
 	if err != nil {
-		b.failed(epoch, err)
+		b.failed(began, charges, err)
 	} else if Allowed(ds) {
 		b.allowed(charges, ds)
 	}
@@ -82,79 +98,175 @@ func (b *Breaker) allowed(charges []Charge, ds []Decision) {
 			return
 		}
 	}
-	if b.failures.Load() != 0 {
-		b.failures.Store(0)
+	if b.failing.Load() == 0 {
+		return
+	}
+	b.whole.succeeded(b)
+	for _, p := range b.partsOf(charges) {
+		p.succeeded(b)
+	}
+}
+
+// succeeded ends a row of failures of a part that is not open.
+func (p *part) succeeded(b *Breaker) {
+	if n := p.failures.Load(); n != 0 && !p.open.Load() && p.failures.CompareAndSwap(n, 0) {
+		b.failing.Add(-1)
 	}
 }
 
 // Settle is Store.Settle, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) error {
-	if b.Open() {
+	if b.Open(charge) {
 		return errBreakerOpen
 	}
-	epoch := b.epoch.Load()
+	began := b.tick.Load()
 	err := b.store.Settle(ctx, charge, at, delta)
 	if err != nil {
-		b.failed(epoch, err)
+		b.failed(began, []Charge{charge}, err)
 	}
 	return err
 }
 
-// Open reports whether the store is not asked.
-func (b *Breaker) Open() bool { return b.open.Load() }
+// Open reports whether the store is not asked about a request: it is away as a whole, or one
+// of the parts is that the charges need.
+func (b *Breaker) Open(charges ...Charge) bool {
+	if b.failing.Load() == 0 {
+		return false
+	}
+	if b.whole.open.Load() {
+		return true
+	}
+	for _, p := range b.partsOf(charges) {
+		if p.open.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// partsOf returns the named parts that a request needs, but for those that have never failed.
+func (b *Breaker) partsOf(charges []Charge) (parts []*part) {
+	if b.parted == nil || len(charges) == 0 {
+		return nil
+	}
+	var room [4]string
+	for _, name := range b.parted.Parts(charges, room[:0]) {
+		if p, ok := b.parts.Load(name); ok {
+			parts = append(parts, p.(*part))
+		}
+	}
+	return parts
+}
+
+// part returns that of a name.
+func (b *Breaker) part(name string) *part {
+	if name == "" {
+		return b.whole
+	}
+	p, ok := b.parts.Load(name)
+	if !ok {
+		p, _ = b.parts.LoadOrStore(name, &part{name: name})
+	}
+	return p.(*part)
+}
 
 var errBreakerOpen = fmt.Errorf("%w: %w", ErrUnavailable, ErrOpen)
 
-// Doubt opens the breaker for a store that was away just now, to others. It pings at once,
-// and as ever from then on. onChange has been told when it returns.
-func (b *Breaker) Doubt(cause error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stopped || b.open.Load() {
+// Doubt opens the breaker for a part of the store that was away just now, to others; for the
+// store as a whole if the name is empty. It pings at once, and five times a second from then
+// on. onChange has been told when it returns.
+func (b *Breaker) Doubt(name string, cause error) {
+	if name != "" && b.parted == nil {
 		return
 	}
-	b.open.Store(true)
-	b.onChange(true, cause)
-	b.prober.Go(func() {
-		if !b.answers() {
-			b.probe()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.part(name)
+	if b.stopped || p.open.Load() {
+		return
+	}
+	b.opens(p)
+	b.tell(p, true, cause)
+	b.probers.Go(func() {
+		if !b.answers(p) {
+			b.probe(p)
 		}
 	})
 }
 
-// Close ends the prober. The store is not closed.
+// opens opens a part. b.mu is held.
+func (b *Breaker) opens(p *part) {
+	if p.failures.Swap(isOpen) == 0 {
+		b.failing.Add(1)
+	}
+	p.open.Store(true)
+}
+
+func (b *Breaker) tell(p *part, open bool, cause error) {
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	b.onChange(p.name, open, cause)
+}
+
+// Close ends the probers. The store is not closed.
 func (b *Breaker) Close() error {
 	b.mu.Lock()
 	b.stopped = true
 	b.mu.Unlock()
 	b.stop()
-	b.prober.Wait()
+	b.probers.Wait()
 	return nil
 }
 
-func (b *Breaker) failed(epoch int64, err error) {
+// failed counts a failure of a call that began at a tick, for the parts that the error names,
+// or else for the one that the charges need. Where they need several, nobody knows which.
+func (b *Breaker) failed(began int64, charges []Charge, err error) {
 	for _, none := range []error{context.Canceled, ErrInvalid, ErrBusy, ErrForeign} {
 		if errors.Is(err, none) {
 			return
 		}
 	}
-	if !b.epoch.CompareAndSwap(epoch, epoch+1) || b.failures.Add(1) < breakAfter {
+	if b.parted == nil {
+		b.failedPart(b.whole, began, err)
+		return
+	}
+	var names []string
+	if of := new(PartError); errors.As(err, &of) {
+		names = of.Parts
+	} else if names = b.parted.Parts(charges, nil); len(names) > 1 {
+		return
+	}
+	for _, name := range names {
+		b.failedPart(b.part(name), began, err)
+	}
+}
+
+func (b *Breaker) failedPart(p *part, began int64, err error) {
+	last := p.last.Load()
+	if last > began || !p.last.CompareAndSwap(last, b.tick.Add(1)) {
+		return
+	}
+	n := p.failures.Add(1)
+	if n == 1 {
+		b.failing.Add(1)
+	}
+	if n < breakAfter {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopped || b.open.Load() || b.failures.Load() < breakAfter {
+	if b.stopped || p.open.Load() || p.failures.Load() < breakAfter {
 		return
 	}
-	b.open.Store(true)
-	b.prober.Go(func() {
-		b.onChange(true, err)
-		b.probe()
+	b.opens(p)
+	b.probers.Go(func() {
+		b.tell(p, true, err)
+		b.probe(p)
 	})
 }
 
-// probe pings until the store answers or the breaker is closed for good.
-func (b *Breaker) probe() {
+// probe pings until the part answers or the breaker is closed for good.
+func (b *Breaker) probe(p *part) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
@@ -163,19 +275,26 @@ func (b *Breaker) probe() {
 			return
 		case <-ticker.C:
 		}
-		if b.answers() {
+		if b.answers(p) {
 			return
 		}
 	}
 }
 
-// answers pings the store, and closes the breaker if it answers.
-func (b *Breaker) answers() bool {
-	if b.pinger.Ping(b.ctx) != nil {
+// answers pings a part, and closes it if it answers.
+func (b *Breaker) answers(p *part) bool {
+	var err error
+	if p.name == "" {
+		err = b.pinger.Ping(b.ctx)
+	} else {
+		err = b.parted.PingPart(b.ctx, p.name)
+	}
+	if err != nil {
 		return false
 	}
-	b.failures.Store(0)
-	b.onChange(false, nil)
-	b.open.Store(false)
+	b.tell(p, false, nil)
+	p.failures.Store(0)
+	p.open.Store(false)
+	b.failing.Add(-1)
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -83,11 +84,11 @@ type breaker struct {
 func inBubble(t *testing.T, run func(b *breaker)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &breaker{T: t, store: new(fakeStore)}
-		b.Breaker = window.NewBreaker(b.store, func(open bool, cause error) {
+		b.Breaker = window.NewBreaker(b.store, func(part string, open bool, cause error) {
 			time.Sleep(time.Millisecond) // as a log may
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.changes = append(b.changes, fmt.Sprintf("%v %v", open, cause))
+			b.changes = append(b.changes, strings.TrimSpace(fmt.Sprintf("%s %v %v", part, open, cause)))
 		})
 		run(b)
 		if err := b.Close(); err != nil {
@@ -191,7 +192,7 @@ func TestBreakerDoubt(t *testing.T) {
 	inBubble(t, func(b *breaker) {
 		const doubted = "true others say so"
 		others := errors.New("others say so")
-		b.Doubt(others)
+		b.Doubt("", others)
 		b.wantChanges(doubted)
 		b.wantOpen(true)
 		time.Sleep(2 * time.Millisecond)
@@ -199,8 +200,8 @@ func TestBreakerDoubt(t *testing.T) {
 		b.wantChanges(doubted, closed)
 
 		b.store.set(errDown)
-		b.Doubt(others)
-		b.Doubt(others) // which changes nothing
+		b.Doubt("", others)
+		b.Doubt("", others) // which changes nothing
 		b.wantOpen(true)
 		time.Sleep(5 * time.Second)
 		b.wantOpen(true)
@@ -213,11 +214,11 @@ func TestBreakerDoubt(t *testing.T) {
 		b.wantChanges(doubted, closed, doubted, closed)
 
 		b.store.stuck = true
-		b.Doubt(others)
+		b.Doubt("", others)
 		if err := b.Close(); err != nil {
 			b.Error(err)
 		}
-		b.Doubt(others)
+		b.Doubt("", others)
 		b.wantChanges(doubted, closed, doubted, closed, doubted)
 	})
 }

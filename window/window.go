@@ -170,6 +170,17 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
+// Parted is implemented by stores of which a part can be away while the others decide, as a node
+// of a Cluster can. Parts have names, without secrets; there are few.
+type Parted interface {
+	// Parts appends the names of the parts that a request needs, each once. It does not wait.
+	// The name is empty where it is not known, or for a store of one part.
+	Parts(charges []Charge, names []string) []string
+	// PingPart is Pinger.Ping for a part: it decides on a counter that the part held when it
+	// failed. It returns nil for a part that holds nothing.
+	PingPart(ctx context.Context, name string) error
+}
+
 // AlgorithmChecker is implemented by stores that do not go with every algorithm.
 type AlgorithmChecker interface {
 	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.

@@ -80,7 +80,7 @@ func TestAddressChanges(t *testing.T) {
 	store := redis.New(redis.Options{Addresses: []string{net.JoinHostPort(name, port)}, Timeout: timeout})
 	defer func() { _ = store.Close() }()
 	causes := make(chan error, 10)
-	b := window.NewBreaker(store, func(open bool, cause error) {
+	b := window.NewBreaker(store, func(_ string, open bool, cause error) {
 		if open {
 			causes <- cause
 		}

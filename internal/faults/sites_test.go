@@ -249,7 +249,7 @@ func (s *sites) errors(reason string) int {
 // open tells whether the metrics say that the store is not asked.
 func (s *sites) open() bool {
 	s.Helper()
-	return s.metric("breaker_open", fmt.Sprintf("store=%q", s.store)) == 1
+	return s.metric("breaker_open", fmt.Sprintf("node=\"\",store=%q", s.store)) == 1
 }
 
 // logged returns the lines that this plugin wrote.

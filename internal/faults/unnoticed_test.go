@@ -80,7 +80,7 @@ func (s *sites) checkUnnoticed() {
 	if n := s.counted(); n != (counts{}) {
 		s.Errorf("metrics: %+v, want nothing", n)
 	}
-	if !strings.Contains(s.metrics(), `caddy_sliding_window_breaker_open{store="`+s.store+`"} 0`) {
+	if !strings.Contains(s.metrics(), `caddy_sliding_window_breaker_open{node="",store="`+s.store+`"} 0`) {
 		s.Errorf("no metrics of %s:\n%s", s.store, s.metrics())
 	}
 }

@@ -2,6 +2,8 @@ package fallback
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,11 +25,35 @@ type Counts struct {
 	unsure   debts
 	settling atomic.Int64 // counters whose units are being booked
 
-	away  atomic.Int64 // guards that find the store away
+	away  away
 	seen  atomic.Int64 // processes, see crew
 	users atomic.Int64 // see Use
 	once  sync.Once
 	known *known // see table
+}
+
+// away counts the guards that find a part of the store away, by its name; "" is the whole.
+type away struct {
+	mu sync.Mutex // guards by
+	by map[string]int
+}
+
+func (a *away) add(part string, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by == nil {
+		a.by = make(map[string]int)
+	}
+	if a.by[part] += n; a.by[part] == 0 {
+		delete(a.by, part)
+	}
+}
+
+// parts returns those that a guard finds away.
+func (a *away) parts() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.by))
 }
 
 // NewCounts returns counts of nothing. Close them after the guards that have them.

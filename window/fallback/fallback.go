@@ -22,8 +22,9 @@ type Store interface {
 
 // Options of a Guard.
 type Options struct {
-	// Is told of every change of the store's state, one after the other. Nil: nobody.
-	OnChange func(open bool, cause error)
+	// Is told of every change of the state of the store, or of a part of it, one after the
+	// other; see window.NewBreaker. Nil: nobody.
+	OnChange func(part string, open bool, cause error)
 	// Those of the store's counters. Nil: it has its own, and closes them.
 	Counts *Counts
 }
@@ -43,8 +44,8 @@ type Options struct {
 // goes or comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {
 	*Counts
-	own     bool // they are this guard's
-	open    bool // the breaker is, as far as it has told
+	own     bool            // they are this guard's
+	open    map[string]bool // parts of the store for which the breaker is, as far as it has told
 	store   Store
 	breaker *window.Breaker
 	crew    crew
@@ -52,32 +53,34 @@ type Guard struct {
 
 // New returns a guard of a store, which it does not close.
 func New(store Store, o Options) *Guard {
-	g := &Guard{Counts: o.Counts, store: store}
+	g := &Guard{Counts: o.Counts, store: store, open: make(map[string]bool)}
 	if g.own = g.Counts == nil; g.own {
 		g.Counts = NewCounts()
 	}
 	g.crew.store, _ = store.(window.Instancer)
 	g.crew.seen = &g.seen
-	g.breaker = window.NewBreaker(store, func(open bool, cause error) {
-		g.changed(open)
+	g.breaker = window.NewBreaker(store, func(part string, open bool, cause error) {
+		g.changed(part, open)
 		if o.OnChange != nil {
-			o.OnChange(open, cause)
+			o.OnChange(part, open, cause)
 		}
 	})
-	if g.away.Load() > 0 {
-		g.breaker.Doubt(errBefore)
+	for _, part := range g.away.parts() {
+		g.breaker.Doubt(part, errBefore)
 	}
 	return g
 }
 
 var errBefore = errors.New("it was before the configuration was loaded")
 
-// changed notes for guards to come that the store is away, or back.
-func (g *Guard) changed(open bool) {
-	if g.open = open; open {
-		g.away.Add(1)
+// changed notes for guards to come that a part of the store is away, or back.
+func (g *Guard) changed(part string, open bool) {
+	if open {
+		g.open[part] = true
+		g.away.add(part, 1)
 	} else {
-		g.away.Add(-1)
+		delete(g.open, part)
+		g.away.add(part, -1)
 	}
 }
 
@@ -85,8 +88,8 @@ func (g *Guard) changed(open bool) {
 func (g *Guard) Close() error {
 	g.crew.close()
 	err := g.breaker.Close()
-	if g.open {
-		g.changed(false)
+	for part := range g.open {
+		g.changed(part, false)
 	}
 	if g.own {
 		err = errors.Join(err, g.Counts.Close())
@@ -97,7 +100,7 @@ func (g *Guard) Close() error {
 // Take asks the store, unless it is known to be away.
 func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	switch {
-	case !g.settled() && !g.breaker.Open():
+	case !g.settled() && !g.breaker.Open(charges...):
 		return g.repayAndTake(ctx, charges, room)
 	case g.users.Load() == 0:
 		return g.breaker.Take(ctx, charges, room...)

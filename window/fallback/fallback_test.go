@@ -58,7 +58,7 @@ func TestGuardWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts, r := fallback.NewCounts(), newRemote()
 		guard := func(changes *int) *site {
-			s := &site{Guard: fallback.New(r, fallback.Options{Counts: counts, OnChange: func(bool, error) { *changes++ }}), remote: r}
+			s := &site{Guard: fallback.New(r, fallback.Options{Counts: counts, OnChange: func(string, bool, error) { *changes++ }}), remote: r}
 			s.Use()
 			return s
 		}

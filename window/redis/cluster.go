@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -35,6 +36,38 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 	return results
 }
 
+// takeSuspect decides on a request of which one charge will probably be denied: that is made
+// first, while the others are only looked at, so that they are not charged for a request that
+// does not pass. It takes two round trips if the request passes.
+func (s *Store) takeSuspect(ctx context.Context, charges []window.Charge, suspect int) window.Result {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var calls, rest []*call
+	for i := range charges {
+		op := "peek"
+		if i == suspect {
+			op = "take"
+		}
+		for k := range s.namings {
+			calls = append(calls, s.newCall(s.namings[k:k+1], op, charges[i:i+1]))
+		}
+	}
+	s.run(ctx, calls)
+	r, undo := s.assemble(ctx, "take", calls)
+	if r.Err == nil && window.Allowed(r.Decisions) {
+		for i, c := range calls {
+			if c.op == "peek" {
+				calls[i] = s.newCall(c.namings, "take", c.requests[0])
+				rest = append(rest, calls[i])
+			}
+		}
+		s.run(ctx, rest)
+		r, undo = s.assemble(ctx, "take", calls)
+	}
+	s.giveBack(ctx, undo)
+	return r
+}
+
 // lookAgain has the client of a Cluster ask anew, off the path of requests, which node
 // holds what, if a call got no answer: its node may be gone, and a replica in its
 // place. No node says so to one who does not ask. While it gets answers, the client asks
@@ -58,15 +91,27 @@ func (s *Store) lookAgain(ctx context.Context, calls []*call) {
 func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r window.Result, undo []*call) {
 	answers := make([]window.Result, len(calls))
 	allowed, charged := true, false
+	var failed []string // nodes
 	for i, c := range calls {
 		c.answer(answers[i : i+1])
-		if err := answers[i].Err; err != nil {
+		switch err := answers[i].Err; {
+		case c.op == "peek":
+		case err != nil:
 			charged = charged || !uncharged(err)
-		} else {
+		default:
 			charged = charged || window.Allowed(answers[i].Decisions)
 		}
 		if r.Err == nil {
 			r.Err = s.fail(ctx, answers[i].Err)
+		}
+		if answers[i].Err != nil {
+			node := ""
+			if s.placed.Load() { // else the client would ask for it
+				node = s.address(ctx, c.key)
+			}
+			if !slices.Contains(failed, node) {
+				failed = append(failed, node)
+			}
 		}
 		allowed = allowed && window.Allowed(answers[i].Decisions)
 	}
@@ -77,6 +122,7 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		if charged && !errors.Is(r.Err, window.ErrUnknown) { // it may not be given back
 			r.Err = unknown{r.Err}
 		}
+		r.Err = &window.PartError{Parts: failed, Err: r.Err}
 		return r, undo
 	}
 	for i := 0; i < len(answers); i += len(s.namings) {
@@ -97,7 +143,7 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 func (s *Store) undo(calls []*call, answers []window.Result, failed bool) (undo []*call) {
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.requests[0][0].Cost
-		if own == nil || !window.Allowed(own) || cost == 0 {
+		if own == nil || !window.Allowed(own) || cost == 0 || c.op == "peek" {
 			continue
 		}
 		back := s.newScriptCall(c.namings, "settle", c.requests, own[0].At, -cost)

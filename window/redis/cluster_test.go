@@ -32,6 +32,8 @@ func TestCluster(t *testing.T) {
 	t.Run("Permissions", func(t *testing.T) { testClusterPermissions(t, nodes) })
 	t.Run("ScriptAsked", func(t *testing.T) { testClusterScriptAsked(t, open(t), nodes) })
 	t.Run("Denied", func(t *testing.T) { testClusterDenied(t, nodes) })
+	t.Run("Neighbours", func(t *testing.T) { testClusterNeighbours(t, nodes) })
+	t.Run("ManyNeighbours", func(t *testing.T) { testClusterManyNeighbours(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
 	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
 	t.Run("Unknown", func(t *testing.T) { testClusterUnknown(t, open(t), nodes[1]) })
@@ -57,7 +59,7 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	}
 	// This is what Caddy logs.
 	var cause error
-	b := window.NewBreaker(s, func(_ bool, err error) { cause = errors.Join(cause, err) })
+	b := window.NewBreaker(s, func(_ string, _ bool, err error) { cause = errors.Join(cause, err) })
 	eventually(t, patience, "the breaker opens", func() bool {
 		_, err := b.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(time.Now()), 1, time.Hour)})
 		return errors.Is(err, window.ErrOpen)

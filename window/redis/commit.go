@@ -88,7 +88,7 @@ func (s *Store) take(ctx context.Context, charges []window.Charge, room []window
 		}
 		for i := range charges {
 			for k := range s.namings {
-				address := s.address(ctx, string(s.namings[k].appendKey(nil, &charges[i])))
+				address := s.home(ctx, &s.namings[k], &charges[i])
 				if i+k > 0 && address != server {
 					return s.decide(ctx, "take", [][]window.Charge{charges})[0]
 				}

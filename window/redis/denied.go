@@ -17,21 +17,24 @@ const (
 	longestDenial = time.Second
 	// denialBytes is what the remembered denials of a store take at most.
 	denialBytes = 16 << 20
-	// denialOverhead is what one takes besides its key and decisions, about.
-	denialOverhead = 240
+	// denialOverhead is what one takes besides its key and decisions, about, and
+	// answerOverhead what each of the other charges does.
+	denialOverhead = 280
+	answerOverhead = 80
 	// decisionBytes is the size of a window.Decision.
 	decisionBytes = 56
 )
 
-// denials remembers requests that were denied, and denies them again without
-// asking the server, even while that is away. A denial holds until the first of
-// the limits that denied has room, and no longer than longestDenial: what others
-// spend in the meantime only makes it last. The time counts from before the request
+// denials remembers charges that were denied, and denies requests that make one of them
+// again without asking the server, even while that is away. A denial holds until the first of
+// the charge's limits that denied has room, and no longer than longestDenial: what others
+// spend until then only makes it last. The time counts from before the request
 // was sent, so that it is over no later than on the server.
 //
-// What is remembered is the request as a whole: counters, costs, policies and
-// options. With another cost or limit it is another request. It is compared byte
-// by byte, so that no client can be taken for another.
+// A denial is remembered per charge: counter, cost, policies and options. With
+// another cost or limit it is another charge. The charge is compared byte by byte, so that no
+// client can be taken for another. Other zones of a request make no difference: a client that
+// is denied in one cannot reach the server by new keys in another.
 //
 // For that second at most, a request may be denied that the server would let pass:
 // if another process resets its counter or gives back to it; if the counter meets
@@ -63,14 +66,20 @@ type denialShard struct {
 	_     [64]byte // keeps the locks of two shards apart
 }
 
-// denial is a remembered answer. It does not change.
+// denial is a remembered charge that was denied. It does not change.
 type denial struct {
-	key       string // see appendRequest
+	answer
+	others   []answer // to the other charges of the request
+	asked    moment
+	answered time.Duration
+	ends     time.Duration
+	slot     uint16 // of the counter
+}
+
+// answer is what was decided on a charge.
+type answer struct {
+	key       string // see appendCharge
 	decisions []window.Decision
-	asked     moment
-	answered  time.Duration
-	ends      time.Duration
-	slots     []uint16 // of the counters that denied
 }
 
 // moment is when a request was about to be sent.
@@ -87,30 +96,100 @@ func newDenials(now func() time.Duration) *denials {
 func (d *denials) ask() moment { return moment{d.now(), d.tick.Load()} }
 
 // answer returns the decisions on a request that is known to be denied, in room if they
-// fit; or nil.
-// They are those that were made then, but for the time that has passed: RetryAfter
-// is no earlier than it was, and At goes on with it. What remains may be less than
-// it says if others were charged since.
+// fit; or nil. Those on a remembered charge are the ones that were made then, but for the time
+// that has passed: RetryAfter is no earlier than it was, and At goes on with it. What remains
+// may be less than it says if others were charged since. See other for the rest.
 func (d *denials) answer(asked moment, charges []window.Charge, room []window.Decision) []window.Decision {
 	var buf [512]byte
-	key := appendRequest(buf[:0], charges)
+	for i := range charges {
+		found := d.find(asked.at, appendCharge(buf[:0], &charges[i], charges[i].Cost))
+		switch {
+		case found == nil:
+		case len(charges) == 1:
+			return found.appendTo(room[:0], asked.at)
+		default:
+			return d.complete(asked.at, charges, i, found, room[:0])
+		}
+	}
+	return nil
+}
+
+// complete appends the decisions on a request of several charges. The charge at is the
+// first that is known to be denied, by found.
+func (d *denials) complete(now time.Duration, charges []window.Charge, at int, found *denial, ds []window.Decision) []window.Decision {
+	var buf [512]byte
+	for i := range charges {
+		one := found
+		if i != at {
+			one = nil
+		}
+		key := appendCharge(buf[:0], &charges[i], charges[i].Cost)
+		if i > at {
+			one = d.find(now, key)
+		}
+		if one != nil {
+			ds = one.appendTo(ds, now)
+		} else {
+			ds = found.other(ds, now, &charges[i], key)
+		}
+	}
+	return ds
+}
+
+// find returns the denial of a charge if it is in force, or nil.
+func (d *denials) find(now time.Duration, key []byte) *denial {
 	shard := d.shard(key)
 	shard.mu.Lock()
+	defer shard.mu.Unlock()
 	found := shard.byKey[string(key)]
-	if found != nil && !d.holds(found, asked.at) {
+	if found != nil && !d.holds(found, now) {
 		shard.drop(found)
-		found = nil
-	}
-	shard.mu.Unlock()
-	if found == nil {
 		return nil
 	}
-	room = append(room[:0], found.decisions...)
-	passed := max(0, asked.at-found.answered).Truncate(time.Millisecond)
-	for i := range room {
-		room[i] = later(room[i], passed)
+	return found
+}
+
+// passed is how long ago the denial was heard of, in whole milliseconds.
+func (one *denial) passed(now time.Duration) time.Duration {
+	return max(0, now-one.answered).Truncate(time.Millisecond)
+}
+
+// appendTo appends the decisions on the charge that was denied.
+func (one *denial) appendTo(ds []window.Decision, now time.Duration) []window.Decision {
+	for _, d := range one.decisions {
+		ds = append(ds, later(d, one.passed(now)))
 	}
-	return room
+	return ds
+}
+
+// other appends decisions on a charge that is not known to be denied, of a request that one
+// denies: those that were made together with the denial, or else those on a counter of which
+// nothing is spent. The server was not asked, and nothing is charged. A limit that is not
+// known to deny any more is taken to have room for the cost.
+func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Charge, key []byte) []window.Decision {
+	for i := range one.others {
+		if one.others[i].key != string(key) {
+			continue
+		}
+		for _, d := range one.others[i].decisions {
+			d = later(d, one.passed(now))
+			if !d.Allowed && d.RetryAfter != window.Never {
+				d.Allowed, d.RetryAfter, d.Remaining = true, 0, min(d.Limit, max(d.Remaining, c.Cost))
+			}
+			ds = append(ds, d)
+		}
+		return ds
+	}
+	first := len(ds)
+	ds = append(ds, make([]window.Decision, len(c.Policies))...)
+	at := later(one.decisions[0], one.passed(now)).At
+	c.Algorithm.Look(nil, at, c, ds[first:])
+	c.Algorithm.Explain(nil, at, c, ds[first:], false)
+	for i := range ds[first:] {
+		d := &ds[first+i]
+		d.At, d.Remaining = at, max(0, d.Remaining)
+	}
+	return ds
 }
 
 // later returns a decision as it looks when a whole number of milliseconds has
@@ -127,42 +206,60 @@ func later(d window.Decision, passed time.Duration) window.Decision {
 	return d
 }
 
-// remember keeps the decisions on a request if they deny it. Asked is the time
-// before the request was sent.
+// remember keeps the decisions on a request, for each of its charges that they deny. Asked is
+// the time before the request was sent.
 func (d *denials) remember(asked moment, charges []window.Charge, decisions []window.Decision) {
 	if window.Allowed(decisions) { // or an error
 		return
 	}
-	wait := d.longest
+	var buf [512]byte
+	all := make([]answer, len(charges))
+	ds := slices.Clone(decisions)
+	for i := range charges {
+		n := len(charges[i].Policies)
+		all[i] = answer{string(appendCharge(buf[:0], &charges[i], charges[i].Cost)), ds[:n:n]}
+		ds = ds[n:]
+	}
+	now := d.now()
+	for i := range charges {
+		wait, ok := d.wait(all[i].decisions)
+		if !ok || asked.at+wait-now < time.Millisecond {
+			continue
+		}
+		one := &denial{answer: all[i], asked: asked, answered: now, ends: asked.at + wait, slot: d.slot(&charges[i])}
+		for j := range all {
+			if j != i {
+				one.others = append(one.others, all[j])
+			}
+		}
+		d.add(one, now)
+	}
+}
+
+// wait returns how long decisions on a charge hold, and whether they deny it.
+func (d *denials) wait(decisions []window.Decision) (wait time.Duration, denied bool) {
+	wait = d.longest
 	for i := range decisions {
 		switch one := &decisions[i]; {
 		case one.Allowed:
+			continue
 		case one.At == 0: // CL.THROTTLE: up to two seconds late, see window.Native
 			wait = min(wait, one.RetryAfter-2*time.Second)
 		default:
 			wait = min(wait, one.RetryAfter)
 		}
+		denied = true
 	}
-	now := d.now()
-	if asked.at+wait-now < time.Millisecond {
-		return
-	}
-	one := &denial{decisions: slices.Clone(decisions), asked: asked, answered: now, ends: asked.at + wait}
-	for i := range charges {
-		own := decisions[:len(charges[i].Policies)]
-		decisions = decisions[len(own):]
-		if !window.Allowed(own) {
-			one.slots = append(one.slots, d.slot(&charges[i]))
-		}
-	}
-	var buf [512]byte
-	key := appendRequest(buf[:0], charges)
-	one.key = string(key)
-	shard := d.shard(key)
+	return wait, denied
+}
+
+// add keeps a denial. It also looks at a few others, at random: those are dropped that are
+// over, and all while there are too many.
+func (d *denials) add(one *denial, now time.Duration) {
+	shard := d.shard([]byte(one.key))
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	shard.add(one)
-	// A few others, at random: those go that are over, and all while there are too many.
 	looked := 0
 	for _, other := range shard.byKey {
 		full := shard.bytes > denialBytes/len(d.shards)
@@ -186,15 +283,7 @@ func (d *denials) forget(c *window.Charge) {
 // holds reports whether a denial is still to be used. A clock that has stepped back
 // to before it ends it.
 func (d *denials) holds(one *denial, now time.Duration) bool {
-	if now < one.asked.at || now >= one.ends {
-		return false
-	}
-	for _, slot := range one.slots {
-		if d.slots[slot].Load() > one.asked.tick {
-			return false
-		}
-	}
-	return true
+	return now >= one.asked.at && now < one.ends && d.slots[one.slot].Load() <= one.asked.tick
 }
 
 func (d *denials) slot(c *window.Charge) uint16 {
@@ -223,18 +312,17 @@ func (s *denialShard) drop(one *denial) {
 }
 
 func (one *denial) size() int {
-	return denialOverhead + len(one.key) + decisionBytes*len(one.decisions)
-}
-
-// appendRequest appends all of a request that its decisions depend on, in a way
-// that can be read back, so that no two requests are the same bytes.
-func appendRequest(dst []byte, charges []window.Charge) []byte {
-	for i := range charges {
-		dst = appendCharge(dst, &charges[i], charges[i].Cost)
+	n := denialOverhead + one.answer.size()
+	for i := range one.others {
+		n += answerOverhead + one.others[i].size()
 	}
-	return dst
+	return n
 }
 
+func (a *answer) size() int { return len(a.key) + decisionBytes*len(a.decisions) }
+
+// appendCharge appends all of a charge that its decisions depend on, in a way
+// that can be read back, so that no two charges are the same bytes.
 func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
 	var options []int64
 	native := window.NativeOff // counts apart

@@ -104,66 +104,130 @@ func TestDeniedFlood(t *testing.T) {
 	}
 }
 
-// TestDeniedIsOneRequest denies a request, and makes others that differ from it in
-// one thing.
-func TestDeniedIsOneRequest(t *testing.T) {
+// TestDeniedIsOneCharge denies a charge, and makes others that differ from it in one thing.
+func TestDeniedIsOneCharge(t *testing.T) {
 	one := charge("zone", "key", 5, time.Minute)
 	one.Algorithm, one.Cost = window.Slices{}, 6
-	two := with(one, func(c *window.Charge) { c.Zone = "other" })
-	another := func(change func(c *window.Charge)) []window.Charge { return []window.Charge{with(one, change), two} }
-	algo := func(a window.Algorithm) []window.Charge {
+	another := func(change func(c *window.Charge)) window.Charge { return with(one, change) }
+	algo := func(a window.Algorithm) window.Charge {
 		return another(func(c *window.Charge) { c.Algorithm = a })
 	}
-	requests := map[string][]window.Charge{
-		"itself":             {one, two},
-		"alone":              {one},
-		"the other way":      {two, one},
-		"zone":               another(func(c *window.Charge) { c.Zone = "zon" }),
-		"zone and key":       another(func(c *window.Charge) { c.Zone, c.Key = "zon", "ekey" }),
-		"zone, key and a 0":  another(func(c *window.Charge) { c.Zone, c.Key = "zone\x00", "key" }),
-		"key":                another(func(c *window.Charge) { c.Key = "Key" }),
-		"a long key":         another(func(c *window.Charge) { c.Key = string(make([]byte, 1_000)) }),
-		"a longer key":       another(func(c *window.Charge) { c.Key = string(make([]byte, 1_001)) }),
-		"cost":               another(func(c *window.Charge) { c.Cost++ }),
-		"limit":              another(func(c *window.Charge) { c.Policies[0].Limit-- }),
-		"window":             another(func(c *window.Charge) { c.Policies[0].Window++; c.Policies[0].Window = time.Hour }),
-		"another policy":     another(func(c *window.Charge) { c.Policies = append(c.Policies, c.Policies[0]) }),
-		"count":              algo(window.Slices{Count: 61}),
-		"size":               algo(window.Slices{Size: time.Second}),
-		"weighted":           algo(window.Slices{Weighted: true}),
-		"min and max":        algo(window.Slices{Min: time.Second, Max: time.Minute}),
-		"layers":             algo(window.Layers{Coarse: 10 * time.Second, Fine: time.Second}),
-		"other layers":       algo(window.Layers{Coarse: 10 * time.Second, Fine: 2 * time.Second}),
-		"zset":               algo(window.Zset{}),
-		"log":                algo(window.Log{}),
-		"stream":             algo(window.Stream{}),
-		"stream, kept":       algo(window.Stream{Keep: time.Hour}),
-		"gcra":               algo(window.GCRA{}),
-		"gcra, burst":        algo(window.GCRA{Burst: 5}),
-		"gcra, other burst":  algo(window.GCRA{Burst: 4}),
-		"gcra alone":         algo(window.GCRA{})[:1],
-		"gcra, packed":       another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1 }),
-		"gcra, in more":      another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 65 }),
-		"gcra alone, native": algo(window.GCRA{Native: window.NativeAuto})[:1],
+	charges := map[string]window.Charge{
+		"itself":            one,
+		"zone":              another(func(c *window.Charge) { c.Zone = "zon" }),
+		"zone and key":      another(func(c *window.Charge) { c.Zone, c.Key = "zon", "ekey" }),
+		"zone, key and a 0": another(func(c *window.Charge) { c.Zone, c.Key = "zone\x00", "key" }),
+		"key":               another(func(c *window.Charge) { c.Key = "Key" }),
+		"a long key":        another(func(c *window.Charge) { c.Key = string(make([]byte, 1_000)) }),
+		"a longer key":      another(func(c *window.Charge) { c.Key = string(make([]byte, 1_001)) }),
+		"cost":              another(func(c *window.Charge) { c.Cost++ }),
+		"limit":             another(func(c *window.Charge) { c.Policies[0].Limit-- }),
+		"window":            another(func(c *window.Charge) { c.Policies[0].Window++; c.Policies[0].Window = time.Hour }),
+		"another policy":    another(func(c *window.Charge) { c.Policies = append(c.Policies, c.Policies[0]) }),
+		"count":             algo(window.Slices{Count: 61}),
+		"size":              algo(window.Slices{Size: time.Second}),
+		"weighted":          algo(window.Slices{Weighted: true}),
+		"min and max":       algo(window.Slices{Min: time.Second, Max: time.Minute}),
+		"layers":            algo(window.Layers{Coarse: 10 * time.Second, Fine: time.Second}),
+		"other layers":      algo(window.Layers{Coarse: 10 * time.Second, Fine: 2 * time.Second}),
+		"zset":              algo(window.Zset{}),
+		"log":               algo(window.Log{}),
+		"stream":            algo(window.Stream{}),
+		"stream, kept":      algo(window.Stream{Keep: time.Hour}),
+		"gcra":              algo(window.GCRA{}),
+		"gcra, burst":       algo(window.GCRA{Burst: 5}),
+		"gcra, other burst": algo(window.GCRA{Burst: 4}),
+		"gcra, packed":      another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1 }),
+		"gcra, in more":     another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 65 }),
+		"gcra, native":      algo(window.GCRA{Native: window.NativeAuto}),
 	}
-	for first := range requests {
+	free := charge("free", "key", 10, time.Hour)
+	for first := range charges {
 		w := watch(t, redis.Options{})
-		for name, charges := range requests {
+		for name, c := range charges {
 			if name != first {
-				redis.Remember(w.Store, charges, make([]window.Decision, window.CountPolicies(charges)))
+				redis.Remember(w.Store, []window.Charge{c}, make([]window.Decision, len(c.Policies)))
 			}
 		}
-		w.wantTake(first, false, 1, requests[first]...)
+		w.wantTake(first, false, 1, charges[first])
 	}
 	w := watch(t, redis.Options{})
-	for name, charges := range requests {
-		w.wantTake(name, false, 1, charges...)
-		charges[0].Fields = []string{"name", "value"}
-		w.wantTake(name+" with fields", false, 0, charges...)
-		charges[0].Fields = []string{"name"}
-		if _, err := w.Take(t.Context(), charges); !errors.Is(err, window.ErrInvalid) {
+	for name, c := range charges {
+		w.wantTake(name, false, 1, c)
+		c.Fields = []string{"name", "value"}
+		w.wantTake(name+" with fields", false, 0, c)
+		if name != "gcra, native" {
+			w.wantTake(name+" beside another zone", false, 0, free, c)
+			w.wantTake(name+" before another zone", false, 0, c, free)
+		}
+		c.Fields = []string{"name"}
+		if _, err := w.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
 			t.Errorf("%s: Take of half a field = %v, want ErrInvalid", name, err)
 		}
+	}
+}
+
+// TestDeniedManyPaths has a client that is denied ask for ever new keys in another zone: the
+// server hears of it once a second, and the other zone is not charged.
+func TestDeniedManyPaths(t *testing.T) {
+	for _, algo := range algorithms {
+		w := watch(t, redis.Options{})
+		full := charge("per_client", "key", 1, time.Hour)
+		full.Algorithm = suited(algo, time.Hour)
+		w.wantTake("the one that passes", true, 1, full)
+		before := w.asked.Load()
+		for i := range 1_000 {
+			path := charge("path", fmt.Sprint("/", i), 10, time.Minute)
+			path.Algorithm = suited(algo, time.Minute)
+			ds := take(t, w.Store, path, full)
+			if window.Allowed(ds) || !ds[0].Allowed || ds[0].Remaining != 10 || ds[1].Remaining != 0 {
+				t.Fatalf("%s, path %d: Take = %+v, want a denial of the client, and all that the path has", algo.Name(), i, ds)
+			}
+			if i%100 == 0 { // what is said without the server is what it says
+				want, err := w.Peek(t.Context(), []window.Charge{path, full})
+				if err != nil || !slices.Equal(ds, want) {
+					t.Errorf("%s, path %d: Take = %+v, want %+v (%v)", algo.Name(), i, ds, want, err)
+				}
+				before++
+			}
+			w.clock.Add(1)
+		}
+		if n := w.asked.Load() - before; n > 5 {
+			t.Errorf("%s: %d questions for 1,000 denials, want 5 at most", algo.Name(), n)
+		}
+	}
+}
+
+// TestDeniedTellsOfOthers holds what a remembered denial says of the other zones of a request.
+func TestDeniedTellsOfOthers(t *testing.T) {
+	w := watch(t, redis.Options{})
+	full, used := charge("full", "key", 0, time.Hour), charge("used", "key", 5, time.Hour)
+	soon := with(charge("soon", "key", 2, 500*time.Millisecond), func(c *window.Charge) { c.Cost = 2 })
+	large := with(charge("large", "key", 3, time.Hour), func(c *window.Charge) { c.Cost = 4 })
+	w.wantTake("used", true, 1, used)
+	w.wantTake("soon", true, 1, soon)
+	w.clock.Add(100)
+	asked := w.wantTake("all", false, 1, full, used, soon, large)
+	if asked[1].Remaining != 4 || asked[2].Allowed || asked[3].RetryAfter != window.Never {
+		t.Fatalf("Take = %+v", asked)
+	}
+	w.clock.Add(100)
+	for i, d := range w.wantTake("all again", false, 0, full, used, soon, large) {
+		if d.Allowed != asked[i].Allowed || d.Remaining != asked[i].Remaining || d.At != asked[i].At+100 {
+			t.Errorf("decision %d: %+v, want %+v 100 ms later", i, d, asked[i])
+		}
+	}
+	w.clock.Add(400)
+	if d := w.wantTake("when a limit has room", false, 0, full, used, soon, large)[2]; !d.Allowed || d.Remaining != 2 || d.RetryAfter != 0 {
+		t.Errorf("a limit that has room again: %+v, want it to let the cost pass", d)
+	}
+	other := charge("other", "key", 7, time.Hour)
+	if ds := w.wantTake("another zone", false, 0, other, full); !ds[0].Allowed || ds[0].Remaining != 7 || ds[0].At != w.clock.Now() {
+		t.Errorf("a zone that nothing is known of: %+v, want all of its limit", ds[0])
+	}
+	other.Cost = 8
+	if ds := w.wantTake("a cost above the limit", false, 0, other, full); ds[0].RetryAfter != window.Never {
+		t.Errorf("a cost above the limit: %+v, want it denied for ever", ds[0])
 	}
 }
 
@@ -178,7 +242,7 @@ func TestDeniedOthersPass(t *testing.T) {
 		w.wantTake("cost 6", true, 1, cost(6))
 		w.wantTake("cost 5", false, 1, cost(5))
 		w.wantTake("cost 5 again", false, 0, cost(5))
-		w.wantTake("cost 5 beside another zone", false, 1, free, cost(5))
+		w.wantTake("cost 5 beside another zone", false, 0, free, cost(5))
 		w.wantTake("cost 4", true, 1, cost(4))
 		w.wantTake("cost 0", true, 1, cost(0))
 		w.wantTake("cost 1", false, 1, cost(1))
@@ -214,7 +278,7 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 			at := w.wantTake(name, true, 1, full)[0].At
 			for _, s := range []*watched{w, other} {
 				s.wantTake(name+": full", false, 1, full)
-				s.wantTake(name+": free and full", false, 1, free, full)
+				s.wantTake(name+": free and full", false, 0, free, full)
 			}
 			if err := errors.Join(room(w, free, at), w.Settle(t.Context(), full, at, 1)); err != nil {
 				t.Error(err)
@@ -280,7 +344,7 @@ func TestDeniedBatch(t *testing.T) {
 }
 
 // testClusterDenied denies a request for one of its counters: what the others get
-// back leaves the denial in force, but not those that they had without it.
+// back leaves the denial in force.
 func testClusterDenied(t *testing.T, nodes []*redistest.Server) {
 	clock := windowtest.NewClock()
 	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Now: clock.Now})
@@ -294,11 +358,8 @@ func testClusterDenied(t *testing.T, nodes []*redistest.Server) {
 	}
 	full := charge("full", "key", 0, time.Hour)
 	for i := range 10 {
+		full.Key = "key" + strconv.Itoa(i)
 		free := redis.Apart(s, charge("free", strconv.Itoa(i), 1, time.Hour), full)
-		redis.Remember(s, []window.Charge{free}, []window.Decision{{RetryAfter: time.Hour, At: clock.Now()}})
-		if window.Allowed(take(t, s, free)) {
-			t.Fatal("a remembered denial is not in force")
-		}
 		ds := take(t, s, free, full)
 		before := calls()
 		for range 20 {

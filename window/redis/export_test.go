@@ -165,3 +165,16 @@ func (r *replies) checkAll(parts [][]byte) bool {
 	}
 	return true
 }
+
+// Gate returns how many units are in flight through the gate, and how many requests wait.
+func Gate(s *Store) (flying int64, waiting int) {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	for i := range s.gate.places {
+		flying += s.gate.places[i].flying
+	}
+	return flying, s.gate.queued
+}
+
+// Doubt has the store ping the kind of a charge, as if it had failed.
+func Doubt(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }

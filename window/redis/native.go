@@ -115,14 +115,17 @@ func (s *Store) refusedNative(ctx context.Context, calls []*call) []*call {
 	return refused
 }
 
+// pingNativeCharge looks at what CL.THROTTLE counts.
+var pingNativeCharge = window.Charge{
+	Key:       "ping",
+	Policies:  []window.Policy{{Limit: 1, Window: time.Second}},
+	Algorithm: window.GCRA{Native: window.NativeOn},
+}
+
 // pingNative reports whether a request that insists on CL.THROTTLE would be
 // decided.
 func (s *Store) pingNative(ctx context.Context) error {
-	err := s.decide(ctx, "take", [][]window.Charge{{{
-		Key:       "ping",
-		Policies:  []window.Policy{{Limit: 1, Window: time.Second}},
-		Algorithm: window.GCRA{Native: window.NativeOn},
-	}}})[0].Err
+	err := s.decide(ctx, "take", [][]window.Charge{{pingNativeCharge}})[0].Err
 	if err == nil {
 		s.noThrottle.Store(false)
 	}

@@ -34,7 +34,12 @@ func (s *Store) Ping(ctx context.Context) error {
 		another.Key = "another"
 		charges = append(charges, another)
 	}
-	err := s.decide(ctx, "take", [][]window.Charge{charges})[0].Err
+	var err error
+	if s.cluster {
+		err = s.pingEach(ctx, charges)
+	} else {
+		err = s.decide(ctx, "take", [][]window.Charge{charges})[0].Err
+	}
 	if err == nil && s.noThrottle.Load() {
 		err = s.pingNative(ctx)
 	}
@@ -44,20 +49,41 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
+// pingEach spends on counters one by one in a Cluster, where nothing of it has to be given
+// back.
+func (s *Store) pingEach(ctx context.Context, charges []window.Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	calls := make([]*call, len(charges))
+	for i := range charges {
+		calls[i] = s.newCall(s.namings[:1], "take", charges[i:i+1])
+	}
+	s.run(ctx, calls)
+	var results [1]window.Result
+	for _, c := range calls {
+		if c.answer(results[:]); results[0].Err != nil {
+			return s.fail(ctx, results[0].Err)
+		}
+	}
+	return nil
+}
+
 // doubt has Ping try what a request failed with.
 func (s *Store) doubt(charges []window.Charge) {
 	for i := range charges {
 		c := &charges[i]
 		if algorithm := pinged[c.Algorithm.Name()]; algorithm != nil {
-			s.doubts.LoadOrStore(kind{algorithm, c.Pack > 0}, pingCharge(algorithm, c.Pack))
+			node := s.Parts(charges[i:i+1], nil)[0]
+			s.doubts.LoadOrStore(kind{algorithm, c.Pack > 0, node}, pingCharge(algorithm, c.Pack))
 		}
 	}
 }
 
-// kind tells counters apart that take other commands.
+// kind tells counters apart that take other commands, or are on another node of a Cluster.
 type kind struct {
 	algorithm window.Algorithm
 	packed    bool
+	node      string
 }
 
 func pingCharge(algorithm window.Algorithm, pack int64) window.Charge {

@@ -97,6 +97,7 @@ type Store struct {
 	name        string
 	ids         ids
 	denials     *denials
+	gate        *gate // of a Cluster; nil for a single server
 	leases      *leases
 	report      func(error)
 	// Whether a node of a Cluster has answered a store that was not told of one.
@@ -118,6 +119,8 @@ type Store struct {
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
+	// Keys that PingPart asks about, by kind.
+	pingKeys sync.Map
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -151,6 +154,9 @@ func New(o Options) *Store {
 	}
 	if s.report == nil {
 		s.report = func(error) {}
+	}
+	if s.cluster {
+		s.gate = newGate()
 	}
 	s.leases = newLeases(s)
 	loadScripts(s.client)
@@ -280,6 +286,9 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 			ctx, cancel = context.WithDeadline(ctx, end)
 			defer cancel()
 		}
+	}
+	if s.gate != nil && len(charges) > 1 {
+		return s.takeInTurn(ctx, charges, room)
 	}
 	asked := s.denials.ask()
 	if decisions := s.denials.answer(asked, charges, room); decisions != nil {

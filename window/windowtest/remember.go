@@ -40,7 +40,7 @@ type Remembering struct {
 	denied map[string]*memory
 }
 
-// memory is what a store may have of a request, which was denied again and again,
+// memory is what a store may have of a charge, which was denied again and again,
 // until spread before until: it may be remembered in all of that time.
 type memory struct {
 	from, until   int64
@@ -63,9 +63,11 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 		return nil, err
 	}
 	r.meet(charges)
-	request, now := nameRequest(charges), r.clock.Now()
+	now := r.clock.Now()
 	if window.Allowed(got) { // which a memory has nothing to do with
-		delete(r.denied, request)
+		for i := range charges {
+			delete(r.denied, nameCharge(&charges[i]))
+		}
 		return got, nil
 	}
 	want, err := r.asks.Peek(ctx, charges)
@@ -76,15 +78,13 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 	if err != nil {
 		return wrong("an outage")
 	}
-	d := r.denied[request]
-	if d == nil || now < d.from || now >= d.until {
-		r.denied[request] = &memory{now, now + spread, r.change, r.added}
+	d := r.remembered(charges, got, now)
+	if d == nil {
 		if !slices.Equal(got, want) {
 			return wrong("this cannot be remembered")
 		}
 		return append(room[:0], want...), nil
 	}
-	d.until = max(d.until, now+spread)
 	if d.change != r.change {
 		if window.Allowed(want) {
 			r.Late++
@@ -98,17 +98,38 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 	if problem := r.compare(charges, got, want, d); problem != "" {
 		return wrong(problem)
 	}
-	return append(room[:0], want...), nil
+	return r.asks.Take(ctx, charges, room...) // as above, for counters that were not asked about yet
 }
 
-// nameRequest writes all of a request that its decisions depend on.
-func nameRequest(charges []window.Charge) string {
-	var name []byte
+// remembered returns what a store may have of a request, or nil if none of its charges was
+// denied lately. It notes which of them are denied now.
+func (r *Remembering) remembered(charges []window.Charge, got []window.Decision, now int64) *memory {
+	var oldest *memory
 	for i := range charges {
-		c := &charges[i]
-		name = fmt.Appendf(window.AppendKey(name, c), "%#v %v %d %d ", c.Algorithm, c.Policies, c.Cost, c.Pack)
+		name, own := nameCharge(&charges[i]), got[:len(charges[i].Policies)]
+		got = got[len(own):]
+		d := r.denied[name]
+		if d != nil && (now < d.from || now >= d.until) {
+			d = nil
+		}
+		if d != nil && (oldest == nil || d.change < oldest.change || d.change == oldest.change && d.added < oldest.added) {
+			one := *d
+			oldest = &one
+		}
+		switch {
+		case window.Allowed(own):
+		case d == nil:
+			r.denied[name] = &memory{now, now + spread, r.change, r.added}
+		default:
+			d.until = max(d.until, now+spread)
+		}
 	}
-	return string(name)
+	return oldest
+}
+
+// nameCharge writes all of a charge that its decisions depend on.
+func nameCharge(c *window.Charge) string {
+	return string(fmt.Appendf(window.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, c.Policies, c.Cost, c.Pack))
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.

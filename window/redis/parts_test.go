@@ -1,0 +1,144 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestParts asks for the parts of a single server, and of a Cluster, and pings them.
+func TestParts(t *testing.T) {
+	single := newStore(t, redis.Options{Addresses: []string{server.Addr}})
+	if parts := single.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
+		t.Errorf("Parts of a single server = %q, want one without a name", parts)
+	}
+	nodes := redistest.StartCluster(t, 3)
+	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr, nodes[1].Addr}, Timeout: timeout, Prefix: "parts"})
+	on := make(map[string]window.Charge) // a charge on each node
+	if parts := s.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
+		t.Errorf("Parts before anything was asked = %q, want one without a name", parts)
+	}
+	warm(t, s, "key")
+	for i := range 100 {
+		c := charge("zone", fmt.Sprint(i), 1000, time.Hour)
+		parts := s.Parts([]window.Charge{c, c}, nil)
+		if len(parts) != 1 {
+			t.Fatalf("Parts = %q, want one", parts)
+		}
+		on[parts[0]] = c
+	}
+	var all []window.Charge
+	for _, node := range nodes {
+		if err := s.PingPart(t.Context(), node.Addr); err != nil {
+			t.Errorf("PingPart = %v", err)
+		}
+		all = append(all, on[node.Addr])
+		if redis.Doubt(s, packed("zone", "key", 10, 5, time.Hour)); all[len(all)-1].Algorithm == nil {
+			t.Fatal("none of 100 keys is on the node")
+		}
+	}
+	if parts := s.Parts(all, nil); len(parts) != 3 {
+		t.Errorf("Parts = %q, want all nodes", parts)
+	}
+	if err := s.PingPart(t.Context(), "127.0.0.1:1"); err != nil {
+		t.Errorf("PingPart of a node that is not there = %v, want nil: nobody needs it", err)
+	}
+
+	nodes[2].Stop()
+	hung := on[nodes[2].Addr]
+	for range 3 {
+		_, err := s.Take(t.Context(), all)
+		var of *window.PartError
+		if !errors.As(err, &of) || !slices.Equal(of.Parts, []string{nodes[2].Addr}) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Take = %v of %+v, want an error of the node that hangs", err, of)
+		}
+	}
+	if err := s.PingPart(t.Context(), nodes[2].Addr); !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("PingPart of the node that hangs = %v, want ErrUnavailable", err)
+	}
+	for _, node := range nodes[:2] {
+		if err := s.PingPart(t.Context(), node.Addr); err != nil {
+			t.Errorf("PingPart of another node = %v", err)
+		}
+	}
+	nodes[2].Cont()
+	// Where its keys go, the ping goes.
+	eventually(t, patience, "the node answers", func() bool { return s.PingPart(t.Context(), nodes[2].Addr) == nil })
+	take(t, newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "parts"}), hung)
+}
+
+// TestPartMoves has another node take over what a node held that is away.
+func TestPartMoves(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	replica := redistest.AddReplica(t, nil, nodes, nodes[2])
+	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr, nodes[1].Addr}, Timeout: timeout})
+	for i := range 30 {
+		warm(t, s, fmt.Sprint(i))
+	}
+	nodes[2].Kill()
+	if err := s.PingPart(t.Context(), nodes[2].Addr); err == nil {
+		t.Error("PingPart = nil, want an error of the node that is gone")
+	}
+	eventually(t, 3*patience, "the replica answers in place of the node", func() bool {
+		return s.PingPart(t.Context(), nodes[2].Addr) == nil
+	})
+	if !replica.IsMaster(t) {
+		t.Error("the replica has not become a master")
+	}
+	for i := range 30 {
+		if parts := s.Parts([]window.Charge{charge("zone", fmt.Sprint(i), 1, time.Hour)}, nil); slices.Contains(parts, nodes[2].Addr) {
+			t.Errorf("Parts = %q, want no node that is gone", parts)
+		}
+	}
+}
+
+// TestClusterPingGivesNothingBack has one of several pings fail: the units of the others are
+// left to expire. To give them back is a call that may fail, of which nobody could make
+// anything.
+func TestClusterPingGivesNothingBack(t *testing.T) {
+	node := redistest.StartCluster(t, 1)[0]
+	var told reports
+	s := newStore(t, redis.Options{Addresses: []string{node.Addr}, Cluster: true, Prefix: "ping", Report: told.add, Timeout: timeout})
+	warm(t, s, "key")
+	for _, algo := range algorithms {
+		c := charge("zone", "key", 1, time.Hour)
+		c.Algorithm = algo
+		redis.Doubt(s, c)
+	}
+	node.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-set")
+	part := s.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil)[0]
+	before, pings := evalshas(t, []*redistest.Server{node}), 0
+	for _, ping := range []func() error{
+		func() error { return s.Ping(t.Context()) },
+		func() error { return s.PingPart(t.Context(), part) },
+	} {
+		for range 3 {
+			if err := ping(); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
+				t.Errorf("ping = %v, want an error that names permissions", err)
+			}
+			pings++
+		}
+	}
+	time.Sleep(2 * timeout) // in which units would be given back
+	if n := evalshas(t, []*redistest.Server{node}) - before; n != pings*len(algorithms) {
+		t.Errorf("%d script calls for %d pings of %d kinds, want one for each", n, pings, len(algorithms))
+	}
+	node.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "+@all")
+	if err := errors.Join(s.PingPart(t.Context(), part), s.Ping(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil { // all is given back, or reported
+		t.Error(err)
+	}
+	if errs := told.list(); len(errs) > 0 {
+		t.Errorf("reported: %v, want nothing", errs)
+	}
+}
