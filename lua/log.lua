@@ -3,14 +3,17 @@
 -- Key     a string: one chunk; or, of more, a list of them, oldest first. A chunk holds
 --         records, oldest first; a record is all units of one millisecond. Most
 --         significant bytes first:
---           6 bytes  ms of the newest record
+--           6 bytes  ms of the newest record; and 2^47 if there is an extension
 --           7 bytes  units up to and with this chunk, since the key was new
 --           1 byte   units of the newest record; 0 if a varint of them follows the numbers
---           4 bytes  ms from the newest record until the key expires; 0 if unknown
---         and, unless there is but one record,
+--           4 bytes  the window of the horizon (see horizon.lua), unless there is an extension
+--         and, unless there is but one record and no extension,
 --           4 bytes  ms from the oldest record to the newest
 --           4 bytes  units of all records but the newest
 --           entry... for each of these: ms to the next one; its units
+--         The extension stands before the entries, and has 6 bytes each for the window and
+--         till of the horizon. It is there unless till is 0 and the window is below 2^32.
+--         The horizon of the newest chunk counts.
 --         An entry is one or two varints:
 --           varint   ms × 2, + 1 if units follow
 --           varint   units, which are left out if they are 1
@@ -26,36 +29,28 @@
 -- edge: what has left the longest window goes from there when the chunk is written, so
 -- that most often there is nothing to read. To give units back, the chunks after theirs
 -- are written anew.
-local log = {}
+local log, horizon = {}, module('horizon')
 
 local full = 32       -- entries of a chunk among others, as if all were as long as the next one
 local alone = 128     -- of the only one, likewise
 local stale = 16      -- bytes of entries that may have left before a chunk is written for that alone
 local most = 2 ^ 53   -- units: above, they cannot be counted one by one
-local widest = 2 ^ 32 -- ms, and units, of a chunk; and ms that a key is known to live
+local widest = 2 ^ 32 -- ms, and units, of a chunk; and ms of a window without extension
+local extended = 2 ^ 47
 
 local call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 local pack, unpack = struct.pack, struct.unpack
 local lone, header = '>I6I7BI4', '>I6I7BI4I4I4' -- of one record, and of several
 local longest_lone = 18 + 8                     -- bytes, with the longest varint
 
--- How long the key lives from now, in ms: with slack, because expiry must never be
--- earlier than the records say, and not every record has to put it off.
-local function life(c)
-  if not c.lasts then
-    c.lasts = c.longest + math.min(c.longest, math.max(100, floor(c.longest / 4)))
-  end
-  return c.lasts
+-- Keys expire at a multiple of a quarter of the window, so that not each record has to
+-- put that off. Returns when one does that is kept for a window after now.
+local function expiry(now, window)
+  local quarter = math.min(window, math.max(100, floor(window / 4)))
+  return (floor(now / quarter) + 1) * quarter + window
 end
 
--- A life as chunks hold it.
-local function known(life) return life < widest and life or 0 end
-
--- Returns when the key then expires.
-local function expires(c, now)
-  c.expires_late = c.expires_late or string.format('%d', now + life(c))
-  return c.expires_late
-end
+local function text_of(n) return string.format('%d', n) end
 
 local function varint(n)
   local bytes = ''
@@ -91,27 +86,32 @@ local function entry(gap, units)
 end
 
 -- Returns a chunk of a newest record and the entries of others, of which the oldest is
--- span ms older, and which have so many units. life is how long the key lives from the
--- newest record on, or nothing.
-local function chunk(at, total, units, span, inside, entries, life)
+-- span ms older, and which have inside units; with a horizon.
+local function chunk(at, total, units, span, inside, entries, window, till)
   local byte, more = units, ''
   if units > 255 then byte, more = 0, varint(units) end
-  if entries == '' then return pack(lone, at, total, byte, life or 0) .. more end
-  return pack(header, at, total, byte, life or 0, span, inside) .. more .. entries
+  if till > 0 or window >= widest then
+    return pack(header, at + extended, total, byte, 0, span, inside) .. more .. pack('>I6I6', window, till) .. entries
+  end
+  if entries == '' then return pack(lone, at, total, byte, window) .. more end
+  return pack(header, at, total, byte, window, span, inside) .. more .. entries
 end
 
 -- Returns a chunk's newest record, its running total, where the entries begin, how much
--- older the oldest record is, the units of the others, and how long the key then lives.
+-- older the oldest record is, the units of the others, and the horizon.
 local function newest(text)
-  local at, total, units, life, span, inside, i
+  local at, total, units, window, span, inside, i
   if #text > longest_lone then
-    at, total, units, life, span, inside, i = unpack(header, text)
+    at, total, units, window, span, inside, i = unpack(header, text)
   else
-    at, total, units, life, i = unpack(lone, text)
+    at, total, units, window, i = unpack(lone, text)
     span, inside = 0, 0
   end
   if units == 0 then units, i = read_varint(text, i) end
-  return at, total, units, i, span, inside, life
+  if at < extended then return at, total, units, i, span, inside, window, 0 end
+  local till
+  window, till = unpack('>I6I6', text, i)
+  return at - extended, total, units, i + 12, span, inside, window, till
 end
 
 -- Reads the two chunks that most decisions are made of. Until the year 3084, no chunk
@@ -121,7 +121,7 @@ local function load(c)
   local text = call('MGET', c.key)[1]
   local tail = text or call('LINDEX', c.key, '-1')
   if not tail then return end
-  if text and (#text < 18 or byte(text) > 31) then error('WRONGTYPE the key holds no log', 0) end
+  if text and (#text < 18 or byte(text) % 128 > 31) then error('WRONGTYPE the key holds no log', 0) end
   local l = c.room
   if not l then
     l = {}
@@ -129,7 +129,7 @@ local function load(c)
   end
   c.log = l
   l.is_string, l.tail = text, tail
-  l.at, l.total, l.units, l.entries, l.span, l.inside, l.life = newest(tail)
+  l.at, l.total, l.units, l.entries, l.span, l.inside, l.window, l.till = newest(tail)
   l.head = text and tail or call('LINDEX', c.key, '0')
 end
 
@@ -218,9 +218,9 @@ local function leaves(c, now, j, k)
   return window - (now - math.min(at, now))
 end
 
--- Returns the records of a chunk, oldest first, and its running total.
+-- Returns the records of a chunk, oldest first, its running total and its horizon.
 local function records(text)
-  local last, total, units, i, span = newest(text)
+  local last, total, units, i, span, _, window, till = newest(text)
   local all, at = {}, last - span
   while i <= #text do
     local gap, n
@@ -232,16 +232,16 @@ local function records(text)
     at = at + gap
   end
   all[#all + 1] = {at = last, units = units}
-  return all, total
+  return all, total, window, till
 end
 
-local function pack_records(all, total)
+local function pack_records(all, total, window, till)
   local last, entries, inside = all[#all], {}, 0
   for k = 1, #all - 1 do
     entries[k] = entry(all[k + 1].at - all[k].at, all[k].units)
     inside = inside + all[k].units
   end
-  return chunk(last.at, total, last.units, last.at - all[1].at, inside, table.concat(entries))
+  return chunk(last.at, total, last.units, last.at - all[1].at, inside, table.concat(entries), window, till)
 end
 
 -- Moves everything that lies in the future to now.
@@ -251,7 +251,7 @@ local function pull_back(c, now)
   local all = records(text)
   while all[1] and all[#all].at >= now do table.remove(all) end
   all[#all + 1] = {at = now, units = total - before}
-  replace(c, i, pack_records(all, total))
+  replace(c, i, pack_records(all, total, c.log.window, c.log.till))
   keep(c, '0', i)
   load(c)
 end
@@ -259,20 +259,20 @@ end
 -- Returns a chunk without the records before a time, up to which there are so many
 -- units; its entries then begin at i.
 local function rest(text, at, before, i)
-  local newest_at, total, units = newest(text)
-  return chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i))
+  local newest_at, total, units, _, _, _, window, till = newest(text)
+  return chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i), window, till)
 end
 
 -- Returns a chunk before which so many units less have come.
 local function earlier(text, base)
-  local at, total, units, i, span, inside = newest(text)
-  return chunk(at, total - base, units, span, inside, sub(text, i))
+  local at, total, units, i, span, inside, window, till = newest(text)
+  return chunk(at, total - base, units, span, inside, sub(text, i), window, till)
 end
 
--- Makes room for running totals: forgets what has left the longest window, and
--- counts from there.
+-- Makes room for running totals: forgets what nobody looks at any more, and counts from
+-- there.
 local function rebase(c, now)
-  local at, base, first, text, i = locate(c, now - c.longest + 1, 0)
+  local at, base, first, text, i = locate(c, now - c.keep + 1, 0)
   local chunks = chunks_from(c, first)
   chunks[1] = rest(text, at, base, i)
   for k = 1, #chunks do replace(c, first + k - 1, earlier(chunks[k], base)) end
@@ -280,26 +280,33 @@ local function rebase(c, now)
   load(c)
 end
 
--- Adds n units at now, and forgets what has left the longest window: whole chunks, and
--- the beginning of one where that is much, or it is written anyway. Writes that need
--- memory come first: without it nothing at all is changed.
+-- Adds n units at now, and forgets what nobody looks at any more: whole chunks, and the
+-- beginning of one where that is much, or it is written anyway. Writes that need memory
+-- come first: without it nothing at all is changed.
 local function add(c, now, n)
-  local edge = now - c.longest
-  if c.log and c.log.at > now then pull_back(c, now) end
-  if c.log and c.log.at > edge and n > most - c.log.total then
+  local l = c.log
+  local window, till = horizon.after(c, now, l and l.window, l and l.till, function() return l.at end)
+  local expires, renew = c.expires, true
+  if till == 0 then
+    expires = expiry(now, window)
+    renew = not l or l.window ~= window or l.till > 0 or expires ~= expiry(l.at, window)
+    expires = text_of(expires)
+  end
+  local edge = now - c.keep
+  if l and l.at > now then
+    pull_back(c, now)
+    renew = true
+  end
+  if l and l.at > edge and n > most - l.total then
     rebase(c, now)
-    n = math.min(n, most - c.log.total)
+    n = math.min(n, most - l.total)
     if n == 0 then return end
   end
   local at, before, first, text, i = locate(c, edge + 1, 0)
   if not at then
-    call('SET', c.key, chunk(now, n, n, 0, 0, '', known(life(c))), 'PXAT', expires(c, now))
+    call('SET', c.key, chunk(now, n, n, 0, 0, '', window, till), 'PXAT', expires)
     return
   end
-  local l = c.log
-  local left = l.life - (now - l.at)
-  local renew = left < c.longest
-  left = known(renew and life(c) or left)
   local total, is_tail, fits, next = l.total + n, text == l.tail, true, ''
   local from, span, inside = l.entries, l.span, l.inside
   if is_tail then from, span, inside = i, l.at - at, l.total - l.units - before end
@@ -312,15 +319,15 @@ local function add(c, now, n)
   if is_tail and not fits then
     replace(c, '-1', l.tail) -- so that without memory nothing is changed
     call('DEL', c.key)
-    call('RPUSH', c.key, rest(text, at, before, i), chunk(now, total, n, 0, 0, '', left))
-    call('PEXPIREAT', c.key, expires(c, now))
+    call('RPUSH', c.key, rest(text, at, before, i), chunk(now, total, n, 0, 0, '', window, till))
+    call('PEXPIREAT', c.key, expires)
     return
   end
   local last = ''
-  if fits then last = chunk(now, total, n, span, inside, sub(l.tail, from) .. next, left) end
+  if fits then last = chunk(now, total, n, span, inside, sub(l.tail, from) .. next, window, till) end
   if is_tail then
     if renew or not l.is_string then
-      call('SET', c.key, last, 'PXAT', expires(c, now))
+      call('SET', c.key, last, 'PXAT', expires)
     else
       replace(c, '-1', last)
     end
@@ -329,12 +336,12 @@ local function add(c, now, n)
   if fits then
     call('LSET', c.key, '-1', last)
   else
-    call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', left))
+    call('RPUSH', c.key, chunk(now, total, n, 0, 0, '', window, till))
   end
   local _, _, _, begin = newest(text)
   if i - begin > stale then call('LSET', c.key, first, rest(text, at, before, i)) end
   if first > 0 then call('LTRIM', c.key, first, '-1') end
-  if renew then call('PEXPIREAT', c.key, expires(c, now)) end
+  if renew then call('PEXPIREAT', c.key, expires) end
 end
 
 function log.look(c, now)
@@ -369,7 +376,7 @@ function log.explain(c, now, repair)
   if newest > now then
     if repair then
       pull_back(c, now)
-      call('PEXPIREAT', c.key, expires(c, now))
+      call('PEXPIREAT', c.key, horizon.renewed(c, now, c.log.window, c.log.till))
     end
     newest = now
   end
@@ -402,14 +409,14 @@ function log.settle(c, now, at, delta)
   local found, _, i = locate(c, at, 0)
   if found ~= at then return end
   local chunks = chunks_from(c, i)
-  local all, total = records(chunks[1])
+  local all, total, window, till = records(chunks[1])
   local k = 1
   while all[k].at ~= at do k = k + 1 end
   local back, shift = math.min(all[k].units, -delta), 0
   all[k].units = all[k].units - back
   if all[k].units == 0 then table.remove(all, k) end
   if all[1] then
-    replace(c, i, pack_records(all, total - back))
+    replace(c, i, pack_records(all, total - back, window, till))
   elseif c.log.is_string then
     call('DEL', c.key)
   else

@@ -3,7 +3,9 @@
 -- Key     a stream: an entry per request, with the id <ms>-<n> and the fields
 --           cost    units of the request
 --           total   running total of units, with this entry
---           gone    total of those that had left the longest window by then
+--           gone    total of those that nobody looked at any more by then
+--           window  the horizon (see horizon.lua): "<window>" or, unless till is 0,
+--                   "<window>:<till>"
 --           ...     the charge's fields
 -- Options how long entries are kept, in ms, if longer than the longest window
 --
@@ -11,7 +13,8 @@
 -- is gone is noted, because it may be kept, and counts no more. The note goes with
 -- its entry: if the newest is given back, a window that is raised before the next
 -- request is admitted may see again what is kept.
-local stream = {fields = true}
+local stream, horizon = {fields = true}, module('horizon')
+local own = 8 -- words of an entry before the charge's fields
 
 local unpack = table.unpack or unpack -- the name depends on the version of Lua
 
@@ -23,7 +26,7 @@ end
 local function read(entry)
   local ms, seq = parse(entry[1])
   local fields = entry[2]
-  return {ms = ms, seq = seq, cost = tonumber(fields[2]), total = tonumber(fields[4]), gone = tonumber(fields[6])}
+  return {ms = ms, seq = seq, cost = tonumber(fields[2]), total = tonumber(fields[4]), gone = tonumber(fields[6]), keeps = fields[8]}
 end
 
 -- The last entry up to the end of a millisecond, or nil.
@@ -36,17 +39,26 @@ local function newest(c)
   return last(c, '+') or {ms = -math.huge, total = 0, gone = 0} -- before any window
 end
 
-local function keep(c) return math.max(c.longest, c.option[1]) end
+-- Returns the horizon's window and till, as an entry has them.
+local function keeps(entry)
+  local window, till = string.match(entry.keeps or '0', '^(%d+):?(%d*)$')
+  return tonumber(window), tonumber(till) or 0
+end
 
--- Slack on the TTL, in ms: expiry must never be earlier than the ids say.
+-- The key lives as long as the horizon says, or for as long as entries are kept. Its
+-- expiry must never be earlier than the ids say.
 local function expire(c)
-  redis.call('PEXPIREAT', c.key, string.format('%d', c.now + keep(c) + math.min(keep(c), 100)))
+  local kept = c.now + c.option[1]
+  kept = kept + math.min(c.option[1], 100)
+  local expires = horizon.renewed(c, c.now, keeps(c.newest))
+  if tonumber(expires) < kept then expires = string.format('%d', kept) end
+  redis.call('PEXPIREAT', c.key, expires)
 end
 
 -- Writes an entry after the newest.
 local function write(c, ms, seq, fields)
   redis.call('XADD', c.key, ms .. '-' .. seq, unpack(fields))
-  c.newest = {ms = ms, seq = seq, total = tonumber(fields[4]), gone = tonumber(fields[6])}
+  c.newest = {ms = ms, seq = seq, total = tonumber(fields[4]), gone = tonumber(fields[6]), keeps = fields[8]}
 end
 
 local function next_seq(c, ms)
@@ -132,29 +144,38 @@ local function leaves(c, now, j, k)
   return window - (now - math.min(to, now))
 end
 
+-- The first entry after an edge, or nil, and the running total before it.
+local function base(c, edge)
+  local first
+  if c.newest.ms > edge then
+    first = read(redis.call('XRANGE', c.key, math.max(0, edge + 1), '+', 'COUNT', 1)[1])
+  end
+  return first and math.max(first.total - first.cost, c.newest.gone) or c.newest.total, first
+end
+
 -- Adds an entry of n units now. c has been looked at.
 local function add(c, now, n)
   pull_back(c, now)
+  local kept, till = keeps(c.newest)
+  local window, next_till = horizon.after(c, now, kept, till, function() return c.newest.ms >= 0 and c.newest.ms end)
   local gone = math.min(unpack(c.base)) -- that of the longest window
+  if c.keep > c.looks then gone = math.min(gone, (base(c, now - c.keep))) end
   if c.newest.total > 2 ^ 53 - n then
     rebase(c, gone)
     gone = 0
   end
-  append(c, now, {'cost', n, 'total', c.newest.total + n, 'gone', gone, unpack(c.fields)})
-  redis.call('XTRIM', c.key, 'MINID', '=', math.max(0, now - keep(c) + 1))
+  local says = string.format(next_till > 0 and '%d:%d' or '%d', window, next_till)
+  append(c, now, {'cost', n, 'total', c.newest.total + n, 'gone', gone, 'window', says, unpack(c.fields)})
+  redis.call('XTRIM', c.key, 'MINID', '=', math.max(0, now - math.max(c.keep, c.option[1]) + 1))
   expire(c)
 end
 
 function stream.look(c, now)
-  c.now, c.newest, c.base, c.first = now, newest(c), {}, {}
+  c.now, c.newest, c.base, c.first, c.looks = now, newest(c), {}, {}, 0
   local fits = true
   for j = 1, c.policies do
-    local edge, first = now - c.window[j]
-    if c.newest.ms > edge then
-      first = read(redis.call('XRANGE', c.key, math.max(0, edge + 1), '+', 'COUNT', 1)[1])
-      c.first[j] = first
-    end
-    c.base[j] = first and math.max(first.total - first.cost, c.newest.gone) or c.newest.total
+    c.base[j], c.first[j] = base(c, now - c.window[j])
+    c.looks = math.max(c.looks, c.window[j])
     local left = c.limit[j] - (c.newest.total - c.base[j])
     c.allowed[j] = c.cost == 0 or c.cost <= left
     c.remaining[j] = left
@@ -196,9 +217,9 @@ end
 
 -- Whether an entry holds the charge's fields, and no others.
 local function is_alike(c, fields)
-  if #fields ~= 6 + #c.fields then return false end
+  if #fields ~= own + #c.fields then return false end
   for i, word in ipairs(c.fields) do
-    if fields[6 + i] ~= word then return false end
+    if fields[own + i] ~= word then return false end
   end
   return true
 end

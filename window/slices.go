@@ -351,8 +351,8 @@ func (a Slices) Settle(h History, now int64, c *Charge, at, delta int64) History
 	return History(s)
 }
 
-// add books n units at now; then it drops the slices that no policy sees, and
-// merges neighbours that are no longer than one slice together.
+// add books n units at now. It then drops the slices that are older than the charge looks
+// back, and merges neighbours that are no longer than one slice together.
 func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 	finest := int64(math.MaxInt64)
 	lengths := make([]int64, 0, 8)
@@ -361,7 +361,7 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	start := now / finest * finest
+	keep, start := longest(c), now/finest*finest
 	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
 		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {
@@ -378,6 +378,9 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 			if sl.last > now-p.Window.Milliseconds() && (length == 0 || lengths[j] < length) {
 				length = lengths[j]
 			}
+		}
+		if length == 0 && sl.last > now-keep {
+			length = a.size(keep) // of no policy of this charge
 		}
 		switch {
 		case length == 0:

@@ -3,7 +3,7 @@ local call, read, write, format = redis.call, struct.unpack, struct.pack, string
 local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 
 -- As in log.lua, which says what a chunk holds; but the units of the newest record and
--- the life of the key are one number, for a number takes longer than its bytes.
+-- the window of the horizon are one number, for a number takes longer than its bytes.
 local lone, header, full, alone, stale = '>I6I7I5', '>I6I7I5I4I4', 32, 128, 16
 local unit = 2 ^ 32
 local longest_lone = 18 + 8
@@ -23,9 +23,10 @@ local function write_units(n)
 end
 
 return function(limit, window, now)
-  local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
-  local expires = format('%d', now + lasts)
-  local lasting = lasts < widest and lasts or 0
+  if window >= widest then return nil end
+  local edge, quarter = now - window, min(window, max(100, floor(window / 4)))
+  local period = floor(now / quarter)
+  local expires = format('%d', (period + 1) * quarter + window)
 
   -- After a decision: the newest chunk, whether it is all there is, and if it is not, the
   -- oldest time and the units that count.
@@ -39,7 +40,7 @@ return function(limit, window, now)
       tail = call('LINDEX', key, '-1')
       if not tail then
         if limit < 1 then return end
-        newest, single = write(lone, now, 1, unit + lasting), true
+        newest, single = write(lone, now, 1, unit + window), true
         spending = true
         call('SET', key, newest, 'PXAT', expires)
         return limit - 1
@@ -47,20 +48,19 @@ return function(limit, window, now)
     elseif #text < 18 or byte(text) > 31 then
       return
     end
-    local at, total, life, span, inside, entries
+    local at, total, both, span, inside, entries
     if #tail > longest_lone then
-      at, total, life, span, inside, entries = read(header, tail)
+      at, total, both, span, inside, entries = read(header, tail)
     else
-      at, total, life, entries = read(lone, tail)
+      at, total, both, entries = read(lone, tail)
       span, inside = 0, 0
     end
-    local units, gap = floor(life / unit), now - at
-    life = life - units * unit - gap -- from now on
+    local units, gap = floor(both / unit), now - at
+    if gap < 0 or total >= most or both - units * unit ~= window then return end
     if units == 0 then
       units, entries = read_units(tail, entries)
       if not units then return end
     end
-    if gap < 0 or total >= most then return end
 
     -- Most often nothing has left the window, or it did so before the chunk was written.
     local oldest, used = at - span, units + inside
@@ -81,7 +81,7 @@ return function(limit, window, now)
         end
         oldest, used = head_at - head_span, total - head_total + head_units + head_inside
       end
-      if head_at <= edge then return end
+      if head_at <= edge or head_at > now then return end
       i = begin
       while oldest <= edge do
         local n, b, c = byte(head, i, i + 2)
@@ -143,18 +143,17 @@ return function(limit, window, now)
     end
     local fits = size == 0 or #tail + 1 - entries < (text and alone or full) * size
     if text and not fits then return end
-    local renews = life < window
-    if renews then life = lasting end
+    local renews = floor(at / quarter) ~= period
     if units > 16383 then return end
     local own, more = write_units(units)
     spending = true
     local chunk
     if not fits then
-      chunk = write(lone, now, total + 1, unit + life)
+      chunk = write(lone, now, total + 1, unit + window)
     elseif inside > 0 then
-      chunk = write(form, now, total + 1, own * unit + life, span, inside, more .. sub(tail, entries), a, b, c)
+      chunk = write(form, now, total + 1, own * unit + window, span, inside, more .. sub(tail, entries), a, b, c)
     else
-      chunk = write(lone, now, total + 1, own * unit + life) .. more
+      chunk = write(lone, now, total + 1, own * unit + window) .. more
     end
     if not text then
       if fits then call('LSET', key, '-1', chunk) else call('RPUSH', key, chunk) end
