@@ -140,12 +140,21 @@ local function finish(all, i, length)
   return finish
 end
 
+-- Where slice i ends, if its units may be taken to be spread evenly; else nil. They may
+-- not if the slice is longer than those of the window, as one from a charge under a longer
+-- window can be.
+local function spread(all, i, length)
+  local finish = finish(all, i, length)
+  if finish - all[i].start <= length then return finish end
+end
+
 -- How many units of slice i the window still holds.
 local function weight(c, i, now, window)
   local s, edge = c.slices[i], now - window
   if s.last <= edge then return 0 end
   if c.option[1] == 0 or edge < s.start then return s.count end
-  local finish = finish(c.slices, i, size(c, window))
+  local finish = spread(c.slices, i, size(c, window))
+  if not finish then return s.count end
   return math.ceil(s.count * (finish - 1 - edge) / (finish - s.start))
 end
 
@@ -176,8 +185,8 @@ local function falls(c, now, window, target)
     if s.last > now - window and rest <= target then
       local edge = s.last
       if c.option[1] == 1 then
-        local finish = finish(c.slices, i, size(c, window))
-        edge = math.min(edge, finish - 1 - math.floor((target - rest) * (finish - s.start) / s.count))
+        local finish = spread(c.slices, i, size(c, window))
+        if finish then edge = math.min(edge, finish - 1 - math.floor((target - rest) * (finish - s.start) / s.count)) end
       end
       return edge + window - now
     end

@@ -194,9 +194,20 @@ func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
 	case !a.Weighted || edge < sl.start:
 		return sl.count
 	}
-	end := s.end(i, a.size(window))
+	end, ok := s.spread(i, a.size(window))
+	if !ok {
+		return sl.count
+	}
 	quotient, rest := product(sl.count, end-1-edge, end-sl.start)
 	return quotient + min(1, rest)
+}
+
+// spread returns where slice i ends. It reports whether the units of the slice may be
+// taken to be spread evenly: not if the slice is longer than those of the window, as one
+// from a charge under a longer window can be.
+func (s slicesState) spread(i int, size int64) (end int64, ok bool) {
+	end = s.end(i, size)
+	return end, end-s.at(i).start <= size
 }
 
 // product returns a × b / c, and what is left over. The product may be beyond int64,
@@ -250,9 +261,10 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 		}
 		edge := sl.last
 		if a.Weighted {
-			end := s.end(i, a.size(window))
-			quotient, _ := product(target-rest, end-sl.start, sl.count)
-			edge = min(edge, end-1-quotient)
+			if end, ok := s.spread(i, a.size(window)); ok {
+				quotient, _ := product(target-rest, end-sl.start, sl.count)
+				edge = min(edge, end-1-quotient)
+			}
 		}
 		return millis(edge + window - now)
 	}
