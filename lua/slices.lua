@@ -5,7 +5,9 @@
 --         horizon (see horizon.lua): "<window>" or, unless till is 0, "<window>:<till>".
 --         Of packed counters, a record: the time in ms; then per slice, oldest first: how
 --         long before that time its latest unit is, how long before that one its start,
---         units; then the horizon's window and, unless it is 0, till.
+--         units; then the horizon's window, unless all of the hash have it and till is 0;
+--         then till, unless it is 0. The field w of the hash is the window that its
+--         counters have, in 6 bytes.
 -- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
 --         max of an adaptive slice in ms (0: not adaptive)
 --
@@ -32,12 +34,15 @@ local function earlier(a, b) return a.start < b.start end
 -- Reads the slices of a packed counter.
 local function load_packed(c)
   record = record or module('record')
+  c.shared = 'w'
   local numbers, all = record.get(c), {}
+  c.common = c.sharing and #c.sharing == 6 and struct.unpack('>I6', c.sharing) or 0
   c.kept, c.till = 0, 0
   if not numbers then return all end
+  if not numbers[1] then error('WRONGTYPE the key holds no slices', 0) end
   local rest = (#numbers - 1) % 3 -- numbers of the horizon
-  if rest == 0 then error('WRONGTYPE the key holds no slices', 0) end
-  c.kept, c.till = numbers[#numbers - rest + 1], rest == 2 and numbers[#numbers] or 0
+  c.kept = rest == 0 and c.common or numbers[#numbers - rest + 1]
+  if rest == 2 then c.till = numbers[#numbers] end
   for k = 2, #numbers - rest, 3 do
     local last = numbers[1] - numbers[k]
     all[#all + 1] = {start = last - numbers[k + 1], last = last, count = numbers[k + 2]}
@@ -54,7 +59,11 @@ local function save_packed(c, now, all, expires)
   for i, s in ipairs(all) do
     numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
   end
-  numbers[#numbers + 1] = c.kept
+  if not c.sharing then
+    c.common = c.kept
+    call('HSET', c.key, 'w', struct.pack('>I6', c.kept))
+  end
+  if c.till > 0 or c.kept ~= c.common then numbers[#numbers + 1] = c.kept end
   if c.till > 0 then numbers[#numbers + 1] = c.till end
   record.set(c, tonumber(expires), unpack(numbers))
 end
