@@ -39,7 +39,7 @@ local function load_packed(c)
   c.common = c.sharing and #c.sharing == 6 and struct.unpack('>I6', c.sharing) or 0
   c.kept, c.till = 0, 0
   if not numbers then return all end
-  if not numbers[1] then error('WRONGTYPE the key holds no slices', 0) end
+  if #numbers < 4 then error('WRONGTYPE the key holds no slices', 0) end
   local rest = (#numbers - 1) % 3 -- numbers of the horizon
   c.kept = rest == 0 and c.common or numbers[#numbers - rest + 1]
   if rest == 2 then c.till = numbers[#numbers] end
