@@ -579,7 +579,7 @@ end
 local function drop_newest(c, total)
   local l = c.log
   if l.pages == 0 then
-    call('DEL', c.key)
+    call('UNLINK', c.key)
     return
   end
   local at, before, from, text, _, up_to = begin(c, 0)

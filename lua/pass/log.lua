@@ -6,7 +6,7 @@ local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, m
 -- the life of the key are one number, for a number takes longer than its bytes.
 local lone, header, alone, fill = '>I6I7I5', '>I6I7I5I4I4', 128, 220
 local front, front_size, page, slots = '>BI4I4I4BBI6I7I7B', 36, 256, 36 + 255
-local reach = '2047'
+local reach = '599' -- up to where a key is read: more than a ring has before its slots
 local unit = 2 ^ 32
 local longest_lone = 18 + 8
 local most, widest = 2 ^ 53, 2 ^ 32
@@ -81,6 +81,7 @@ return function(limit, window, now)
   local lasts, edge = window + min(window, max(100, floor(window / 4))), now - window
   local expires = format('%d', now + lasts)
   local lasting = lasts < widest and lasts or 0
+  local strings = limit <= short
 
   -- After a decision: the key, or a ring up to its slots and the chunk of its oldest page.
   local known, known_page
@@ -104,6 +105,7 @@ return function(limit, window, now)
     local tail, kind = text, byte(text)
     local is_ring = kind == 255
     if #text < 18 or kind > 31 and (not is_ring or #text < slots and not again) then return end
+    if not strings and not is_ring and #text == 600 then return end -- there may be more
     local _, slot, pages, room, nth, begin, oldest, before, base, length
     if is_ring then
       _, slot, pages, room, nth, begin, oldest, before, base, length = read(front, text)
@@ -192,5 +194,5 @@ return function(limit, window, now)
     used = used + 1
     if used < limit then return limit - used end
     return 0, window, wait
-  end, limit <= short
+  end, strings
 end
