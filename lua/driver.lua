@@ -163,7 +163,7 @@ if op == 'reset' then
   if c.member then
     redis.call('HDEL', c.key, c.member)
   else
-    redis.call('DEL', c.key)
+    redis.call('UNLINK', c.key)
   end
   return reply
 end
