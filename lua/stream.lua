@@ -163,12 +163,16 @@ local function number(c, nth)
   return nth + back_up_to(c, function(key, back) return key - back < nth end)
 end
 
+-- Changes nothing: fails if the last id cannot be set, while all entries are there.
+local function check_ids(c)
+  call('XSETID', c.key, id_of(c.newest.last_ms, c.newest.seq))
+end
+
 -- Makes an id the last one, with no entry behind it. Ids can only grow, but for those
 -- that the stream has forgotten: since Redis 7.2, they have to be above the largest that
 -- was deleted, unless that is set. Reports whether it could.
 local function reopen(c, id)
-  local n = c.newest
-  pcall(call, 'XSETID', c.key, id_of(n.last_ms, n.seq), 'MAXDELETEDID', '0-1')
+  pcall(call, 'XSETID', c.key, id_of(c.newest.last_ms, c.newest.seq), 'MAXDELETEDID', '0-1')
   return pcall(call, 'XSETID', c.key, id)
 end
 
@@ -192,6 +196,7 @@ local function rewrite(c, change, by)
   end
   local live = c.live - by
   expire(c) -- first: after it, want of memory stops nothing
+  check_ids(c)
   call('XTRIM', c.key, 'MAXLEN', 0)
   if not reopen(c, '0-1') then call('UNLINK', c.key) end
   c.newest = {ms = -math.huge, last_ms = -math.huge, total = 0, gone = 0}
@@ -352,25 +357,27 @@ local function rewrite_few(c, chosen)
   local entries = call('XRANGE', c.key, first.id, '+', 'COUNT', few + 1)
   if entries[few + 1] then return false end
   pcall(call, 'PEXPIREAT', c.key, expires(c), 'GT') -- after it, want of memory stops nothing
-  local ids, back = {}, 0
+  check_ids(c)
+  local ids, back, n = {}, 0, c.newest
   for i, entry in ipairs(entries) do ids[i] = entry[1] end
   call('XDEL', c.key, unpack(ids))
   local top = call('XREVRANGE', c.key, '+', '-', 'COUNT', 1)[1]
   local same = reopen(c, top and top[1] or '0-1')
   for _, entry in ipairs(entries) do
     local id, fields = entry[1], entry[2]
-    local n = taken[id] or 0
-    back = back + n
-    fields[2], fields[4] = fields[2] - n, fields[4] - back
-    if fields[2] > 0 and same then
-      top = true
-      call('XADD', c.key, id, unpack(fields))
-    elseif fields[2] > 0 then
-      top = true
-      write(c, c.newest.last_ms, fields)
+    local taken = taken[id] or 0
+    back = back + taken
+    fields[2], fields[4] = fields[2] - taken, fields[4] - back
+    if fields[2] > 0 then
+      top = entry
+      if same then call('XADD', c.key, id, unpack(fields)) else write(c, n.last_ms, fields) end
     end
   end
-  if not top then call('UNLINK', c.key) end
+  if not top then
+    call('UNLINK', c.key)
+  elseif not same then -- what comes next is told the last id that was given
+    write(c, n.last_ms, {'cost', 0, 'total', n.total - back, 'gone', text(n.gone) .. ' 0-0 ' .. text(read(top).ms)})
+  end
   return true
 end
 

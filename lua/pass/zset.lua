@@ -4,6 +4,9 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
+-- Members that are tidied up with each that is added, in a call that does.
+local tidied = 64
+
 local tens = '17592186044416' -- 2^44, the least score of members of more than a unit
 
 return function(limit, window, now, id, tidies)
@@ -17,7 +20,15 @@ return function(limit, window, now, id, tidies)
     return window - (now - math.min(tonumber(oldest or now), now))
   end
 
+  -- Removes some of what has left the window. Returns whether there may be more.
+  local function tidy(key)
+    local n = math.min(call('ZCOUNT', key, '-inf', over), tidied)
+    if n > 0 then call('ZREMRANGEBYRANK', key, '0', n - 1) end
+    return n == tidied
+  end
+
   local left -- before the decision
+  local more -- whether there may be more to tidy up
 
   return function(key, k, _, _, again)
     if not again then
@@ -27,10 +38,8 @@ return function(limit, window, now, id, tidies)
     if left > 0 then
       spending = true
       call('ZADD', key, at, id(k))
-      if not again then
-        if tidies then call('ZREMRANGEBYSCORE', key, '-inf', over) end
-        call('PEXPIREAT', key, expires)
-      end
+      if tidies and (more or not again) then more = tidy(key) end
+      if not again then call('PEXPIREAT', key, expires) end
       left = left - 1
       if left > 0 then return left end
       return 0, window, leaves(key)
