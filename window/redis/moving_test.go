@@ -102,11 +102,34 @@ func TestMovingSlots(t *testing.T) {
 	m := newMoving(t)
 	for _, test := range inSlots {
 		t.Run(test.name, func(t *testing.T) {
-			for seed := range uint64(6) {
+			lone(t, m, test.algo, test.pack)
+			for seed := range uint64(4) {
 				walkSlot(t, m, test.algo, test.pack, seed)
 			}
 		})
 	}
+}
+
+// lone gives back a part of the only units of a key, whose slot is being moved.
+func lone(t *testing.T, m *moving, algo window.Algorithm, pack int64) {
+	clock := windowtest.NewClock()
+	o := redis.Options{Addresses: []string{m.nodes[0].Addr}, Cluster: true, Now: clock.Now, Prefix: freshPrefix("lone"), Timeout: patience}
+	s := redis.AskAlways(newStore(t, o))
+	one := charge("zone", "key", 30, 5*time.Second)
+	one.Algorithm, one.Pack, one.Cost = algo, pack, 20
+	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
+	take(t, s, one)
+	m.begin()
+	defer m.end()
+	for back := int64(1); back <= 4; back++ {
+		if err := s.Settle(t.Context(), one, clock.Now(), -back); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := charged(t, s, one), 20-back*(back+1)/2; got != want {
+			t.Fatalf("%d units after %d of the last were given back, want %d", got, back, want)
+		}
+	}
+	m.move()
 }
 
 func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed uint64) {
@@ -119,7 +142,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 	one.Algorithm, one.Pack = algo, pack
 	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
 
-	huge := seed == 5 // costs, so that running totals begin anew
+	huge := seed == 3 // costs, so that running totals begin anew
 	if huge {
 		one.Policies[0].Limit = window.MaxProduct / 5_000
 	}
@@ -140,7 +163,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 		return got
 	}
 	steps := func() {
-		for range 150 {
+		for range 120 {
 			c := one
 			c.Cost = 1
 			switch n := r.IntN(24); {
@@ -174,7 +197,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 			case n == 12 && r.IntN(12) == 0:
 				clock.Add(r.Int64N(6_000))
 			}
-			clock.Add(r.Int64N(1+r.Int64N(12)))
+			clock.Add(r.Int64N(1 + r.Int64N(12)))
 			ds := ask(fmt.Sprint("Take ", c.Cost), func(s window.Store) ([]window.Decision, error) { return s.Take(t.Context(), []window.Charge{c}) })
 			if window.Allowed(ds) {
 				spent = append(spent, ds[0].At)
