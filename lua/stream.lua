@@ -14,7 +14,9 @@
 -- Options how long entries are kept, in ms, if longer than the longest window
 --
 -- Running totals make the count of any window the difference of two entries. What
--- is gone is noted, because it may be kept, and counts no more.
+-- is gone is noted, because it may be kept, and counts no more. The note goes with its
+-- entry: if the newest is given back, a window that is raised before the next request is
+-- admitted may see again what is kept.
 --
 -- What is given back before many entries is kept apart, and makes the difference of two
 -- entries smaller. It is found by unit numbers, in two steps, so that neither a decision
