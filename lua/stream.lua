@@ -473,15 +473,17 @@ local function pack_index(c, all, total, behind)
   return new, old
 end
 
--- Returns the time of the newest of all units, which is not later than at.
-local function newest_unit(c, at)
+-- Returns the time of the newest of all units, which is not later than at, nor earlier
+-- than the first entry: of what is before that, Redis would look through all.
+local function newest_unit(c, at, first)
+  if at == first.last_ms then return at end
   local before = last(c, text(at - 1))
-  if not before or left(c, before.total) < c.live then return at end
-  local unit, from, to = number(c, c.live), 0, before.last_ms
+  if left(c, before.total) < c.live then return at end
+  local unit, from, to = number(c, c.live), first.last_ms, before.last_ms
   while from < to do
     local middle = floor((from + to) / 2)
     local entry = last(c, text(middle))
-    if entry and entry.total >= unit then to = entry.last_ms else from = middle + 1 end
+    if entry.total >= unit then to = entry.last_ms else from = middle + 1 end
   end
   return to
 end
@@ -508,7 +510,7 @@ function stream.settle(c, now, at, delta)
     call('UNLINK', c.key)
     return
   end
-  if at == n.ms then n.ms = newest_unit(c, at) end
+  if at == n.ms then n.ms = newest_unit(c, at, first) end
   pcall(call, 'PEXPIREAT', c.key, expires(c), 'GT') -- after it, want of memory stops nothing
   local gone = text(n.gone)
   for _, e in ipairs(partly) do
