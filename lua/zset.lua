@@ -15,8 +15,8 @@ local unpack, call = table.unpack or unpack, redis.call
 local apart = 17592186044416
 local ever = apart - 1 -- the last time that there is
 
--- Members of a size that are tidied up in a call: more than it adds.
-local tidied = 64
+-- Members of a size that are tidied up in a call, at most: more than it adds.
+local tidied = 500
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.

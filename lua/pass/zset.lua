@@ -4,8 +4,9 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
--- Members that are tidied up with each that is added, in a call that does.
-local tidied = 64
+-- Members that are tidied up with the first that is added to a key, at most, in a call that
+-- does; and with each further one. It is one call of eight.
+local tidied, tidied_again = 500, 8
 
 local tens = '17592186044416' -- 2^44, the least score of members of more than a unit
 
@@ -21,10 +22,10 @@ return function(limit, window, now, id, tidies)
   end
 
   -- Removes some of what has left the window. Returns whether there may be more.
-  local function tidy(key)
-    local n = math.min(call('ZCOUNT', key, '-inf', over), tidied)
+  local function tidy(key, most)
+    local n = math.min(call('ZCOUNT', key, '-inf', over), most)
     if n > 0 then call('ZREMRANGEBYRANK', key, '0', n - 1) end
-    return n == tidied
+    return n == most
   end
 
   local left -- before the decision
@@ -38,7 +39,11 @@ return function(limit, window, now, id, tidies)
     if left > 0 then
       spending = true
       call('ZADD', key, at, id(k))
-      if tidies and (more or not again) then more = tidy(key) end
+      if tidies and not again then
+        more = tidy(key, tidied)
+      elseif tidies and more then
+        more = tidy(key, tidied_again)
+      end
       if not again then call('PEXPIREAT', key, expires) end
       left = left - 1
       if left > 0 then return left end
