@@ -42,18 +42,18 @@ func TestSlicesCheckPolicy(t *testing.T) {
 		want   string
 	}{
 		0:  {window.Slices{}, 1_000_000, time.Hour, ""},
-		1:  {short, 500, time.Minute, ""}, // a slice holds a unit at least
-		2:  {short, 501, time.Minute, "size 1ms would make a decision on the limit 501 and the window 1m0s read 501 slices, where 500 is the most; use longer slices, "},
-		3:  {short, 1_000_000, 500 * time.Millisecond, ""},
+		1:  {short, 600, time.Minute, ""}, // a slice holds a unit at least
+		2:  {short, 601, time.Minute, "size 1ms would make a decision on the limit 601 and the window 1m0s read 601 slices, where 600 is the most; use longer slices, "},
+		3:  {short, 1_000_000, 600 * time.Millisecond, ""},
 		4:  {short, 1_000_000, time.Minute, "read 60000 slices"},
 		5:  {window.Slices{Size: time.Hour}, 1_000_000, time.Minute, ""},
-		6:  {window.Slices{Count: 500}, 1_000_000, time.Minute, ""},
-		7:  {window.Slices{Count: 501}, 1_000_000, time.Minute, "count 501 would make a decision on the limit 1000000 and the window 1m0s read 501 slices, where 500 is the most; use fewer slices, "},
-		8:  {window.Slices{Count: 1_000_000}, 1_000_000, 500 * time.Millisecond, ""},
-		9:  {window.Slices{Min: 120 * time.Millisecond, Max: time.Second}, 1_000_000, time.Minute, ""},
-		10: {window.Slices{Min: 100 * time.Millisecond, Max: time.Second}, 1_000_000, time.Minute, "adaptive 100ms 1s would make a decision on the limit 1000000 and the window 1m0s read 600 slices, where 500 is the most; write a longer min, "},
-		11: {window.Slices{Min: time.Millisecond, Max: time.Second}, 500, time.Hour, ""},
-		12: {window.Slices{Count: 501, Weighted: true}, 501, time.Minute, "read 501 slices"},
+		6:  {window.Slices{Count: 600}, 1_000_000, time.Minute, ""},
+		7:  {window.Slices{Count: 601}, 1_000_000, time.Minute, "count 601 would make a decision on the limit 1000000 and the window 1m0s read 601 slices, where 600 is the most; use fewer slices, "},
+		8:  {window.Slices{Count: 1_000_000}, 1_000_000, 600 * time.Millisecond, ""},
+		9:  {window.Slices{Min: 100 * time.Millisecond, Max: time.Second}, 1_000_000, time.Minute, ""},
+		10: {window.Slices{Min: 99 * time.Millisecond, Max: time.Second}, 1_000_000, time.Minute, "adaptive 99ms 1s would make a decision on the limit 1000000 and the window 1m0s read 606 slices, where 600 is the most; write a longer min, "},
+		11: {window.Slices{Min: time.Millisecond, Max: time.Second}, 600, time.Hour, ""},
+		12: {window.Slices{Count: 601, Weighted: true}, 601, time.Minute, "read 601 slices"},
 	} {
 		one := window.Charge{Zone: "api", Algorithm: c.algo, Policies: []window.Policy{{Limit: c.limit, Window: c.length}}}
 		err := window.CheckCharges([]window.Charge{one})

@@ -299,7 +299,7 @@ func TestWrongType(t *testing.T) {
 			"a string": func(key string) { c.Set(t.Context(), key, "v", time.Minute) },
 			"a set":    func(key string) { c.Del(t.Context(), key); c.SAdd(t.Context(), key, "v") },
 		} {
-			set("foreign:1-"+algo.Name()+":zone:key")
+			set("foreign:1-" + algo.Name() + ":zone:key")
 			foreign := charge("zone", "key", 2, time.Hour)
 			foreign.Algorithm = suited(algo, time.Hour)
 			_, err := s.Take(t.Context(), []window.Charge{free, foreign})
@@ -329,7 +329,7 @@ func TestForeignContent(t *testing.T) {
 		if set == nil {
 			continue // zset reads scores, which all sorted sets have, and layers fields by their names
 		}
-		if err := set("content:1-"+algo.Name()+":zone:key"); err != nil {
+		if err := set("content:1-" + algo.Name() + ":zone:key"); err != nil {
 			t.Fatal(err)
 		}
 		foreign := charge("zone", "key", 2, time.Hour)

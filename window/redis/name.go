@@ -23,7 +23,7 @@ const packedTogether = 48
 
 // naming makes the names that counters have in Redis.
 type naming struct {
-	prefix string // with the format
+	prefix string   // with the format
 	hash   *keyHash // nil: keys stand in names as they are
 }
 

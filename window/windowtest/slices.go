@@ -172,12 +172,12 @@ func testWeightedUnits(t *testing.T, open Open) {
 // testManySlices fills more slices than Redis keeps in order. Each begins with
 // the units that it holds, so that nothing is approximate.
 func testManySlices(t *testing.T, open Open) {
-	f := newFixture(t, open, window.Slices{Count: 600})
+	f := newFixture(t, open, window.Slices{Count: 700})
 	log := []*Log{new(Log)}
 	for step := range 1_000 {
 		f.clock.Add(100)
 		now := f.clock.Now()
-		charges := []window.Charge{f.charge("zone", "key", 1, per(500, 60_000))}
+		charges := []window.Charge{f.charge("zone", "key", 1, per(600, 70_000))}
 		if step%37 > 0 {
 			if f.take(charges...)[0].Allowed {
 				log[0].Spend(now, 1)
