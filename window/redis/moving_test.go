@@ -215,3 +215,36 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 		steps()
 	}
 }
+
+// TestGiveBackWithoutMemory gives back on a server that has no memory left: what cannot be
+// written changes nothing, and of the rest not a unit is lost.
+func TestGiveBackWithoutMemory(t *testing.T) {
+	own := redistest.Start(t)
+	c := own.Client(t)
+	for _, test := range inSlots {
+		for _, n := range []int64{1, 40, 400} { // requests
+			clock := windowtest.NewClock()
+			s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: freshPrefix("memory")}))
+			one := charge("zone", "key", 100_000, 5*time.Second)
+			one.Algorithm, one.Pack, one.Cost = test.algo, test.pack, 20
+			var first int64
+			for i := range n {
+				clock.Add(1)
+				if at := take(t, s, one)[0].At; i == n/2 {
+					first = at
+				}
+			}
+			before := charged(t, s, one)
+			c.ConfigSet(t.Context(), "maxmemory", "1")
+			for _, at := range []int64{first, clock.Now()} {
+				err := s.Settle(t.Context(), one, at, -3)
+				got := charged(t, s, one)
+				if _, isGCRA := test.algo.(window.GCRA); err != nil && got != before || err == nil && got != before-3 && !isGCRA {
+					t.Errorf("%s of %d: Settle = %v, and %d units are left of %d", test.name, n, err, got, before)
+				}
+				before = got
+			}
+			c.ConfigSet(t.Context(), "maxmemory", "0")
+		}
+	}
+}
