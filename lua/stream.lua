@@ -9,8 +9,8 @@
 --         To give units of it back, an entry is deleted, or gets another cost; and those
 --         behind it, if there are few, other totals. If there are many, they stay as they
 --         are, and entries of cost 0 come behind them:
---           back, of   so many units of the entry of that id were given back
---           index      see below; the newest unit's ms stands behind the id in gone
+--           back, of   units that were given back, and the id of their entry
+--           index      see below; the newest unit's ms follows the id in gone
 -- Options how long entries are kept, in ms, if longer than the longest window
 --
 -- Running totals make the count of any window the difference of two entries. What
@@ -159,8 +159,7 @@ local function left(c, number)
   return number - back_up_to(c, function(key) return key <= number end)
 end
 
--- Returns the number of a unit of which there are so many with those before it that were
--- not given back.
+-- Returns the number of the nth unit of those that were not given back.
 local function number(c, nth)
   return nth + back_up_to(c, function(key, back) return key - back < nth end)
 end
@@ -178,8 +177,8 @@ local function reopen(c, id)
   return pcall(call, 'XSETID', c.key, id)
 end
 
--- Writes all entries anew, as change(ms) moves them, and counts from so many units on that
--- were not given back.
+-- Writes all entries anew: change(ms) returns their new time, and running totals are lowered
+-- by a number of units that were not given back.
 local function rewrite(c, change, by)
   local entries, all = call('XRANGE', c.key, '-', '+'), {}
   for _, entry in ipairs(entries) do
@@ -406,8 +405,8 @@ local function read_marks(c, of)
   end
 end
 
--- Marks n units of the entry whose last one has a number, in a list of items up to which
--- so many are given back.
+-- Marks n units of the entry whose last one has a number, in a list of items. total is what
+-- was given back up to the end.
 local function mark(c, all, total, number, n)
   local i = #all
   while i > 1 and all[i].key > number do i = i - 1 end
@@ -443,7 +442,7 @@ local function mark(c, all, total, number, n)
 end
 
 -- Sets the indexes of leaves that have changed, and of the root. Returns the entries that
--- hold them, and the ids of those that they replace. They come behind so many others.
+-- hold them, and the ids of those that they replace. `behind` entries are written before them.
 local function pack_index(c, all, total, behind)
   local old, new, seq = {c.newest.root}, {}, c.newest.seq + behind
   local function add(index)

@@ -10,7 +10,7 @@ import (
 )
 
 // maxSliceFields bounds how many slices a decision on one policy reads: a minute of 100 ms
-// each. A slice takes more than a microsecond in Redis, where nothing else runs meanwhile.
+// each. A slice takes more than a microsecond in Redis, which runs nothing else at the same time.
 const maxSliceFields = 600
 
 // DefaultSlices is how many slices a window is cut into unless told otherwise.

@@ -37,7 +37,7 @@ type work struct {
 	slow     []string // calls
 }
 
-// newWork spends n times as much as the charge costs, with so many ms in between.
+// newWork spends the charge's cost n times, gap ms apart.
 func newWork(t *testing.T, one window.Charge, n int, gap int64) *work {
 	own := redistest.Start(t)
 	w := &work{T: t, server: own.Client(t), clock: windowtest.NewClock(), one: one}
