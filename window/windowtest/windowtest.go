@@ -85,6 +85,10 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"GCRAWorstCase", alsoPacked(testGCRAWorstCase)},
 		{"GCRASettle", alsoPacked(testGCRASettle)},
 		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
+		{"GCRALimitsDiffer", alsoPacked(testGCRALimitsDiffer)},
+		{"GCRALimitIsLowered", alsoPacked(testGCRALimitIsLowered)},
+		{"GCRAWindowsDiffer", alsoPacked(testGCRAWindowsDiffer)},
+		{"GCRAManyWindows", alsoPacked(testGCRAManyWindows)},
 		{"WeightedUnits", alsoPacked(testWeightedUnits)},
 		{"ManySlices", testManySlices},
 	} {
