@@ -17,6 +17,10 @@ const (
 	longestDenial = time.Second
 	// denialBytes is what the remembered denials of a store take at most.
 	denialBytes = 16 << 20
+	// denialShare is the part of a window for which a denial is remembered at most. If
+	// the server's clock steps back meanwhile, units count for a window from when the server
+	// is asked again: that is so much later.
+	denialShare = 10
 	// denialOverhead is what one takes besides its key and decisions, about.
 	denialOverhead = 240
 	// decisionBytes is the size of a window.Decision.
@@ -25,8 +29,8 @@ const (
 
 // denials remembers requests that were denied, and denies them again without
 // asking the server, even while that is away. A denial holds until the first of
-// the limits that denied has room, and no longer than longestDenial: what others
-// spend in the meantime only makes it last. The time counts from before the request
+// the limits that denied has room, and no longer than longestDenial, or a part of its
+// window: what others spend in the meantime only makes it last. The time counts from before the request
 // was sent, so that it is over no later than on the server.
 //
 // What is remembered is the request as a whole: counters, costs, policies and
@@ -133,15 +137,18 @@ func (d *denials) remember(asked moment, charges []window.Charge, decisions []wi
 	if window.Allowed(decisions) { // or an error
 		return
 	}
-	wait := d.longest
-	for i := range decisions {
-		switch one := &decisions[i]; {
-		case one.Allowed:
-		case one.At == 0: // CL.THROTTLE: up to two seconds late, see window.Native
-			wait = min(wait, one.RetryAfter-2*time.Second)
-		default:
-			wait = min(wait, one.RetryAfter)
+	wait, rest := d.longest, decisions
+	for i := range charges {
+		for j, p := range charges[i].Policies {
+			switch one := &rest[j]; {
+			case one.Allowed, one.RetryAfter == window.Never:
+			case one.At == 0: // CL.THROTTLE: up to two seconds late, see window.Native
+				wait = min(wait, one.RetryAfter-2*time.Second)
+			default:
+				wait = min(wait, one.RetryAfter, p.Window/denialShare)
+			}
 		}
+		rest = rest[len(charges[i].Policies):]
 	}
 	now := d.now()
 	if asked.at+wait-now < time.Millisecond {

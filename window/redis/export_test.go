@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -60,6 +61,10 @@ func AskAlways(s *Store) *Store {
 	s.denials.longest = 0
 	return s
 }
+
+// TellTime has the store remember denials by a clock of its own: that of the process, while
+// Options.Now is that of the server.
+func TellTime(s *Store, now func() time.Duration) { s.denials.now = now }
 
 // Remember has the store remember the decisions on a request as if it had asked
 // just now.
