@@ -137,12 +137,15 @@ func (a GCRA) AtOnce(p Policy) int64 {
 // is set, the bucket does not leak until it is an own one again.
 type gcraState struct {
 	at      int64 // ms: when the levels were as they are here
-	mixed   bool  // whether the buckets have limits and ages
 	own     int   // how many buckets are those of the last charge, in its order; the others follow
 	buckets []gcraBucket
+	terms   []gcraTerms // of each bucket, if the history is mixed
 }
 
-type gcraBucket struct{ window, level, limit, age int64 }
+type (
+	gcraBucket struct{ window, level int64 }
+	gcraTerms  struct{ limit, age int64 }
+)
 
 // gcraRoom is the buckets of the usual request, which then needs no memory.
 type gcraRoom [4]gcraBucket
@@ -157,32 +160,35 @@ func readGCRA(h History, room *gcraRoom) gcraState {
 		return s
 	}
 	all := numbers(h)
-	s.at = all.next()
-	for len(all) > 0 {
+	for s.at = all.next(); len(all) > 0; {
 		b := gcraBucket{window: all.next(), level: all.next()}
-		switch {
-		case b.window == 0:
-			s.mixed, s.own = true, int(b.level)
-			continue
-		case s.mixed:
-			b.limit, b.age = all.next(), all.next()
-		default:
-			s.own++
+		if b.window == 0 {
+			s.readMixed(all, int(b.level))
+			return s
 		}
 		s.buckets = append(s.buckets, b)
 	}
+	s.own = len(s.buckets)
 	return s
 }
 
-func (s gcraState) write(h History) History {
+func (s *gcraState) readMixed(all numbers, own int) {
+	s.own = own
+	for len(all) > 0 {
+		s.buckets = append(s.buckets, gcraBucket{window: all.next(), level: all.next()})
+		s.terms = append(s.terms, gcraTerms{limit: all.next(), age: all.next()})
+	}
+}
+
+func (s *gcraState) write(h History) History {
 	h = h[:0].appendNumbers(s.at)
-	if s.mixed {
+	if s.terms != nil {
 		h = h.appendNumbers(0, int64(s.own))
 	}
-	for _, b := range s.buckets {
+	for k, b := range s.buckets {
 		h = h.appendNumbers(b.window, b.level)
-		if s.mixed {
-			h = h.appendNumbers(b.limit, b.age)
+		if s.terms != nil {
+			h = h.appendNumbers(s.terms[k].limit, s.terms[k].age)
 		}
 	}
 	return h
@@ -219,7 +225,7 @@ func drain(level int64, p Policy) time.Duration {
 // bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
 // changed places. It is that of the same window; without one, the own one in its place,
 // unless that is another policy's.
-func (s gcraState) bucket(c *Charge, j int) int {
+func (s *gcraState) bucket(c *Charge, j int) int {
 	window := c.Policies[j].Window.Milliseconds()
 	if j < len(s.buckets) && s.buckets[j].window == window {
 		return j
@@ -255,7 +261,7 @@ func policyOf(c *Charge, window int64, k int) int {
 // Unless raw is set, a bucket that holds more than the policy allows counts as one that
 // loses the excess within a window. Until then the policy denies. After it, what is cut is
 // older than a window, so that a higher limit does not miss it either.
-func (s gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
+func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	at := s.bucket(c, j)
 	if at < 0 {
 		return 0
@@ -291,7 +297,7 @@ func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
 func (GCRA) Spend(h History, now int64, c *Charge, ds []Decision) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
-	s = s.add(now, c, c.Cost, false)
+	s.add(now, c, c.Cost, false)
 	for j := range c.Policies {
 		ds[j].Remaining -= c.Cost
 		s.times(now, c, j, &ds[j])
@@ -323,7 +329,7 @@ func (GCRA) Explain(h History, now int64, c *Charge, ds []Decision, repair bool)
 
 // times sets the times until bucket j is empty, and until it has room for one
 // unit more than remains.
-func (s gcraState) times(now int64, c *Charge, j int, d *Decision) {
+func (s *gcraState) times(now int64, c *Charge, j int, d *Decision) {
 	p, level := c.Policies[j], s.level(now, c, j, false)
 	d.ResetAfter = drain(level, p)
 	d.EffectiveWindow = drain(level+(d.Remaining+1-d.Limit)*p.Window.Milliseconds(), p)
@@ -337,7 +343,8 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
 	if delta > 0 {
-		return s.add(now, c, delta, true).write(h)
+		s.add(now, c, delta, true)
+		return s.write(h)
 	}
 	if len(s.buckets) == 0 || at > s.at {
 		return h // nothing was spent then
@@ -358,64 +365,75 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 // Until returns the time in ms until which kept buckets matter, or 0 if there is none.
 func (a GCRA) Until(h History) int64 {
 	var room gcraRoom
-	s := readGCRA(h, &room)
-	var until int64
-	if s.mixed {
-		for _, b := range s.buckets {
-			until = max(until, s.at+a.holds(b)-b.age)
-		}
+	s, until := readGCRA(h, &room), int64(0)
+	for k, t := range s.terms {
+		until = max(until, s.at+a.holds(s.buckets[k], t)-t.age)
 	}
 	return until
 }
 
 // holds returns for how long a bucket is kept after it was an own one, in ms.
-func (a GCRA) holds(b gcraBucket) int64 {
+func (a GCRA) holds(b gcraBucket, t gcraTerms) int64 {
 	windows := int64(1)
-	if b.limit > 0 && a.Burst > b.limit {
-		windows = ceilDiv(a.Burst, b.limit)
+	if t.limit > 0 && a.Burst > t.limit {
+		windows = ceilDiv(a.Burst, t.limit)
 	}
 	return b.window * min(windows, longestDrain/b.window)
 }
 
 // add pours n units into each bucket: those of c, brought to its policies, and those that
 // are kept. With raw they need not fit.
-func (s gcraState) add(now int64, c *Charge, n int64, raw bool) gcraState {
+func (s *gcraState) add(now int64, c *Charge, n int64, raw bool) {
 	var room gcraRoom
-	fresh := room[:0]
+	fresh, kept := gcraState{at: now, own: len(c.Policies), buckets: room[:0]}, false
 	for j, p := range c.Policies {
 		window := p.Window.Milliseconds()
-		fresh = append(fresh, gcraBucket{window: window, level: poured(s.level(now, c, j, raw), n, window), limit: p.Limit})
+		fresh.buckets = append(fresh.buckets, gcraBucket{window: window, level: poured(s.level(now, c, j, raw), n, window)})
 	}
-	fresh = s.keep(fresh, now, c, n)
-	s.at, s.own, s.mixed = now, len(c.Policies), len(fresh) > len(c.Policies)
-	s.buckets = append(s.buckets[:0], fresh...)
-	return s
+	for k := range s.buckets {
+		kept = kept || policyOf(c, s.buckets[k].window, k) < 0
+	}
+	if kept {
+		s.keep(&fresh, c, n)
+	}
+	s.at, s.own, s.terms = now, fresh.own, fresh.terms
+	s.buckets = append(s.buckets[:0], fresh.buckets...)
 }
 
-// keep appends to c's own buckets those that are kept beside them, with n units more.
-func (s gcraState) keep(own []gcraBucket, now int64, c *Charge, n int64) []gcraBucket {
-	a, all := c.Algorithm.(GCRA), own
-	elapsed := max(0, now-s.at)
+// keep adds to fresh, which has c's own buckets, those that are kept beside them, with n units
+// more.
+func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
+	a, elapsed, own := c.Algorithm.(GCRA), max(0, fresh.at-s.at), fresh.own
+	for _, p := range c.Policies {
+		fresh.terms = append(fresh.terms, gcraTerms{limit: p.Limit})
+	}
 	for k, b := range s.buckets {
 		if policyOf(c, b.window, k) >= 0 {
 			continue
 		}
-		if !s.mixed && a.Burst == 0 {
-			b.limit = b.level / b.window
+		var t gcraTerms
+		switch {
+		case s.terms != nil:
+			t = s.terms[k]
+		case a.Burst == 0:
+			t.limit = b.level / b.window
 		}
-		if b.age += elapsed; b.age < a.holds(b) {
-			b.level = poured(rest(b.level, elapsed, b.limit), n, b.window)
-			all = append(all, b)
+		if t.age += elapsed; t.age < a.holds(b, t) {
+			b.level = poured(rest(b.level, elapsed, t.limit), n, b.window)
+			fresh.buckets, fresh.terms = append(fresh.buckets, b), append(fresh.terms, t)
 		}
 	}
-	for len(all)-len(own) > mostKept(len(own)) {
-		first := len(own)
-		for k := first + 1; k < len(all); k++ {
-			if a.holds(all[k])-all[k].age < a.holds(all[first])-all[first].age {
-				first = k
+	for len(fresh.buckets)-own > mostKept(own) {
+		first, soonest := own, int64(math.MaxInt64)
+		for k := own; k < len(fresh.buckets); k++ {
+			if left := a.holds(fresh.buckets[k], fresh.terms[k]) - fresh.terms[k].age; left < soonest {
+				first, soonest = k, left
 			}
 		}
-		all = slices.Delete(all, first, first+1)
+		fresh.buckets = slices.Delete(fresh.buckets, first, first+1)
+		fresh.terms = slices.Delete(fresh.terms, first, first+1)
 	}
-	return all
+	if len(fresh.buckets) == own {
+		fresh.terms = nil
+	}
 }
