@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -48,6 +49,7 @@ type Guard struct {
 	store   Store
 	breaker *window.Breaker
 	crew    crew
+	booking sync.WaitGroup // rounds of the background that use it
 }
 
 // New returns a guard of a store, which it does not close.
@@ -67,6 +69,7 @@ func New(store Store, o Options) *Guard {
 	if g.away.Load() > 0 {
 		g.breaker.Doubt(errBefore)
 	}
+	g.register(g)
 	return g
 }
 
@@ -83,6 +86,9 @@ func (g *Guard) changed(open bool) {
 
 // Close ends what the guard has started.
 func (g *Guard) Close() error {
+	if g.unregister(g) {
+		g.bookRest()
+	}
 	g.crew.close()
 	err := g.breaker.Close()
 	if g.open {
@@ -119,9 +125,9 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
-	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+	if timeout := g.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.Timeout()) // of both calls
+		ctx, cancel = context.WithTimeout(ctx, timeout) // of both calls
 		defer cancel()
 	}
 	booked, err := g.repay(ctx, charges)
@@ -133,6 +139,15 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 		g.doubt(charges, booked)
 	}
 	return ds, err
+}
+
+// timeout returns the longest that one call of the store waits, or 0 if the store does not
+// say.
+func (g *Guard) timeout() time.Duration {
+	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+		return s.Timeout()
+	}
+	return 0
 }
 
 // TakeLocal decides in place of the store, which could not: cause is its error. With
@@ -171,7 +186,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		case errors.Is(cause, window.ErrUnknown) || isNative(c):
 			g.unsure.add(c, c.Cost)
 		default:
-			g.owed.add(c, c.Cost)
+			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost, now)
 		}
 	}
 	return ds, nil

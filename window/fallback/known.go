@@ -32,7 +32,8 @@ type shard struct {
 	sets     [setCount][ways]entry // of two cache lines each
 	mu       sync.Mutex
 	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
-	_        [112]byte                // keeps the locks of two shards apart
+	debtors  *debtors                 // nil: none yet
+	_        [104]byte                // keeps the locks of two shards apart
 }
 
 // entry is what is known of a key; the zero value is of none.
