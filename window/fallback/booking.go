@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,7 +112,8 @@ func (c *Counts) bookAll() {
 		}
 		pause := bookAfter
 		if g := c.borrow(); g != nil {
-			switch booked, err := g.bookSome(size, c.now()); {
+			now := c.now()
+			switch booked, err := g.bookSome(size, now, now+bookAgain.Milliseconds()); {
 			case err != nil:
 				size = 1
 			case booked > 0:
@@ -140,10 +140,9 @@ func (c *Counts) borrow() *Guard {
 }
 
 // bookSome books what is owed on counters that are due at a time in ms: the first ones, at
-// the same time. It returns how many there were, and an error that says something about
-// the store.
-func (g *Guard) bookSome(most int, now int64) (n int, err error) {
-	again := g.now() + bookAgain.Milliseconds()
+// the same time. Those that fail are due again at another time. It returns how many there
+// were, and an error that says something about the store.
+func (g *Guard) bookSome(most int, now, again int64) (n int, err error) {
 	errs := make([]error, most)
 	var group sync.WaitGroup
 	for ; n < most; n++ {
@@ -172,15 +171,13 @@ func (g *Guard) bookOne(c window.Charge) error {
 	return err
 }
 
-// bookRest books all that is owed, when no other guard will: until the store fails, or for
-// bookLast.
+// bookRest books all that is owed, when no other guard will: once each, until the store
+// fails, or for bookLast.
 func (g *Guard) bookRest() {
-	end, size := time.Now().Add(bookLast), 1
-	for rest := g.listed.Load(); rest > 0 && time.Now().Before(end) && !g.breaker.Open(); {
-		n, err := g.bookSome(size, math.MaxInt64)
-		if n == 0 || err != nil {
+	end, due := time.Now().Add(bookLast), g.now()+bookAgain.Milliseconds()
+	for size := 1; time.Now().Before(end) && !g.breaker.Open(); size = min(2*size, bookMost) {
+		if n, err := g.bookSome(size, due, due+1); n == 0 || err != nil {
 			return
 		}
-		rest, size = rest-int64(n), min(2*size, bookMost)
 	}
 }

@@ -27,19 +27,19 @@ type debtor struct {
 	due    int64         // ms: not booked in the background before
 }
 
-// owe notes units that were admitted here, and that the store does not have. They are not
-// booked in the background before due. The shard's lock must be held.
-func (c *Counts) owe(s *shard, hash uint64, charge *window.Charge, units, due int64) {
-	if d := c.debtor(s, hash, charge, due); d != nil {
+// owe notes units that were admitted here, and that the store does not have. The shard's
+// lock must be held.
+func (c *Counts) owe(s *shard, hash uint64, charge *window.Charge, units int64) {
+	if d := c.debtor(s, hash, charge); d != nil {
 		charge = &d.charge
 	}
 	c.owed.add(charge, units)
 	c.bookLater()
 }
 
-// debtor returns the debtor of a charge, and adds it, with due, unless there are too many.
-// The shard's lock must be held.
-func (c *Counts) debtor(s *shard, hash uint64, charge *window.Charge, due int64) *debtor {
+// debtor returns the debtor of a charge, and adds it unless there are too many. The
+// shard's lock must be held.
+func (c *Counts) debtor(s *shard, hash uint64, charge *window.Charge) *debtor {
 	if s.debtors == nil {
 		s.debtors = &debtors{byHash: make(map[uint64]*list.Element)}
 	}
@@ -54,7 +54,7 @@ func (c *Counts) debtor(s *shard, hash uint64, charge *window.Charge, due int64)
 	if len(s.debtors.byHash) >= c.mostDebtors {
 		return nil
 	}
-	d := &debtor{hash: hash, charge: lasting(charge), due: due}
+	d := &debtor{hash: hash, charge: lasting(charge), due: c.now()}
 	s.debtors.byHash[hash] = s.debtors.queue.PushBack(d)
 	c.listed.Add(1)
 	return d
@@ -82,12 +82,26 @@ func (d *debtor) update(c *window.Charge) {
 // takeOwed returns what is owed on a counter, and forgets it. The shard's lock must be
 // held.
 func (c *Counts) takeOwed(s *shard, hash uint64, charge *window.Charge) int64 {
-	if s.debtors == nil || s.debtors.byHash[hash] == nil {
-		return c.owed.takeOut(charge)
+	if e := s.owing(hash); e != nil {
+		charge = &e.Value.(*debtor).charge
 	}
-	e := s.debtors.byHash[hash]
-	c.strike(s, e)
-	return c.owed.takeOut(&e.Value.(*debtor).charge)
+	return c.owed.takeOut(charge)
+}
+
+// paid takes a counter off the list, unless something is owed on it. The shard's lock must
+// be held.
+func (c *Counts) paid(s *shard, hash uint64) {
+	if e := s.owing(hash); e != nil && c.owed.of(&e.Value.(*debtor).charge) == 0 {
+		c.strike(s, e)
+	}
+}
+
+// owing returns the element of a counter, or nil. The lock must be held.
+func (s *shard) owing(hash uint64) *list.Element {
+	if s.debtors == nil {
+		return nil
+	}
+	return s.debtors.byHash[hash]
 }
 
 // strike takes a debtor off the list. The shard's lock must be held.

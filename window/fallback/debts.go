@@ -130,10 +130,12 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
+		g.paid(s, hash)
 	case errors.Is(err, window.ErrUnknown):
 		g.unsure.add(c, units)
+		g.paid(s, hash)
 	default:
-		g.owe(s, hash, c, units, g.now()+bookAgain.Milliseconds())
+		g.owe(s, hash, c, units)
 	}
 	delete(s.settling, hash)
 	g.settling.Add(-1)

@@ -186,7 +186,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		case errors.Is(cause, window.ErrUnknown) || isNative(c):
 			g.unsure.add(c, c.Cost)
 		default:
-			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost, now)
+			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost)
 		}
 	}
 	return ds, nil
