@@ -17,10 +17,26 @@ func (l *leases) expire(e *lessee, own *lease) {
 	}
 }
 
-// end ends the lease of e, whose lock is held, and has it booked.
-func (l *leases) end(e *lessee) {
+// end ends the lease of e, whose lock must be held, and has it booked. It reports whether
+// the first booking may have left a window by then: a decision has to wait for the end.
+func (l *leases) end(e *lessee) (late bool) {
 	own := e.drop()
-	l.ends.Go(func() { _ = l.book([]*lease{own}) })
+	if l.late(own) {
+		l.debts.add(own)
+		return true
+	}
+	l.ends.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), l.store.timeout)
+		defer cancel()
+		l.booked(own, l.book(ctx, []*lease{own})[0])
+	})
+	return false
+}
+
+// late reports whether a booking that is made now may reach the server when the first one
+// has left a window.
+func (l *leases) late(own *lease) bool {
+	return l.now().since(own.taken) > shortest(&own.charge)-l.store.timeout
 }
 
 // drop takes the lease away, which somebody has to book.
@@ -37,16 +53,14 @@ func (e *lessee) drop() *lease {
 // used returns how many units were handed out.
 func (own *lease) used() int64 { return own.charge.Cost - own.left }
 
-// book books the units of leases where they belong, in one round trip. If the server
-// cannot be asked, they stay where they are: those that were used may leave the window
-// early, by the lifetime of the lease at most. It returns the last error that is no
-// answer of the server.
-func (l *leases) book(all []*lease) (away error) {
+// book books the units of leases where they belong, in one round trip, and returns an
+// error for each, or nil.
+func (l *leases) book(ctx context.Context, all []*lease) []error {
 	s := l.store
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-	defer cancel()
+	errs := make([]error, len(all))
+	rest, places := l.recent(ctx, all, errs)
 	var calls []*call
-	for _, own := range all {
+	for _, own := range rest {
 		requests, numbers := [][]window.Charge{{own.charge}}, []int64{own.decisions[0].At, -own.charge.Cost}
 		if used := own.used(); used > 0 {
 			requests, numbers = append(requests, requests[0]), append([]int64{0, used}, numbers...)
@@ -54,19 +68,67 @@ func (l *leases) book(all []*lease) (away error) {
 		calls = append(calls, s.newSettleCalls(requests, numbers...)...)
 	}
 	s.run(ctx, calls)
-	each := len(calls) / len(all)
-	for i, own := range all {
-		if err := s.firstError(ctx, calls[i*each:(i+1)*each]); err != nil {
-			l.unbooked(own, err)
-			if !errors.Is(err, window.ErrRefused) && !errors.Is(err, window.ErrForeign) {
-				away = err
-			}
-		}
+	for i, own := range rest {
+		each := len(calls) / len(rest)
+		errs[places[i]] = s.settleError(ctx, calls[i*each:(i+1)*each])
 		if own.left > 0 {
 			s.denials.forget(&own.charge)
 		}
 	}
-	return away
+	return errs
+}
+
+// recent returns the leases of which there is something to book, and their places: not
+// those of which all that was used has left the longest window, by the clock of the server.
+// That is asked only where a clock of this process says that it may be so. It writes
+// the errors of the others.
+func (l *leases) recent(ctx context.Context, all []*lease, errs []error) (rest []*lease, places []int) {
+	now := l.now()
+	var requests [][]window.Charge
+	var asked []int
+	for i, own := range all {
+		switch {
+		case own.over(now.sinceAtLeast(own.taken)):
+		case own.over(now.since(own.taken)):
+			look := own.charge
+			look.Cost = 0
+			requests, asked = append(requests, []window.Charge{look}), append(asked, i)
+		default:
+			rest, places = append(rest, own), append(places, i)
+		}
+	}
+	if requests == nil {
+		return rest, places
+	}
+	for k, r := range l.store.decide(ctx, "peek", requests) {
+		i := asked[k]
+		switch own := all[i]; {
+		case r.Err != nil:
+			errs[i] = window.NotSent(r.Err)
+		case !own.over(time.Duration(r.Decisions[0].At-own.decisions[0].At) * time.Millisecond):
+			rest, places = append(rest, own), append(places, i)
+		}
+	}
+	return rest, places
+}
+
+// over reports whether all units of a lease have left the longest window, some time after
+// it was taken.
+func (own *lease) over(age time.Duration) bool {
+	longest := time.Duration(0)
+	for _, p := range own.charge.Policies {
+		longest = max(longest, p.Window)
+	}
+	return age >= own.last+longest
+}
+
+// booked does what is to be done about a lease that was to be booked. It reports whether
+// the lease was booked, or will never be.
+func (l *leases) booked(own *lease, err error) bool {
+	if err != nil && !errors.Is(err, window.ErrUnknown) {
+		return !l.debts.add(own, err)
+	}
+	...
 }
 
 // unbooked reports a lease of which the units stay where they are.
