@@ -104,9 +104,8 @@ func shortest(c *window.Charge) time.Duration {
 }
 
 // take decides on a charge of e with the units of a lease. Without decisions or an
-// error, the server has to be asked; until end, if time has gone by already. If end is
-// not zero at first, it is the time that is left.
-func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, end time.Time, room []window.Decision) ([]window.Decision, time.Time, error) {
+// error, the server has to be asked; until end, if time has gone by already.
+func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, room []window.Decision) (_ []window.Decision, end time.Time, _ error) {
 	life := l.store.lifetime(c)
 	if life < time.Millisecond || c.Cost == 0 || c.Cost > c.Lease.Units/2 {
 		return nil, end, nil // a lease is worth its trouble to two such requests
@@ -129,12 +128,13 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, end time
 				return nil, end, err
 			}
 			continue
-		case own != nil && l.end(e):
+		}
+		if e.lease != nil {
+			l.end(e)
+		}
+		if l.debts.has(c) {
 			e.mu.Unlock()
-			if end.IsZero() {
-				end = time.Now().Add(l.store.timeout)
-			}
-			if err := l.repay(ctx, end, c); err != nil {
+			if err := l.repay(ctx, &end, *c); err != nil {
 				return nil, end, err
 			}
 			continue

@@ -3,7 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,9 +41,11 @@ type debts struct {
 
 // debt is what is to be booked on a counter.
 type debt struct {
-	all     []*lease
-	due     time.Time     // not booked in the background before
-	booking chan struct{} // closed when that is over; nil: not being booked
+	all       []*lease      // that nobody books just now
+	cause     error         // why not
+	due       time.Time     // not booked in the background before
+	booking   chan struct{} // closed when those that begin returned are booked; nil: none
+	forgotten bool          // those are
 }
 
 func (d *debts) init(l *leases) {
@@ -68,7 +70,7 @@ func (d *debts) add(own *lease, cause error) {
 		d.byName[name] = one
 		d.n.Add(1)
 	}
-	one.all = append(one.all, own)
+	one.all, one.cause = append(one.all, own), cause
 	if !d.running {
 		d.running = true
 		d.group.Go(d.run)
@@ -99,7 +101,8 @@ func (d *debts) begin(name string) (all []*lease, wait <-chan struct{}) {
 		return nil, wait
 	}
 	one.booking = make(chan struct{})
-	return slices.Clone(one.all), nil
+	all, one.all = one.all, nil
+	return all, nil
 }
 
 // finish takes the errors of booking what begin has returned. It returns the last one, and
@@ -108,8 +111,6 @@ func (d *debts) finish(name string, all []*lease, errs []error) (last error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.byName[name]
-	added := one.all[min(len(all), len(one.all)):] // fewer if they were forgotten meanwhile
-	var kept []*lease
 	for i, own := range all {
 		switch err := errs[i]; {
 		case err == nil:
@@ -118,19 +119,24 @@ func (d *debts) finish(name string, all []*lease, errs []error) (last error) {
 			last = err
 			d.leases.unbooked(own, err)
 		default:
-			last = err
-			if len(one.all) > 0 {
-				kept = append(kept, own)
+			last, one.cause = err, err
+			if !one.forgotten {
+				one.all = append(one.all, own)
 			}
 		}
 	}
 	close(one.booking)
-	one.all, one.booking, one.due = append(kept, added...), nil, time.Now().Add(debtAgain)
-	if len(one.all) == 0 {
+	one.booking, one.forgotten, one.due = nil, false, time.Now().Add(debtAgain)
+	d.drop(name, one)
+	return last
+}
+
+// drop drops what is no debt any more. mu must be held.
+func (d *debts) drop(name string, one *debt) {
+	if len(one.all) == 0 && one.booking == nil {
 		delete(d.byName, name)
 		d.n.Add(-1)
 	}
-	return last
 }
 
 // forget drops the debts on a counter.
@@ -141,22 +147,21 @@ func (d *debts) forget(name string) {
 	if one == nil {
 		return
 	}
-	if one.all = nil; one.booking == nil {
-		delete(d.byName, name)
-		d.n.Add(-1)
-	}
+	one.all, one.forgotten = nil, one.booking != nil
+	d.drop(name, one)
 }
 
 // giveBack gives units back to a lease that was taken at a time, and is not being booked. It
 // reports whether there is one.
-func (d *debts) giveBack(name string, at, units int64) bool {
+func (d *debts) giveBack(c *window.Charge, at, units int64) bool {
 	if d.n.Load() == 0 {
 		return false
 	}
+	name := nameOf(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.byName[name]
-	if one == nil || one.booking != nil {
+	if one == nil {
 		return false
 	}
 	for _, own := range one.all {
@@ -253,20 +258,25 @@ func (d *debts) close() {
 	d.closed = true
 	d.mu.Unlock()
 	d.group.Wait()
-	for {
-		names := d.dueAtLast()
-		if names == nil {
-			return
-		}
+	for names := range slices.Chunk(d.names(), mostDebts) {
 		if d.bookAll(names) != nil {
 			break
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, one := range d.byName {
+	for name, one := range d.byName {
 		for _, own := range one.all {
-			d.leases.unbooked(own, errClosed)
+			d.leases.unbooked(own, one.cause)
 		}
+		one.all = nil
+		d.drop(name, one)
 	}
+}
+
+// names returns the names of all counters on which there are debts.
+func (d *debts) names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.byName))
 }
