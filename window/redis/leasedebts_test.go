@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -375,65 +374,5 @@ func TestLeaseArrivesLate(t *testing.T) {
 	redis.Booked(s)
 	if got := charged(t, s, c); got != 2 {
 		t.Errorf("%d units are counted, want 2", got)
-	}
-}
-
-// TestLeaseDebtsUnderFire refuses connections again and again while many ask: no window
-// holds more than the limit, and in the end what was used is booked.
-func TestLeaseDebtsUnderFire(t *testing.T) {
-	const (
-		limit  = 200
-		length = 2 * time.Second
-	)
-	p := startProxy(t)
-	p.target.Store(&server.Addr)
-	prefix := freshPrefix("fire")
-	stores := []*redis.Store{
-		newStore(t, redis.Options{Addresses: []string{p.addr}, Timeout: 200 * time.Millisecond, Prefix: prefix}),
-		newStore(t, redis.Options{Addresses: []string{server.Addr}, Prefix: prefix}),
-	}
-	c := leased(charge("zone", "key", limit, length), 100, time.Second)
-	type admission struct{ asked, answered time.Time }
-	var mu sync.Mutex
-	var all []admission
-	start := time.Now()
-	stop := start.Add(8 * time.Second)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for time.Now().Before(stop) {
-			time.Sleep(700 * time.Millisecond)
-			undo := p.refuse(t)
-			time.Sleep(600 * time.Millisecond)
-			undo()
-		}
-	})
-	for i := range 8 {
-		group.Go(func() {
-			for time.Now().Before(stop) {
-				asked := time.Now()
-				ds, err := stores[i%2].Take(t.Context(), []window.Charge{c})
-				if err == nil && ds[0].Allowed {
-					mu.Lock()
-					all = append(all, admission{asked, time.Now()})
-					mu.Unlock()
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
-		})
-	}
-	group.Wait()
-	most := 0
-	for _, from := range all {
-		n := 0
-		for _, a := range all {
-			if !a.asked.Before(from.asked) && a.answered.Before(from.asked.Add(length-time.Millisecond)) {
-				n++
-			}
-		}
-		most = max(most, n)
-	}
-	t.Logf("%d admitted, at most %d in a window", len(all), most)
-	if most > limit {
-		t.Errorf("%d admitted in one window, want %d at most", most, limit)
 	}
 }
