@@ -39,7 +39,7 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Close ends what sweeps the counts.
+// Close ends what sweeps the counts. Their guards must be closed.
 func (c *Counts) Close() error {
 	c.group.Wait()
 	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())

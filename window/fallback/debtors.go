@@ -10,7 +10,7 @@ import (
 )
 
 // maxDebtors bounds the counters of a shard that are booked in the background: 65,536 in
-// all, of some 400 bytes each. Further counters are booked when they are asked for.
+// all, of some 300 bytes each. Further counters are booked when they are asked for.
 const maxDebtors = 1 << 10
 
 // debtors lists counters on which units are owed, with what it takes to book them. The

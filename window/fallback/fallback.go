@@ -39,7 +39,7 @@ type Options struct {
 // by one window at most; where a key has several limits, a short one sees all of them.
 //
 // What was admitted here is booked before the store decides on the key again, once at
-// most. A request that may have been charged in the store is never booked again: up to
+// most, and in the background as soon as the store answers. A request that may have been charged in the store is never booked again: up to
 // so many more may pass if it was not. So may those that are under way when the store
 // goes or comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {

@@ -77,8 +77,8 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
-	// Report is told of units that could not be taken back, or booked at the end of
-	// a lease, and of a lease that may stay booked as its reply was lost, each time: no
+	// Report is told of units that could not be taken back, or booked for a lease within its
+	// window, and of a lease that may stay booked as its reply was lost, each time: no
 	// request fails of it. It must not wait. Nil: nobody is.
 	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
