@@ -124,8 +124,8 @@ func (b *partedBreaker) wantChanges(want ...string) {
 	}
 }
 
-// Of a store in parts, one is away: requests that need others alone are decided, whatever comes
-// between the failures, and each part is pinged by itself.
+// TestBreakerParts has one part of a store away. Requests that need other parts only are
+// decided, whatever comes between the failures, and each part is pinged by itself.
 func TestBreakerParts(t *testing.T) {
 	inPartedBubble(t, func(b *partedBreaker) {
 		b.store.set("b")

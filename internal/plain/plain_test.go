@@ -22,18 +22,24 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// spells compares what a function makes of values with what it has to.
+func spells(t *testing.T, name string, spell func(string) string, wants map[string]string) {
+	t.Helper()
+	for value, want := range wants {
+		if got := spell(value); got != want {
+			t.Errorf("%s(%q) = %q, want %q", name, value, got, want)
+		}
+	}
+}
+
 func TestHost(t *testing.T) {
-	for host, want := range map[string]string{
+	spells(t, "HostPort", HostPort, map[string]string{
 		"one.test": "one.test", "ONE.test": "one.test", "one.test.": "one.test", "One.Test.:80": "one.test",
 		"one.test:80": "one.test", "one.test:": "one.test", "one.test:http": "one.test", "one.test..": "one.test.",
 		"[one.test]": "one.test", "[one.test": "one.test", "one.test]": "one.test", "[one.test]:80": "one.test",
 		"one.test:80:90": "one.test:80:90", "[2001:DB8::1]": "2001:db8::1", "[2001:db8::1]:443": "2001:db8::1",
 		"2001:db8::1": "2001:db8::1", "": "", ".": ".", "[]": "[]", ":80": "", "xn--BCHER-kva.test": "xn--bcher-kva.test",
-	} {
-		if got := HostPort(host); got != want {
-			t.Errorf("HostPort(%q) = %q, want %q", host, got, want)
-		}
-	}
+	})
 }
 
 func TestLabel(t *testing.T) {
@@ -45,15 +51,11 @@ func TestLabel(t *testing.T) {
 }
 
 func TestPath(t *testing.T) {
-	for p, want := range map[string]string{
+	spells(t, "Path", Path, map[string]string{
 		"/login": "/login", "//login": "/login", "/./login": "/login", "/x/../login": "/login", "/../../login": "/login",
 		"/login/": "/login/", "//login//": "/login/", "/login/.": "/login", "/": "/", "//": "/", "": "/", "*": "*",
 		"/Login": "/Login", `/x\..\login`: `/x\..\login`, "/a/b/": "/a/b/", "/.../login": "/.../login",
-	} {
-		if got := Path(p); got != want {
-			t.Errorf("Path(%q) = %q, want %q", p, got, want)
-		}
-	}
+	})
 }
 
 func TestPart(t *testing.T) {
@@ -65,17 +67,13 @@ func TestPart(t *testing.T) {
 }
 
 func TestURI(t *testing.T) {
-	for uri, want := range map[string]string{
+	spells(t, "URI", URI, map[string]string{
 		"/login": "/login", "//login": "/login", "/x/../login?a=b": "/login?a=b", "/x/%2e%2e/login": "/login",
 		"/l%6fgin": "/login", "/l%6Fgin?%61": "/login?%61", "/login?": "/login", "/login??": "/login??",
 		"/a%3fb": "/a%3Fb", "/a%3Fb?c": "/a%3Fb?c", "/x%2f..%2flogin": "/login", "/a[b": "/a%5Bb", "/a%5bb": "/a%5Bb",
 		"http://ONE.test//login": "/login", "http://one.test": "/", "*": "*", "one.test:80": "one.test:80", "": "", "/%zz": "/%zz",
 		"/ü": "/%C3%BC", "/%c3%bc": "/%C3%BC",
-	} {
-		if got := URI(uri); got != want {
-			t.Errorf("URI(%q) = %q, want %q", uri, got, want)
-		}
-	}
+	})
 }
 
 func TestAddress(t *testing.T) {

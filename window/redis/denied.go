@@ -119,19 +119,18 @@ func (d *denials) answer(asked moment, charges []window.Charge, room []window.De
 func (d *denials) complete(now time.Duration, charges []window.Charge, at int, found *denial, ds []window.Decision) []window.Decision {
 	var buf [512]byte
 	for i := range charges {
-		one := found
-		if i != at {
-			one = nil
+		if i == at {
+			ds = found.appendTo(ds, now)
+			continue
 		}
 		key := appendCharge(buf[:0], &charges[i], charges[i].Cost)
 		if i > at {
-			one = d.find(now, key)
+			if one := d.find(now, key); one != nil {
+				ds = one.appendTo(ds, now)
+				continue
+			}
 		}
-		if one != nil {
-			ds = one.appendTo(ds, now)
-		} else {
-			ds = found.other(ds, now, &charges[i], key)
-		}
+		ds = found.other(ds, now, &charges[i], key)
 	}
 	return ds
 }
@@ -156,8 +155,9 @@ func (one *denial) passed(now time.Duration) time.Duration {
 
 // appendTo appends the decisions on the charge that was denied.
 func (one *denial) appendTo(ds []window.Decision, now time.Duration) []window.Decision {
+	passed := one.passed(now)
 	for _, d := range one.decisions {
-		ds = append(ds, later(d, one.passed(now)))
+		ds = append(ds, later(d, passed))
 	}
 	return ds
 }
@@ -167,12 +167,13 @@ func (one *denial) appendTo(ds []window.Decision, now time.Duration) []window.De
 // nothing is spent. The server was not asked, and nothing is charged. A limit that is not
 // known to deny any more is taken to have room for the cost.
 func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Charge, key []byte) []window.Decision {
+	passed := one.passed(now)
 	for i := range one.others {
 		if one.others[i].key != string(key) {
 			continue
 		}
 		for _, d := range one.others[i].decisions {
-			d = later(d, one.passed(now))
+			d = later(d, passed)
 			if !d.Allowed && d.RetryAfter != window.Never {
 				d.Allowed, d.RetryAfter, d.Remaining = true, 0, min(d.Limit, max(d.Remaining, c.Cost))
 			}
@@ -182,7 +183,7 @@ func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Char
 	}
 	first := len(ds)
 	ds = append(ds, make([]window.Decision, len(c.Policies))...)
-	at := later(one.decisions[0], one.passed(now)).At
+	at := later(one.decisions[0], passed).At
 	c.Algorithm.Look(nil, at, c, ds[first:])
 	c.Algorithm.Explain(nil, at, c, ds[first:], false)
 	for i := range ds[first:] {

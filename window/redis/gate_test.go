@@ -31,6 +31,17 @@ type neighbours struct {
 	everyone window.Charge
 }
 
+// newNeighbours returns them with two stores on one Cluster, each as of a Caddy of its own.
+func newNeighbours(t *testing.T, nodes []*redistest.Server) (n *neighbours, s, other *redis.Store) {
+	prefix := freshPrefix("neighbours")
+	open := func() *redis.Store {
+		s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: prefix, Timeout: patience})
+		warm(t, s, "key")
+		return s
+	}
+	return &neighbours{T: t, limit: 50, everyone: charge("everybody", "key", 50, time.Second)}, open(), open()
+}
+
 func (n *neighbours) perClient(key string, limit int64) window.Charge {
 	return charge("per_client", key, limit, time.Hour)
 }
@@ -73,14 +84,7 @@ func (n *neighbours) victim(s *redis.Store, attack func()) (asked, denied int) {
 func testClusterNeighbours(t *testing.T, nodes []*redistest.Server) {
 	for name, known := range map[string]bool{"known": true, "unknown": false} {
 		t.Run(name, func(t *testing.T) {
-			prefix := freshPrefix("neighbours")
-			open := func() *redis.Store {
-				s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: prefix, Timeout: patience})
-				warm(t, s, "key")
-				return s
-			}
-			n := &neighbours{T: t, limit: 50, everyone: charge("everybody", "key", 50, time.Second)}
-			s, other := open(), open()
+			n, s, other := newNeighbours(t, nodes)
 			used := n.perClient("attacker", 1)
 			if known { // to the store that is asked
 				take(t, s, used)
@@ -117,14 +121,7 @@ func testClusterNeighbours(t *testing.T, nodes []*redistest.Server) {
 
 // testClusterManyNeighbours has 1,000 clients that may not pass ask at the same time.
 func testClusterManyNeighbours(t *testing.T, nodes []*redistest.Server) {
-	prefix := freshPrefix("many")
-	open := func() *redis.Store {
-		s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: prefix, Timeout: patience})
-		warm(t, s, "key")
-		return s
-	}
-	n := &neighbours{T: t, limit: 50, everyone: charge("everybody", "key", 50, time.Second)}
-	s, other := open(), open()
+	n, s, other := newNeighbours(t, nodes)
 	const clients = 1_000
 	used := make([]window.Charge, clients)
 	for i := range used {

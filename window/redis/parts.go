@@ -31,9 +31,9 @@ func (s *Store) home(ctx context.Context, n *naming, c *window.Charge) string {
 	if !s.cluster {
 		return ""
 	}
-	if len(s.namings) == 1 && native([]window.Charge{*c}) != window.NativeOff {
+	if mode := s.native([]window.Charge{*c}); mode != window.NativeOff {
 		node := s.address(ctx, string(n.appendNative(nil, c)))
-		if native([]window.Charge{*c}) == window.NativeOn || !s.lacksThrottle(node) {
+		if mode == window.NativeOn || !s.lacksThrottle(node) {
 			return node
 		}
 	}
