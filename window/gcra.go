@@ -202,6 +202,17 @@ func (s gcraState) level(now int64, c *Charge, j int) int64 {
 	return rest(min(level, full), now-s.at, p)
 }
 
+// Empty implements Algorithm.
+func (GCRA) Empty(h History) bool {
+	var room gcraRoom
+	for _, b := range readGCRA(h, &room).buckets {
+		if b.level > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Look implements Algorithm.
 func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
 	var room gcraRoom

@@ -226,6 +226,12 @@ func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 	return 1 + len(coarse) + len(fine)
 }
 
+// Empty implements Algorithm.
+func (a Layers) Empty(h History) bool {
+	s := a.read(h)
+	return s.fine.open.count == 0
+}
+
 // Look implements Algorithm.
 func (a Layers) Look(h History, now int64, c *Charge, ds []Decision) bool {
 	s := a.read(h)

@@ -192,6 +192,9 @@ func (ofRecords) Look(history History, now int64, c *Charge, ds []Decision) bool
 	return fits
 }
 
+// Empty implements Algorithm.
+func (ofRecords) Empty(h History) bool { return len(h) == 0 }
+
 // spent completes the decisions on a charge that is booked.
 func (h records) spent(now int64, c *Charge, ds []Decision) History {
 	for j, p := range c.Policies {

@@ -278,6 +278,9 @@ func (Slices) FieldsRead(h History, _ int64, _ *Charge) int {
 	return slicesState(h).len()
 }
 
+// Empty implements Algorithm.
+func (Slices) Empty(h History) bool { return len(h) == 0 }
+
 // Look implements Algorithm.
 func (a Slices) Look(h History, now int64, c *Charge, ds []Decision) bool {
 	view, fits := slicesState(h).clamp(now), true

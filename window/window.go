@@ -223,6 +223,8 @@ type Algorithm interface {
 	Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History
 	// Settle is Store.Settle on this history; delta is not 0.
 	Settle(h History, now int64, c *Charge, at, delta int64) History
+	// Empty reports whether h has no unit, whatever the limits and the time.
+	Empty(h History) bool
 }
 
 // FieldsReader is implemented by algorithms whose twin reads a hash field by field.

@@ -104,15 +104,20 @@ func (a *account) note(now int64, ds []window.Decision) {
 }
 
 // gaveBack stores what the decisions say after units were given back. The key may be
-// evicted if it no longer denies, and is dropped if nothing of it matters any more.
+// evicted if it no longer denies, and is dropped if no unit is left. Until when the key
+// matters does not change: units that are left may count under another limit for longer than
+// under those of this charge.
 func (a *account) gaveBack(now int64, ds []window.Decision) {
-	sl := a.shard.slot(a.slot)
-	sl.heldUntil = 0
-	a.note(now, ds)
-	if sl.expires <= now {
+	if a.charge.Algorithm.Empty(a.history()) {
 		a.shard.drop(a.slot)
 		a.slot = none
+		return
 	}
+	sl := a.shard.slot(a.slot)
+	expires := sl.expires
+	sl.heldUntil = 0
+	a.note(now, ds)
+	sl.expires = max(expires, sl.expires)
 }
 
 // hold notes until when the key denies, for it must not be evicted before.
