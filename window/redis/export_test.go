@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -98,7 +99,7 @@ const DenialBytes = denialBytes
 // EndLeases ends the leases whose time is over, and returns when they are booked.
 func EndLeases(s *Store) {
 	s.leases.each(func(e *lessee) {
-		if e.lease != nil && s.clock() >= e.lease.ends {
+		if e.lease != nil && !e.lease.lives(s.leases.now()) {
 			s.leases.end(e)
 		}
 	})
@@ -117,6 +118,19 @@ func Leased(s *Store) (units int64) {
 
 // Booked waits until the leases that have ended are booked.
 func Booked(s *Store) { s.leases.ends.Wait() }
+
+// Debts returns on how many counters leases are not booked that have ended.
+func Debts(s *Store) int64 { return s.leases.debts.n.Load() }
+
+// Suspend has the clock on the wall go on for a while in which the steady one has stood.
+func Suspend(s *Store, d time.Duration) {
+	now := s.leases.now
+	s.leases.now = func() clocks {
+		c := now()
+		c.wall += d
+		return c
+	}
+}
 
 // LesseesPerShard bounds the counters that leases know, a shard.
 const LesseesPerShard = lesseesPerShard
