@@ -5,13 +5,14 @@
 --         c<n>  coarse slice n, closed: the same, with the time of its first fine
 --               slice
 --         open  what every decision needs: "<coarse>:<fine>:<since>:<coarse time>:
---               <coarse units>:<fine time>:<fine units>": the lengths of slices,
---               when the history begins, and the two slices that are open
+--               <coarse units>:<fine time>:<fine units>:<window>:<till>": the lengths of
+--               slices, when the history begins, the two slices that are open, and the
+--               horizon (see horizon.lua)
 -- Options length of a coarse and of a fine slice in ms; the first is a multiple
 --         of the second
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
-local layers = {}
+local layers, horizon = {}, module('horizon')
 local unpack = table.unpack or unpack
 
 -- A layer holds slices of one length. The newest is open; of the closed ones, those
@@ -20,7 +21,7 @@ local function layer(prefix, length) return {prefix = prefix, length = length, c
 
 -- A history of two layers. It knows what it has to write and to delete.
 local function history(coarse, fine, since)
-  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, written = {}, stale = {}}
+  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, window = 0, till = 0, written = {}, stale = {}}
 end
 
 local function number(l, t) return math.floor(t / l.length) end
@@ -53,6 +54,7 @@ local function open(c)
   local h = history(v[1], v[2], v[3])
   h.coarse.open = {at = v[4], count = v[5]}
   h.fine.open = {at = v[6], count = v[7]}
+  h.window, h.till = v[8], v[9]
   return h
 end
 
@@ -78,8 +80,8 @@ local function save(c, expires)
   if fine then
     h.stale.open = nil
     h.written[#h.written + 1] = 'open'
-    h.written[#h.written + 1] = string.format('%d:%d:%d:%d:%d:%d:%d',
-      h.coarse.length, h.fine.length, h.since, coarse.at, coarse.count, fine.at, fine.count)
+    h.written[#h.written + 1] = string.format('%d:%d:%d:%d:%d:%d:%d:%d:%d',
+      h.coarse.length, h.fine.length, h.since, coarse.at, coarse.count, fine.at, fine.count, h.window, h.till)
   end
   for name in pairs(h.stale) do gone[#gone + 1] = name end
   call('HSET', c.key, h.written)
@@ -192,6 +194,7 @@ end
 -- the time at. The second value says whether there is one. h is used up.
 local function refit(c, h, now, at, back)
   local fit = history(c.option[1], c.option[2], math.min(h.since, now))
+  fit.window, fit.till = h.window, h.till
   local loaded, names = load(c, h)
   local all = {}
   for _, t in ipairs(loaded) do
@@ -277,9 +280,11 @@ local function falls(c, now, window, target)
   return edge + window - now
 end
 
--- Adds n units at now, after it dropped the slices that no policy sees.
+-- Adds n units at now, after it dropped the slices that nobody looks at any more.
 local function add(c, now, n)
-  local h, since = c.history, now - c.longest + 1
+  local h = c.history
+  h.window, h.till = horizon.after(c, now, h.window, h.till, function() return h.fine.open and h.fine.open.at end)
+  local since = now - c.keep + 1
   if not h.fine.open then
     h.since = since
   elseif since > h.since then
@@ -315,7 +320,7 @@ function layers.spend(c, now)
 end
 
 function layers.explain(c, now, repair)
-  if c.stepped and repair then save(c, c.expires) end
+  if c.stepped and repair then save(c, horizon.renewed(c, now, c.history.window, c.history.till)) end
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
     local count = limit - c.remaining[j]

@@ -9,6 +9,8 @@
 --                     first; the first number in 6 bytes, up to 31 others in so many
 --         expires     two times of 6 bytes: when the hash expires, not before the last
 --                     of them is over; when to look for some that are
+--         and what an algorithm keeps for all of them, in up to 8 bytes: the field
+--         c.shared, whose value is c.sharing
 --
 -- Keys live for a while longer than counters, so that most decisions leave the expiry
 -- as it is, and write a string in its place: that takes a third of the time.
@@ -74,8 +76,14 @@ local function slack(ms)
 end
 
 local function packed_values(c)
-  local values = call('HMGET', c.key, c.member, 'expires')
+  local values
+  if c.shared then
+    values = call('HMGET', c.key, c.member, 'expires', c.shared)
+  else
+    values = call('HMGET', c.key, c.member, 'expires')
+  end
   local value, times = values[1], values[2]
+  c.sharing = values[3]
   if not times then
     c.ends, c.looks, changed[c.key] = 0, never, nil
   elseif #times == 12 then

@@ -194,9 +194,20 @@ func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
 	case !a.Weighted || edge < sl.start:
 		return sl.count
 	}
-	end := s.end(i, a.size(window))
+	end, ok := s.spread(i, a.size(window))
+	if !ok {
+		return sl.count
+	}
 	quotient, rest := product(sl.count, end-1-edge, end-sl.start)
 	return quotient + min(1, rest)
+}
+
+// spread returns where slice i ends. It reports whether the units of the slice may be
+// taken to be spread evenly: not if the slice is longer than those of the window, as one
+// from a charge under a longer window can be.
+func (s slicesState) spread(i int, size int64) (end int64, ok bool) {
+	end = s.end(i, size)
+	return end, end-s.at(i).start <= size
 }
 
 // product returns a × b / c, and what is left over. The product may be beyond int64,
@@ -250,9 +261,10 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 		}
 		edge := sl.last
 		if a.Weighted {
-			end := s.end(i, a.size(window))
-			quotient, _ := product(target-rest, end-sl.start, sl.count)
-			edge = min(edge, end-1-quotient)
+			if end, ok := s.spread(i, a.size(window)); ok {
+				quotient, _ := product(target-rest, end-sl.start, sl.count)
+				edge = min(edge, end-1-quotient)
+			}
 		}
 		return millis(edge + window - now)
 	}
@@ -354,8 +366,8 @@ func (a Slices) Settle(h History, now int64, c *Charge, at, delta int64) History
 	return History(s)
 }
 
-// add books n units at now; then it drops the slices that no policy sees, and
-// merges neighbours that are no longer than one slice together.
+// add books n units at now. It then drops the slices that are older than the charge looks
+// back, and merges neighbours that are no longer than one slice together.
 func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 	finest := int64(math.MaxInt64)
 	lengths := make([]int64, 0, 8)
@@ -364,7 +376,7 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	start := now / finest * finest
+	keep, start := longest(c), now/finest*finest
 	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
 		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {
@@ -381,6 +393,9 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 			if sl.last > now-p.Window.Milliseconds() && (length == 0 || lengths[j] < length) {
 				length = lengths[j]
 			}
+		}
+		if length == 0 && sl.last > now-keep {
+			length = a.size(keep) // of no policy of this charge
 		}
 		switch {
 		case length == 0:

@@ -35,7 +35,7 @@ const (
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
-const Permissions = "+evalsha +script|load +time +pexpireat +del " +
+const Permissions = "+evalsha +script|load +time +pexpireat +unlink " +
 	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
 	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
 

@@ -87,6 +87,8 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
 		{"WeightedUnits", alsoPacked(testWeightedUnits)},
 		{"ManySlices", testManySlices},
+		{"HistoryStays", testHistoryStays},
+		{"Horizon", testHorizon},
 	} {
 		if slices.Contains(without, test.name) {
 			continue
