@@ -91,8 +91,8 @@ type Zone struct {
 	lease     window.Lease
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
-	notes     fieldTemplates // if the algorithm is stream
-	fields    *policyFields  // if no limit is dynamic
+	notes     *fieldTemplates // if the algorithm is stream and has fields
+	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
 }
 

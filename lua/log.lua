@@ -292,7 +292,7 @@ local function rest(text, at, before, i)
   return chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i), window, till)
 end
 
--- Returns a chunk that counts from where so many units more have come.
+-- Returns a chunk with a running total that is lower by some units.
 local function since(text, units) return sub(text, 1, 6) .. pack('>I7', unpack('>I7', text, 7) - units) .. sub(text, 14) end
 
 -- Returns a ring up to the end of the newest chunk.
@@ -328,8 +328,8 @@ local function put_page(c, i, text)
   call('SETRANGE', c.key, place(c.log, i), slot(text))
 end
 
--- Takes the pages before one out of the ring. Of that one, the oldest record is at a time,
--- after so many units, and its entries begin at i.
+-- Takes the pages before page first out of the ring. The oldest record of page first is at
+-- a time, `before` units come before it, and its entries begin at i.
 local function forget(c, first, at, before, i)
   local l = c.log
   l.skip, l.oldest, l.before = i, at, before
@@ -385,7 +385,7 @@ local function push(c, text, tail, expires)
   if expires then call('PEXPIREAT', c.key, expires) end
 end
 
--- Writes records, up to which there are so many units, as a new ring.
+-- Writes records as a new ring. total is the running total of the last one.
 local function put_ring(c, all, total, window, till, expires)
   local texts, first, size, before = {}, 1, 0, total
   for k = 1, #all do before = before - all[k].units end
@@ -408,7 +408,7 @@ local function put_ring(c, all, total, window, till, expires)
   call('SET', c.key, ring(l, tail) .. padded('', 255 - #tail) .. table.concat(texts), 'PXAT', expires)
 end
 
--- Makes all chunks from one on count so many units less.
+-- Lowers the running totals of all chunks from one on by n.
 local function lower(c, first, n)
   local l = c.log
   local function less(i, n)
@@ -584,7 +584,7 @@ local function as_newest(c, text)
   return chunk(at, total, units, span, inside, sub(text, i), c.log.window, c.log.till)
 end
 
--- Removes the newest chunk: what it held is given back, so that so many units are left.
+-- Removes the newest chunk: what it held is given back. total is what is left.
 local function drop_newest(c, total)
   local l = c.log
   if l.pages == 0 then

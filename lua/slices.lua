@@ -17,7 +17,7 @@
 local slices, horizon = {}, module('horizon')
 local record -- from the first packed counter on
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
-local unpack = table.unpack or unpack
+local unpack, min = table.unpack or unpack, math.min
 
 local function size(c, window)
   if c.option[5] > 0 then return math.min(c.option[5], window) end
@@ -96,18 +96,27 @@ local function load(c)
   return all
 end
 
+-- Calls redis with many arguments, a thousand a call: unpack has a limit.
+local function call_with(command, key, args)
+  for i = 1, #args, 1000 do
+    call(command, key, unpack(args, i, min(i + 999, #args)))
+  end
+end
+
 -- Writes what differs from what was loaded. Writes that need memory come first:
 -- without it nothing at all is changed. Without a time at which the key expires, it does
 -- when it would have.
 local function save(c, now, all, expires)
   if c.member then return save_packed(c, now, all, expires) end
+  local written, gone = {}, {}
   local keeps = format(c.till > 0 and '%d:%d' or '%d', c.kept, c.till)
-  if keeps ~= c.stored then call('HSET', c.key, 'w', keeps) end
+  if keeps ~= c.stored then written = {'w', keeps} end
   for i = 1, #all do
     local s = all[i]
     if not s.value then
       local f = field(s.start)
-      call('HSET', c.key, f, value(s))
+      written[#written + 1] = f
+      written[#written + 1] = value(s)
       if f ~= s.field then s.gone = s.field end
     end
     s.kept = true
@@ -115,8 +124,10 @@ local function save(c, now, all, expires)
   for i = 1, #c.loaded do
     local s = c.loaded[i]
     if not s.kept then s.gone = s.field end
-    if s.gone then call('HDEL', c.key, s.gone) end
+    if s.gone then gone[#gone + 1] = s.gone end
   end
+  call_with('HSET', c.key, written)
+  call_with('HDEL', c.key, gone)
   if expires then call('PEXPIREAT', c.key, expires) end
 end
 

@@ -10,13 +10,15 @@
 --         To give units of it back, an entry is deleted, or gets another cost; and those
 --         behind it, if there are few, other totals. If there are many, they stay as they
 --         are, and entries of cost 0 come behind them:
---           back, of   so many units of the entry of that id were given back
---           index      see below; the newest unit's ms is behind the id in gone
+--           back, of   units that were given back, and the id of their entry
+--           index      see below; the newest unit's ms follows the id in gone
 --         An entry with nothing but cost 0 keeps the horizon of one that is deleted.
 -- Options how long entries are kept, in ms, if longer than the longest window
 --
 -- Running totals make the count of any window the difference of two entries. What
--- is gone is noted, because it may be kept, and counts no more.
+-- is gone is noted, because it may be kept, and counts no more. The note goes with its
+-- entry: if the newest is given back, a window that is raised before the next request is
+-- admitted may see again what is kept.
 --
 -- What is given back before many entries is kept apart, and makes the difference of two
 -- entries smaller. It is found by unit numbers, in two steps, so that neither a decision
@@ -170,23 +172,26 @@ local function left(c, number)
   return number - back_up_to(c, function(key) return key <= number end)
 end
 
--- Returns the number of a unit of which there are so many with those before it that were
--- not given back.
+-- Returns the number of the nth unit of those that were not given back.
 local function number(c, nth)
   return nth + back_up_to(c, function(key, back) return key - back < nth end)
+end
+
+-- Changes nothing: fails if the last id cannot be set, while all entries are there.
+local function check_ids(c)
+  call('XSETID', c.key, id_of(c.newest.last_ms, c.newest.seq))
 end
 
 -- Makes an id the last one, with no entry behind it. Ids can only grow, but for those
 -- that the stream has forgotten: since Redis 7.2, they have to be above the largest that
 -- was deleted, unless that is set. Reports whether it could.
 local function reopen(c, id)
-  local n = c.newest
-  pcall(call, 'XSETID', c.key, id_of(n.last_ms, n.seq), 'MAXDELETEDID', '0-1')
+  pcall(call, 'XSETID', c.key, id_of(c.newest.last_ms, c.newest.seq), 'MAXDELETEDID', '0-1')
   return pcall(call, 'XSETID', c.key, id)
 end
 
--- Writes all entries anew, as change(ms) moves them, and counts from so many units on that
--- were not given back.
+-- Writes all entries anew: change(ms) returns their new time, and running totals are lowered
+-- by a number of units that were not given back.
 local function rewrite(c, change, by)
   local entries, all = call('XRANGE', c.key, '-', '+'), {}
   for _, entry in ipairs(entries) do
@@ -205,6 +210,7 @@ local function rewrite(c, change, by)
   end
   local live = c.live - by
   expire(c) -- first: after it, want of memory stops nothing
+  check_ids(c)
   call('XTRIM', c.key, 'MAXLEN', 0)
   if not reopen(c, '0-1') then call('UNLINK', c.key) end
   local window, till = c.newest.window, c.newest.till
@@ -367,16 +373,6 @@ local function choose(c, at, n)
   return chosen
 end
 
-local function last_entry(c) return call('XREVRANGE', c.key, '+', '-', 'COUNT', 1)[1] end
-
--- Keeps the horizon of an entry that was deleted, if that of the last one is another.
-local function keep_horizon(c, top)
-  local n = c.newest
-  if top.window == n.window and top.till == n.till then return end
-  local says = note({gone = top.gone, window = n.window, till = n.till}) .. ' - ' .. text(top.ms)
-  write(c, n.last_ms, {'cost', 0, 'total', top.total, 'gone', says})
-end
-
 -- Gives back what is chosen, if few entries come behind it: they are written anew.
 -- Returns whether they were.
 local function rewrite_few(c, chosen)
@@ -389,29 +385,30 @@ local function rewrite_few(c, chosen)
   local entries = call('XRANGE', c.key, first.id, '+', 'COUNT', few + 1)
   if entries[few + 1] then return false end
   pcall(call, 'PEXPIREAT', c.key, expires(c), 'GT') -- after it, want of memory stops nothing
-  local ids, back = {}, 0
+  check_ids(c)
+  local ids, back, n = {}, 0, c.newest
   for i, entry in ipairs(entries) do ids[i] = entry[1] end
   call('XDEL', c.key, unpack(ids))
-  local top, kept = last_entry(c), false
+  local top = call('XREVRANGE', c.key, '+', '-', 'COUNT', 1)[1]
   local same = reopen(c, top and top[1] or '0-1')
-  for i, entry in ipairs(entries) do
+  for _, entry in ipairs(entries) do
     local id, fields = entry[1], entry[2]
-    local n = taken[id] or 0
-    back = back + n
-    fields[2], fields[4] = fields[2] - n, fields[4] - back
-    kept = i == #entries and fields[2] > 0
-    if fields[2] > 0 and same then
-      top = true
-      call('XADD', c.key, id, unpack(fields))
-    elseif fields[2] > 0 then
-      top = true
-      write(c, c.newest.last_ms, fields)
+    local taken = taken[id] or 0
+    back = back + taken
+    fields[2], fields[4] = fields[2] - taken, fields[4] - back
+    if fields[2] > 0 then
+      top = entry
+      if same then call('XADD', c.key, id, unpack(fields)) else write(c, n.last_ms, fields) end
     end
   end
   if not top then
     call('UNLINK', c.key)
-  elseif not kept then
-    keep_horizon(c, read(last_entry(c)))
+    return true
+  end
+  -- What comes next is told the horizon, and the last id that was given.
+  local last = read(top)
+  if not same or last.window ~= n.window or last.till ~= n.till then
+    write(c, n.last_ms, {'cost', 0, 'total', n.total - back, 'gone', note(n) .. ' - ' .. text(last.ms)})
   end
   return true
 end
@@ -439,8 +436,8 @@ local function read_marks(c, of)
   end
 end
 
--- Marks n units of the entry whose last one has a number, in a list of items up to which
--- so many are given back.
+-- Marks n units of the entry whose last one has a number, in a list of items. total is what
+-- was given back up to the end.
 local function mark(c, all, total, number, n)
   local i = #all
   while i > 1 and all[i].key > number do i = i - 1 end
@@ -476,7 +473,7 @@ local function mark(c, all, total, number, n)
 end
 
 -- Sets the indexes of leaves that have changed, and of the root. Returns the entries that
--- hold them, and the ids of those that they replace. They come behind so many others.
+-- hold them, and the ids of those that they replace. `behind` entries are written before them.
 local function pack_index(c, all, total, behind)
   local old, new, seq = {c.newest.root}, {}, c.newest.seq + behind
   local function add(index)
@@ -506,15 +503,17 @@ local function pack_index(c, all, total, behind)
   return new, old
 end
 
--- Returns the time of the newest of all units, which is not later than at.
-local function newest_unit(c, at)
+-- Returns the time of the newest of all units, which is not later than at, nor earlier
+-- than the first entry: of what is before that, Redis would look through all.
+local function newest_unit(c, at, first)
+  if at == first.last_ms then return at end
   local before = last(c, text(at - 1))
-  if not before or left(c, before.total) < c.live then return at end
-  local unit, from, to = number(c, c.live), 0, before.last_ms
+  if left(c, before.total) < c.live then return at end
+  local unit, from, to = number(c, c.live), first.last_ms, before.last_ms
   while from < to do
     local middle = floor((from + to) / 2)
     local entry = last(c, text(middle))
-    if entry and entry.total >= unit then to = entry.last_ms else from = middle + 1 end
+    if entry.total >= unit then to = entry.last_ms else from = middle + 1 end
   end
   return to
 end
@@ -541,7 +540,7 @@ function stream.settle(c, now, at, delta)
     call('UNLINK', c.key)
     return
   end
-  if at == n.ms then n.ms = newest_unit(c, at) end
+  if at == n.ms then n.ms = newest_unit(c, at, first) end
   pcall(call, 'PEXPIREAT', c.key, expires(c), 'GT') -- after it, want of memory stops nothing
   local gone = note(n)
   for _, e in ipairs(partly) do

@@ -18,6 +18,9 @@ local apart = 17592186044416
 local ever = apart - 1 -- the last time that there is
 local windows, tills = 2 ^ 50, 2 ^ 51 -- least scores of w and of t
 
+-- Members of a size that are tidied up in a call, at most: more than it adds.
+local tidied = 500
+
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.
 local texts, behind = {}, {}
@@ -133,6 +136,21 @@ local function put(c, at, n, args)
   call('ZADD', c.key, unpack(args, 1, others + 2 * members))
 end
 
+-- Removes n members of 10^p units, the oldest that come after a time.
+local function remove(c, p, from, n)
+  local before = 0
+  if p > 0 or from > 0 then before = call('ZCOUNT', c.key, '-inf', text(p * apart + from)) end
+  call('ZREMRANGEBYRANK', c.key, before, before + n - 1)
+end
+
+-- Tidies up some of what does not come after a time.
+local function tidy(c, edge)
+  for p = 0, c.top do
+    local n = call('ZCOUNT', c.key, between(p, -1, edge))
+    if n > 0 then remove(c, p, -1, math.min(n, tidied)) end
+  end
+end
+
 -- Adds n units at now, and tidies up what nobody looks at any more.
 local function add(c, now, n)
   local args = {}
@@ -144,9 +162,7 @@ local function add(c, now, n)
   end
   put(c, now, n, args)
   if till == 0 and c.till > 0 then call('ZREM', c.key, 't') end
-  for p = 0, c.top do
-    call('ZREMRANGEBYSCORE', c.key, between(p, -1, now - c.keep))
-  end
+  tidy(c, now - c.keep)
   expire(c)
 end
 
@@ -212,13 +228,29 @@ function zset.settle(c, now, at, delta)
     return
   end
   if at < 0 or at > ever then return end
-  local units = count(c, at - 1, at)
-  -- In this order: a server that is full refuses what is added, unless the script wrote before.
-  for p = 0, c.top do call('ZREMRANGEBYSCORE', c.key, between(p, at - 1, at)) end
-  if units > -delta then
-    put(c, at, units + delta, {})
-    c.expires = horizon.renewed(c, now, c.kept, c.till)
-    expire(c)
+  local there, size, back = {}, 1, 0 -- members of that time, and the units of them all
+  for p = 0, c.top do
+    there[p] = call('ZCOUNT', c.key, between(p, at - 1, at))
+    back = back + there[p] * size
+    size = size * 10
+  end
+  back = math.min(back, -delta)
+  local gone = {} -- members, the largest first
+  for p = c.top, 0, -1 do
+    size = size / 10
+    gone[p] = math.min(there[p], math.floor(back / size))
+    back = back - gone[p] * size
+  end
+  if back > 0 then -- a larger one gives place to smaller ones
+    local p = 0
+    while there[p] == gone[p] do p, size = p + 1, size * 10 end
+    gone[p] = gone[p] + 1
+    -- After this write, want of memory stops nothing.
+    pcall(call, 'PEXPIREAT', c.key, horizon.renewed(c, now, c.kept, c.till), 'GT')
+    put(c, at, size - back, {})
+  end
+  for p = 0, c.top do
+    if gone[p] > 0 then remove(c, p, at - 1, gone[p]) end
   end
 end
 

@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// maxSliceFields bounds how many slices a decision on one policy reads: a minute of 100 ms
+// each. A slice takes more than a microsecond in Redis, which runs nothing else at the same time.
+const maxSliceFields = 600
+
 // DefaultSlices is how many slices a window is cut into unless told otherwise.
 const DefaultSlices = 60
 
@@ -80,6 +84,26 @@ func (a Slices) checkAdaptive() error {
 	return fmt.Errorf("adaptive %s %s%s", a.Min, a.Max, problem)
 }
 
+// CheckPolicy reports a policy that would need more slices than a decision may read. Each
+// slice holds a unit at least, so that a small limit needs few, however short they are.
+func (a Slices) CheckPolicy(p Policy) error {
+	slices := min(p.Limit, a.most(p.Window))
+	if slices <= maxSliceFields {
+		return nil
+	}
+	var options, cure string
+	switch {
+	case a.Max > 0:
+		options, cure = fmt.Sprintf("adaptive %s %s", a.Min, a.Max), "write a longer min"
+	case a.Size > 0:
+		options, cure = fmt.Sprintf("size %s", a.Size), "use longer slices"
+	default:
+		options, cure = fmt.Sprintf("count %d", a.count()), "use fewer slices"
+	}
+	return fmt.Errorf("%s would make a decision on the limit %d and the window %s read %d slices, where %d is the most; %s, layers, or algorithm log",
+		options, p.Limit, p.Window, slices, maxSliceFields, cure)
+}
+
 // Name implements Algorithm.
 func (Slices) Name() string { return "slices" }
 
@@ -93,14 +117,16 @@ func (a Slices) Options() []int64 {
 }
 
 // Most returns how many slices a window is counted in at most.
-func (a Slices) Most(length time.Duration) int {
+func (a Slices) Most(length time.Duration) int { return int(a.most(length)) }
+
+func (a Slices) most(length time.Duration) int64 {
 	switch {
 	case a.Max > 0:
-		return int(length / a.Min)
+		return int64(length / a.Min)
 	case a.Size > 0:
-		return int(length / a.Size)
+		return int64(length / a.Size)
 	}
-	return int(a.count())
+	return min(a.count(), length.Milliseconds())
 }
 
 func (a Slices) count() int64 {

@@ -84,8 +84,10 @@ return function(limit, window, now)
   local expires = format('%d', (period + 1) * quarter + window)
   local strings = limit <= short
 
-  -- After a decision: the key, or a ring up to its slots and the chunk of its oldest page.
-  local known, known_page
+  -- After a decision: the only chunk, or the newest one of a ring, what the ring says before
+  -- it, and the chunk of its oldest page.
+  local known, is_ring, known_page
+  local slot, pages, room, nth, begin, oldest, before, base, length
 
   return function(key, _, _, text, again)
     if again then
@@ -96,21 +98,24 @@ return function(limit, window, now)
         text = call('GETRANGE', key, '0', reach)
         if text == '' then
           if limit < 1 then return end
-          known = write(lone, now, 1, unit + window)
+          known, is_ring = write(lone, now, 1, unit + window), false
           spending = true
           call('SET', key, known, 'PXAT', expires)
           return limit - 1
         end
       end
     end
-    local tail, kind = text, byte(text)
-    local is_ring = kind == 255
-    if #text < 18 or kind > 31 and (not is_ring or #text < slots and not again) then return end
-    if not strings and not is_ring and #text == 600 then return end -- there may be more
-    local _, slot, pages, room, nth, begin, oldest, before, base, length
-    if is_ring then
-      _, slot, pages, room, nth, begin, oldest, before, base, length = read(front, text)
-      tail = sub(text, front_size + 1, front_size + length)
+    local tail = text
+    if not again then
+      local kind = byte(text)
+      is_ring = kind == 255
+      if #text < 18 or kind > 31 and (not is_ring or #text < slots) then return end
+      if not strings and not is_ring and #text == 600 then return end -- there may be more
+      if is_ring then
+        local _
+        _, slot, pages, room, nth, begin, oldest, before, base, length = read(front, text)
+        tail = sub(text, front_size + 1, front_size + length)
+      end
     end
     local at, total, both, span, inside, entries
     if #tail > longest_lone then
@@ -153,7 +158,7 @@ return function(limit, window, now)
     local used, wait = total - before, oldest - edge
     if used >= limit then
       if used > limit then return end
-      known = text
+      known = tail
       return 0, window - gap, wait, wait
     end
 
@@ -179,8 +184,7 @@ return function(limit, window, now)
       chunk = write(lone, now, total + 1, own * unit + window) .. more
     end
     if is_ring then
-      chunk = write(front, 255, slot, pages, room, nth, begin, oldest, before, base, #chunk) .. chunk
-      call('SETRANGE', key, '0', chunk)
+      call('SETRANGE', key, '0', write(front, 255, slot, pages, room, nth, begin, oldest, before, base, #chunk) .. chunk)
       if renews then call('PEXPIREAT', key, expires) end
     elseif renews then
       call('SET', key, chunk, 'PXAT', expires)

@@ -1,7 +1,7 @@
 -- pass/slices: slices.lua for a unit of one policy, where slices have one length and
 -- count as a whole, and no two of them become one.
 local call, byte, find, sub, format = redis.call, string.byte, string.find, string.sub, string.format
-local ceil, min = math.ceil, math.min
+local ceil, min, unpack = math.ceil, math.min, table.unpack or unpack
 
 local colon = byte(':')
 
@@ -72,7 +72,7 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
       call('HSET', key, newest, format('%d:%d', units, now - start))
     end
     if gone then
-      for i = 1, #gone do call('HDEL', key, gone[i]) end
+      for i = 1, #gone, 1000 do call('HDEL', key, unpack(gone, i, min(i + 999, #gone))) end
       gone = nil
     end
     if not again then call('PEXPIREAT', key, expires) end

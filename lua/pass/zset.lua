@@ -4,6 +4,10 @@ local call, format = redis.call, string.format
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
+-- Members that are tidied up with the first that is added to a key, at most, in a call that
+-- does; and with each further one. It is one call of eight.
+local tidied, tidied_again = 500, 8
+
 local tens, below_tens = 2 ^ 44, '(17592186044416' -- the least score of members of more than a unit
 
 return function(limit, window, now, id, tidies)
@@ -18,7 +22,15 @@ return function(limit, window, now, id, tidies)
     return window - (now - math.min(tonumber(oldest or now), now))
   end
 
+  -- Removes some of what has left the window. Returns whether there may be more.
+  local function tidy(key, most)
+    local n = math.min(call('ZCOUNT', key, '-inf', over), most)
+    if n > 0 then call('ZREMRANGEBYRANK', key, '0', n - 1) end
+    return n == most
+  end
+
   local left, newest -- before the decision
+  local more -- whether there may be more to tidy up
 
   return function(key, k, _, _, again)
     local fresh = false
@@ -40,10 +52,12 @@ return function(limit, window, now, id, tidies)
       else
         call('ZADD', key, at, id(k))
       end
-      if not again then
-        if tidies then call('ZREMRANGEBYSCORE', key, '-inf', over) end
-        call('PEXPIREAT', key, expires)
+      if tidies and not again then
+        more = tidy(key, tidied)
+      elseif tidies and more then
+        more = tidy(key, tidied_again)
       end
+      if not again then call('PEXPIREAT', key, expires) end
       left, newest = left - 1, now
       if left > 0 then return left end
       return 0, window, leaves(key)

@@ -225,6 +225,9 @@ func (g *Guard) counted(c *window.Charge) (most int64) {
 		for i := range look.Policies {
 			p := &look.Policies[i]
 			p.Limit = window.MaxProduct / p.Window.Milliseconds()
+			for p.Limit > c.Policies[i].Limit && window.CheckPolicy(c.Algorithm, *p) != nil {
+				p.Limit /= 2 // short slices go with small limits only
+			}
 		}
 	}
 	ds, err := g.local.Peek(context.Background(), []window.Charge{look})

@@ -21,6 +21,9 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 	return results
 }
 
+// Format is the number of the format of keys.
+const Format = format
+
 // Limits of what travels together, for tests.
 const (
 	Flights     = flights

@@ -102,11 +102,34 @@ func TestMovingSlots(t *testing.T) {
 	m := newMoving(t)
 	for _, test := range inSlots {
 		t.Run(test.name, func(t *testing.T) {
-			for seed := range uint64(6) {
+			lone(t, m, test.algo, test.pack)
+			for seed := range uint64(4) {
 				walkSlot(t, m, test.algo, test.pack, seed)
 			}
 		})
 	}
+}
+
+// lone gives back a part of the only units of a key, whose slot is being moved.
+func lone(t *testing.T, m *moving, algo window.Algorithm, pack int64) {
+	clock := windowtest.NewClock()
+	o := redis.Options{Addresses: []string{m.nodes[0].Addr}, Cluster: true, Now: clock.Now, Prefix: freshPrefix("lone"), Timeout: patience}
+	s := redis.AskAlways(newStore(t, o))
+	one := charge("zone", "key", 30, 5*time.Second)
+	one.Algorithm, one.Pack, one.Cost = algo, pack, 20
+	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
+	take(t, s, one)
+	m.begin()
+	defer m.end()
+	for back := int64(1); back <= 4; back++ {
+		if err := s.Settle(t.Context(), one, clock.Now(), -back); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := charged(t, s, one), 20-back*(back+1)/2; got != want {
+			t.Fatalf("%d units after %d of the last were given back, want %d", got, back, want)
+		}
+	}
+	m.move()
 }
 
 func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed uint64) {
@@ -119,7 +142,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 	one.Algorithm, one.Pack = algo, pack
 	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
 
-	huge := seed == 5 // costs, so that running totals begin anew
+	huge := seed == 3 // costs, so that running totals begin anew
 	if huge {
 		one.Policies[0].Limit = window.MaxProduct / 5_000
 	}
@@ -140,7 +163,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 		return got
 	}
 	steps := func() {
-		for range 150 {
+		for range 120 {
 			c := one
 			c.Cost = 1
 			switch n := r.IntN(24); {
@@ -190,5 +213,38 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 		steps()
 		m.end()
 		steps()
+	}
+}
+
+// TestGiveBackWithoutMemory gives back on a server that has no memory left: what cannot be
+// written changes nothing, and of the rest not a unit is lost.
+func TestGiveBackWithoutMemory(t *testing.T) {
+	own := redistest.Start(t)
+	c := own.Client(t)
+	for _, test := range inSlots {
+		for _, n := range []int64{1, 40, 400} { // requests
+			clock := windowtest.NewClock()
+			s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: freshPrefix("memory")}))
+			one := charge("zone", "key", 100_000, 5*time.Second)
+			one.Algorithm, one.Pack, one.Cost = test.algo, test.pack, 20
+			var first int64
+			for i := range n {
+				clock.Add(1)
+				if at := take(t, s, one)[0].At; i == n/2 {
+					first = at
+				}
+			}
+			before := charged(t, s, one)
+			c.ConfigSet(t.Context(), "maxmemory", "1")
+			for _, at := range []int64{first, clock.Now()} {
+				err := s.Settle(t.Context(), one, at, -3)
+				got := charged(t, s, one)
+				if _, isGCRA := test.algo.(window.GCRA); err != nil && got != before || err == nil && got != before-3 && !isGCRA {
+					t.Errorf("%s of %d: Settle = %v, and %d units are left of %d", test.name, n, err, got, before)
+				}
+				before = got
+			}
+			c.ConfigSet(t.Context(), "maxmemory", "0")
+		}
 	}
 }

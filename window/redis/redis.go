@@ -36,8 +36,8 @@ const (
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
 const Permissions = "+evalsha +script|load +time +pexpireat +unlink " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
-	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +zremrangebyrank +hgetall +hlen +hmget +hset +hdel +hrandfield " +
+	"+get +mget +getrange +set +setrange +xadd +xrange +xrevrange +xtrim +xdel +xsetid"
 
 // ClusterPermissions are those that a Cluster asks for in addition.
 const ClusterPermissions = "+cluster|slots +asking"

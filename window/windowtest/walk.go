@@ -71,7 +71,7 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 	case 0:
 		a.Count = 1 + r.Int64N(20)
 	case 1:
-		a.Size = time.Duration(1+r.Int64N(1+r.Int64N(15_000))) * time.Millisecond // may be above the window
+		a.Size = time.Duration(100+r.Int64N(1+r.Int64N(15_000))) * time.Millisecond // may be above the window
 	case 2:
 		a.Count = 1
 	}
@@ -84,7 +84,7 @@ func fewSlices(r *rand.Rand, weighted bool) window.Algorithm {
 }
 
 func randomAdaptive(r *rand.Rand) window.Algorithm {
-	shortest := 1 + r.Int64N(1_000)
+	shortest := 100 + r.Int64N(1_000)
 	return window.Slices{
 		Min: time.Duration(shortest) * time.Millisecond,
 		Max: time.Duration(shortest+r.Int64N(5_000)) * time.Millisecond,
