@@ -58,7 +58,7 @@ func TestStreamFields(t *testing.T) {
 	for i, e := range entries {
 		got := e.([]any)[1].([]any)
 		want := []any{
-			"cost", "1", "total", fmt.Sprint(i + 1), "gone", "0",
+			"cost", "1", "total", fmt.Sprint(i + 1), "gone", "0 3600000",
 			"user", users[i], "what", fmt.Sprintf("PUT /%d?q=%%00", i), "always", "yes", "none", "",
 		}
 		if !slices.Equal(got, want) {

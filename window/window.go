@@ -237,6 +237,12 @@ type FieldsReader interface {
 	FieldsRead(h History, now int64, c *Charge) int
 }
 
+// Keeper is implemented by algorithms that may keep more than the last charge looks at.
+type Keeper interface {
+	// Until returns the time in ms until which that matters; 0 if there is nothing else.
+	Until(h History) int64
+}
+
 // CheckCharges returns an error that wraps ErrInvalid unless the charges make up
 // a request that a store can decide on.
 func CheckCharges(charges []Charge) error {

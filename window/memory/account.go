@@ -132,6 +132,9 @@ func (a *account) note(now int64, ds []window.Decision) {
 		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
 		sl.used = max(sl.used, share(d))
 	}
+	if k, ok := a.charge.Algorithm.(window.Keeper); ok {
+		sl.expires = max(sl.expires, k.Until(a.history()))
+	}
 	sl.hold(now, ds)
 }
 

@@ -65,6 +65,10 @@ func AskAlways(s *Store) *Store {
 	return s
 }
 
+// TellTime has the store remember denials by a clock of its own: that of the process, while
+// Options.Now is that of the server.
+func TellTime(s *Store, now func() time.Duration) { s.denials.now = now }
+
 // Remember has the store remember the decisions on a request as if it had asked
 // just now.
 func Remember(s *Store, charges []window.Charge, decisions []window.Decision) {

@@ -387,7 +387,7 @@ func TestPackedAfterStep(t *testing.T) {
 	after := c.HGetAll(t.Context(), "stepped:1-pack-gcra:zone:1:0").Val()
 	changed := 0
 	for field, value := range after {
-		if before[field] == value {
+		if before[field] == value || field == "expires" { // which is earlier, as the clock is
 			continue
 		}
 		changed++
