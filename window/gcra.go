@@ -279,16 +279,8 @@ func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	return rest(level, now-s.at, p.Limit)
 }
 
-// Empty implements Algorithm.
-func (GCRA) Empty(h History) bool {
-	var room gcraRoom
-	for _, b := range readGCRA(h, &room).buckets {
-		if b.level > 0 {
-			return false
-		}
-	}
-	return true
-}
+// Empty implements Algorithm. An empty bucket counts on what other windows spend.
+func (GCRA) Empty(h History) bool { return len(h) == 0 }
 
 // Look implements Algorithm.
 func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {

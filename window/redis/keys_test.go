@@ -285,8 +285,8 @@ func TestSlicesMemory(t *testing.T) {
 			take(t, s, one)
 			most = max(most, c.HLen(t.Context(), "memory:1-slices:zone:"+one.Key).Val())
 		}
-		if most < count || most > count+1 {
-			t.Errorf("%d slices: %d fields at most, want %d", count, most, count+1)
+		if most < count || most > count+2 {
+			t.Errorf("%d slices: %d fields at most, want %d and the horizon", count, most, count+1)
 		}
 	}
 }

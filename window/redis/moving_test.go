@@ -37,9 +37,14 @@ func newMoving(t *testing.T) *moving {
 	return m
 }
 
-// of picks the key that is about to move.
+// of picks the key that is about to move. Other keys go: one could be of the same slot.
 func (m *moving) of(t *testing.T, key string) {
 	m.T, m.key = t, key
+	for _, c := range m.clients {
+		if err := c.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	m.slot = m.clients[0].ClusterKeySlot(t.Context(), key).Val()
 	m.from, m.to = 0, 1
 	if m.clients[0].Exists(t.Context(), key).Err() != nil {
