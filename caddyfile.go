@@ -91,8 +91,10 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				native   auto|on|off
 //			}
 //			algorithm   stream {
-//				fields   <name> <value> ...
-//				keep     <duration>
+//				fields    <name> <value> ...
+//				keep      <duration>
+//				max_value <bytes>
+//				max_entry <bytes>
 //			}
 //			pack        <expected keys>     # with gcra, or slices of a count of 3 at most
 //			cost        <n>

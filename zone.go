@@ -86,12 +86,13 @@ type Zone struct {
 	policies  []window.Policy // if no limit is dynamic
 	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
+	lookback  time.Duration // the longest window that is known, if a limit is dynamic
 	algorithm window.Algorithm
 	lease     window.Lease
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
-	notes     fieldTemplates // if the algorithm is stream
-	fields    *policyFields  // if no limit is dynamic
+	notes     *fieldTemplates // if the algorithm is stream and has fields
+	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
 }
 
@@ -407,9 +408,22 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 			z.policies = append(z.policies, p)
 		}
 		z.fields = newPolicyFields(z.Name, z.policies)
+	} else {
+		z.lookback = z.longestKnown()
 	}
 	z.counters = newZoneCounters(z.Name)
 	return nil
+}
+
+// longestKnown returns the longest window that the configuration itself tells.
+func (z *Zone) longestKnown() time.Duration {
+	longest := z.fallback.Window
+	for _, l := range z.Limits {
+		if length, err := l.Window.duration(); err == nil {
+			longest = max(longest, length)
+		}
+	}
+	return longest
 }
 
 // compileValues compiles what may hold placeholders, beside the key.
@@ -430,7 +444,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 
 // charge returns what the request wants to spend on a key.
 func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
-	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease}
+	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease, Lookback: z.lookback}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}

@@ -6,7 +6,7 @@
 -- ARGV[3] what the names of units begin with (unique)
 -- ARGV[4] a list in MessagePack:
 --         number of definitions, and of each: how many items follow, algorithm, packed
---         (0 or 1; see record.lua), longest window in ms, number of policies, (limit,
+--         (0 or 1; see record.lua), how far back it looks in ms, number of policies, (limit,
 --         window in ms)..., option...;
 --         per group of requests one of
 --         n > 0  n requests for a unit of one charge each, of which, unless packed, no two
@@ -31,7 +31,7 @@
 -- record, which stands there too. A charge is used again for later requests; look
 -- begins anew.
 --
--- Most requests are for one unit of one policy. For them an algorithm can have a module
+-- Most requests are for one unit of one policy, beyond whose window nobody looks. For them an algorithm can have a module
 -- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, whether
 -- counters are packed, and the options, it makes a function of a key, the number of the
 -- charge, its field if it is packed, the string at the key, and whether it decided on
@@ -83,8 +83,6 @@ local function any()
     local d = {option = {}, limit = {}, window = {}, charges = {}}
     local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
     d.algorithm, d.packed, d.longest, d.policies = module(name), plan[at + 2] == 1, plan[at + 3], policies
-    -- with some slack: never earlier than the history says
-    d.expires = string.format('%d', now + d.longest + math.min(d.longest, 100))
     at = at + 4
     for j = 1, policies do d.limit[j], d.window[j] = plan[at + 2 * j - 1], plan[at + 2 * j] end
     for i = 1, items - 4 - 2 * policies do d.option[i] = plan[at + 2 * policies + i] end
@@ -95,7 +93,6 @@ local function any()
     return {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
-      expires = d.expires,
       allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
     }
   end
@@ -166,7 +163,7 @@ if op == 'reset' then
   if c.member then
     redis.call('HDEL', c.key, c.member)
   else
-    redis.call('DEL', c.key)
+    redis.call('UNLINK', c.key)
   end
   return reply
 end
@@ -185,7 +182,7 @@ end
 local pass, items, wants = {}, {}
 
 for k, at in ipairs(definitions) do
-  local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
+  local own = op == 'take' and plan[at + 4] == 1 and plan[at + 3] == plan[at + 6] and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
     local strings

@@ -78,6 +78,10 @@ type Charge struct {
 	Pack int64
 	// How much a store may take ahead. The memory store has no use for it.
 	Lease Lease
+	// How far back the zone looks, if other requests on the counter may have longer
+	// windows than this one; whole milliseconds. No decision forgets a unit that is
+	// younger. Default: the longest window of Policies.
+	Lookback time.Duration
 }
 
 // Lease lets a store that other processes share take units ahead, to hand them out
@@ -214,8 +218,8 @@ type Algorithm interface {
 	// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0
 	// when the limit was lowered) of each policy's decision.
 	Look(h History, now int64, c *Charge, ds []Decision) bool
-	// Spend books c.Cost at now, forgets what no policy of c looks back at, and
-	// completes the decisions that Look began.
+	// Spend books c.Cost at now, forgets what is older than Longest(c), and completes the
+	// decisions that Look began.
 	Spend(h History, now int64, c *Charge, ds []Decision) History
 	// Explain completes the decisions that Look began for a charge that is not
 	// spent. With repair it may correct units that lie in the future; without, it
@@ -231,6 +235,12 @@ type Algorithm interface {
 type FieldsReader interface {
 	// FieldsRead returns how many fields a decision that is allowed reads.
 	FieldsRead(h History, now int64, c *Charge) int
+}
+
+// Keeper is implemented by algorithms that may keep more than the last charge looks at.
+type Keeper interface {
+	// Until returns the time in ms until which that matters; 0 if there is nothing else.
+	Until(h History) int64
 }
 
 // CheckCharges returns an error that wraps ErrInvalid unless the charges make up
@@ -260,6 +270,9 @@ func CheckCharges(charges []Charge) error {
 			if err := CheckPolicy(c.Algorithm, p); err != nil {
 				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
 			}
+		}
+		if c.Lookback < 0 || c.Lookback%time.Millisecond != 0 {
+			return fmt.Errorf("zone %q: %w: lookback %s is not a whole number of milliseconds of 0 or more", c.Zone, ErrInvalid, c.Lookback)
 		}
 		if err := c.Lease.Check(c.Algorithm); err != nil {
 			return fmt.Errorf("zone %q: %w: lease: %w", c.Zone, ErrInvalid, err)
@@ -398,13 +411,4 @@ func Allowed(decisions []Decision) bool {
 		}
 	}
 	return true
-}
-
-// longest returns the longest window of the charge, in milliseconds.
-func longest(c *Charge) int64 {
-	var ms int64
-	for _, p := range c.Policies {
-		ms = max(ms, p.Window.Milliseconds())
-	}
-	return ms
 }

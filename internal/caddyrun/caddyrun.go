@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,6 +109,12 @@ func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
 	}
 	return p
 }
+
+// Stop suspends the process, and Cont resumes it.
+func (p *Process) Stop() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Cont resumes the process.
+func (p *Process) Cont() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // End has the process end as if somebody had pressed Ctrl-C, and waits for it. It may
 // be called before the end of the test.

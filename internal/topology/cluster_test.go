@@ -59,7 +59,7 @@ func (c *cluster) slot(charge window.Charge) int {
 
 // key is the name of a charge's counter.
 func key(charge window.Charge) string {
-	return string(window.AppendKey([]byte(prefix+":"), &charge))
+	return string(window.AppendKey([]byte(prefix+":1-"), &charge))
 }
 
 // TestReshard moves slots for 20 s under load, among three nodes and onto one that was

@@ -111,7 +111,7 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 		s.mu.Lock()
 	}
 	g.settling.Add(1) // first: at no moment may it seem that nothing is left to be booked
-	units := g.owed.takeOut(c)
+	units := g.takeOwed(s, hash, c)
 	if units == 0 {
 		g.settling.Add(-1)
 		s.mu.Unlock()
@@ -130,10 +130,12 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	defer s.mu.Unlock()
 	switch {
 	case err == nil:
+		g.paid(s, hash)
 	case errors.Is(err, window.ErrUnknown):
 		g.unsure.add(c, units)
+		g.paid(s, hash)
 	default:
-		g.owed.add(c, units)
+		g.owe(s, hash, c, units)
 	}
 	delete(s.settling, hash)
 	g.settling.Add(-1)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -39,9 +40,10 @@ type Options struct {
 // by one window at most; where a key has several limits, a short one sees all of them.
 //
 // What was admitted here is booked before the store decides on the key again, once at
-// most. A request that may have been charged in the store is never booked again: up to
-// so many more may pass if it was not. So may those that are under way when the store
-// goes or comes back. Counts of CL.THROTTLE cannot be booked.
+// most, and in the background as soon as the store answers. A request that may have been
+// charged in the store is never booked again: up to so many more may pass if it was not.
+// So may those that are under way when the store goes or comes back. Counts of
+// CL.THROTTLE cannot be booked.
 type Guard struct {
 	*Counts
 	own     bool            // they are this guard's
@@ -49,6 +51,7 @@ type Guard struct {
 	store   Store
 	breaker *window.Breaker
 	crew    crew
+	booking sync.WaitGroup // rounds of the background that use it
 }
 
 // New returns a guard of a store, which it does not close.
@@ -68,6 +71,7 @@ func New(store Store, o Options) *Guard {
 	for _, part := range g.away.parts() {
 		g.breaker.Doubt(part, errBefore)
 	}
+	g.register(g)
 	return g
 }
 
@@ -86,6 +90,9 @@ func (g *Guard) changed(part string, open bool) {
 
 // Close ends what the guard has started.
 func (g *Guard) Close() error {
+	if g.unregister(g) {
+		g.bookRest()
+	}
 	g.crew.close()
 	err := g.breaker.Close()
 	for part := range g.open {
@@ -122,9 +129,9 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
-	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+	if timeout := g.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.Timeout()) // of both calls
+		ctx, cancel = context.WithTimeout(ctx, timeout) // of both calls
 		defer cancel()
 	}
 	booked, err := g.repay(ctx, charges)
@@ -136,6 +143,15 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 		g.doubt(charges, booked)
 	}
 	return ds, err
+}
+
+// timeout returns the longest that one call of the store waits, or 0 if the store does not
+// say.
+func (g *Guard) timeout() time.Duration {
+	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+		return s.Timeout()
+	}
+	return 0
 }
 
 // TakeLocal decides in place of the store, which could not: cause is its error. With
@@ -174,7 +190,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		case errors.Is(cause, window.ErrUnknown) || isNative(c):
 			g.unsure.add(c, c.Cost)
 		default:
-			g.owed.add(c, c.Cost)
+			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost)
 		}
 	}
 	return ds, nil
@@ -209,6 +225,9 @@ func (g *Guard) counted(c *window.Charge) (most int64) {
 		for i := range look.Policies {
 			p := &look.Policies[i]
 			p.Limit = window.MaxProduct / p.Window.Milliseconds()
+			for p.Limit > c.Policies[i].Limit && window.CheckPolicy(c.Algorithm, *p) != nil {
+				p.Limit /= 2 // short slices go with small limits only
+			}
 		}
 	}
 	ds, err := g.local.Peek(context.Background(), []window.Charge{look})

@@ -33,7 +33,8 @@ type shard struct {
 	sets     [setCount]set
 	mu       sync.Mutex
 	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
-	_        [112]byte                // keeps the locks of two shards apart
+	debtors  *debtors                 // nil: none yet
+	_        [104]byte                // keeps the locks of two shards apart
 }
 
 // set is two cache lines long.

@@ -27,12 +27,21 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// refusals are how servers begin to say that they have not run a script, or that its
-// first write was refused. NOPERM is none: it may be about a later command.
+// refusals are the words with which a server begins the error of a call that has changed
+// nothing: the server did not run the script, or refused the script's first write.
 var refusals = []string{
 	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
 	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
-	"WRONGTYPE", // the script reads all of a request's counters before it writes one
+	"WRONGTYPE",       // the script reads all of a request's counters before it writes one
+	"unknown command", // EVALSHA was renamed, or a proxy does not pass it on
+	"Protocol error:", // the call is longer than the server takes
+}
+
+// notPermitted reports whether a server refused the whole call because the user lacks a
+// permission. A script that may not run one of its commands may have run others before:
+// the server names the script then.
+func notPermitted(err error) bool {
+	return goredis.HasErrorPrefix(err, "NOPERM ") && !strings.Contains(err.Error(), "script: ") && !strings.Contains(err.Error(), "user_script")
 }
 
 // noSentinel is how go-redis begins to say that no Sentinel named a master.
@@ -44,6 +53,9 @@ const noSentinel = "redis: all sentinels"
 func uncharged(err error) bool {
 	var network *net.OpError
 	if errors.As(err, &network) && network.Op == "dial" || errors.As(err, new(unwritten)) {
+		return true
+	}
+	if notPermitted(err) {
 		return true
 	}
 	for _, refusal := range refusals {

@@ -129,7 +129,7 @@ func TestLayersMemory(t *testing.T) {
 			one.Policies = []window.Policy{{Limit: 1_000_000, Window: time.Minute}}
 		}
 		take(t, s, one)
-		most = max(most, c.HLen(t.Context(), "layers:layers:zone:key").Val())
+		most = max(most, c.HLen(t.Context(), "layers:1-layers:zone:key").Val())
 	}
 	if most != 60+6+1 {
 		t.Errorf("%d fields at most, want 60 fine, 6 coarse and the open ones", most)
@@ -151,7 +151,7 @@ func TestAdaptiveFieldsRead(t *testing.T) {
 			if window.Allowed(take(t, s, one)) {
 				kept.Decide(clock.Now(), one, true)
 			}
-			n := c.HLen(t.Context(), "adaptive:slices:zone:key").Val()
+			n := c.HLen(t.Context(), "adaptive:1-slices:zone:key").Val() - 1 // w
 			if want := int64(one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)); n != want {
 				t.Fatalf("%d fields, FieldsRead says %d", n, want)
 			}

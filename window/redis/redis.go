@@ -35,9 +35,9 @@ const (
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
-const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
-	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
+const Permissions = "+evalsha +script|load +time +pexpireat +unlink " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +zremrangebyrank +hgetall +hlen +hmget +hset +hdel +hrandfield " +
+	"+get +mget +getrange +set +setrange +xadd +xrange +xrevrange +xtrim +xdel +xsetid"
 
 // ClusterPermissions are those that a Cluster asks for in addition.
 const ClusterPermissions = "+cluster|slots +asking"
@@ -77,8 +77,8 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
-	// Report is told of units that could not be taken back, or booked at the end of
-	// a lease, and of a lease that may stay booked as its reply was lost, each time: no
+	// Report is told of units that could not be taken back, or booked for a lease within its
+	// window, and of a lease that may stay booked as its reply was lost, each time: no
 	// request fails of it. It must not wait. Nil: nobody is.
 	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
@@ -252,11 +252,12 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 
 // Drain gives back what is left of leases, and takes no more of them. The store still
 // decides, until Close.
-func (s *Store) Drain() { s.leases.close() }
+func (s *Store) Drain() { s.leases.drain() }
 
 // Close implements window.Store. It gives back what is left of leases.
 func (s *Store) Close() error {
 	s.Drain()
+	s.leases.debts.close()
 	s.givebacks.close()
 	return s.client.Close()
 }
@@ -273,18 +274,15 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		leased = s.leases.lessee(&charges[0])
 	}
+	var end time.Time // of all calls together, if there are several
 	if leased != nil {
-		ds, end, err := s.leases.take(ctx, leased, &charges[0], room)
-		if err != nil {
+		var ds []window.Decision
+		var err error
+		if ds, end, err = s.leases.take(ctx, leased, &charges[0], room); err != nil {
 			s.doubt(charges)
 		}
 		if ds != nil || err != nil {
 			return ds, err
-		}
-		if !end.IsZero() { // the server was asked: both times together have the timeout
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, end)
-			defer cancel()
 		}
 	}
 	if s.gate != nil && len(charges) > 1 {
@@ -293,6 +291,17 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 	asked := s.denials.ask()
 	if decisions := s.denials.answer(asked, charges, room); decisions != nil {
 		return decisions, nil
+	}
+	if s.leases.owes(charges) {
+		if err := s.leases.repay(ctx, &end, charges...); err != nil {
+			s.doubt(charges)
+			return nil, err
+		}
+	}
+	if !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
 	}
 	r := s.take(ctx, charges, room)
 	if r.Err != nil {
@@ -317,9 +326,15 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
-		if results[i].Decisions = s.denials.answer(asked, charges, nil); results[i].Decisions == nil {
-			rest, places = append(rest, charges), append(places, i)
+		if results[i].Decisions = s.denials.answer(asked, charges, nil); results[i].Decisions != nil {
+			continue
 		}
+		if s.leases.owes(charges) {
+			if results[i].Err = s.leases.repay(ctx, new(time.Time), charges...); results[i].Err != nil {
+				continue
+			}
+		}
+		rest, places = append(rest, charges), append(places, i)
 	}
 	for i, r := range s.decide(ctx, "take", rest) {
 		s.denials.remember(asked, rest[i], r.Decisions)
@@ -376,6 +391,11 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.run(ctx, calls)
+	return s.settleError(ctx, calls)
+}
+
+// settleError returns the first error of calls about one counter, under all of its names.
+func (s *Store) settleError(ctx context.Context, calls []*call) error {
 	err := s.firstError(ctx, calls)
 	if err != nil && len(s.namings) > 1 && slices.ContainsFunc(calls, func(c *call) bool {
 		return !uncharged(c.err) || len(c.namings) > 1 && errors.Is(err, window.ErrForeign)
