@@ -169,7 +169,7 @@ func (z *Zone) checkMatch() error {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
 		}
 	}
-	return nil
+	return z.checkMatcherNames()
 }
 
 func (z *Zone) checkLimits() error {
@@ -360,6 +360,10 @@ func unless[T ~string](configured, standard T) T {
 // provision compiles the zone, which has been checked. It is alone in its handler
 // or not, and shares its use with the same zone in other handlers.
 func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
+	if !use.warned {
+		use.warned = true
+		z.warnOfNames(ctx)
+	}
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
