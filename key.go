@@ -171,7 +171,7 @@ func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *
 	if s.of != nil {
 		name = s.from
 	}
-	value := placeholder(name, vars, repl)
+	value := ownValue(name, placeholder(name, vars, repl))
 	if s.of != nil {
 		value = s.of(value)
 	}

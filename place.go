@@ -2,91 +2,167 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	maphandler "github.com/caddyserver/caddy/v2/modules/caddyhttp/map"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+	"go.uber.org/zap"
 )
 
-// defines reports whether a handler of the configuration gives a placeholder its value: map,
-// or vars. Where the handler is does not matter.
-func defines(ctx caddy.Context, placeholder string) bool {
+// warnOfPlace logs the paths that are matched in vain on the way to the zone, or by it, as
+// handle_path has taken off what they begin with. Call it before the zone's matchers are
+// loaded.
+func (z *Zone) warnOfPlace(ctx caddy.Context) {
+	prefix, paths := z.strippedBefore(ctx)
+	if prefix == "" {
+		return
+	}
+	for _, set := range z.MatcherSetsRaw {
+		for matcher, raw := range set {
+			var config any
+			if json.Unmarshal(raw, &config) == nil { // else Caddy reports it
+				paths = append(paths, pathsUnder(prefix, matcher, config)...)
+			}
+		}
+	}
+	for _, path := range paths {
+		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; "+
+			"match what is left, or write sliding_window before them",
+			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", prefix))
+	}
+}
+
+// strippedBefore returns what handlers before the zone take off the path of every request,
+// and the paths that the routes to the zone match in vain for that reason.
+func (z *Zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
 	for _, module := range ctx.Modules() {
-		app, ok := module.(*caddyhttp.App)
+		subroute, ok := module.(*caddyhttp.Subroute)
 		if !ok {
 			continue
 		}
-		for _, server := range app.Servers {
-			if server == nil {
-				continue
+		for i := range subroute.Routes {
+			route := &subroute.Routes[i]
+			here := len(route.HandlersRaw) > 0 // the first that is not loaded yet
+			if here && prefix != "" {
+				paths = append(paths, matchedUnder(prefix, route.MatcherSets)...)
 			}
-			if routesDefine(server.Routes, placeholder) || server.Errors != nil && routesDefine(server.Errors.Routes, placeholder) {
+			if here || len(route.MatcherSets) == 0 {
+				prefix += z.strippedBy(route)
+			}
+			if here {
+				break
+			}
+		}
+	}
+	return prefix, paths
+}
+
+// strippedBy returns what handlers of a route take off the path. Of those that are not
+// loaded, only the ones before the zone count.
+func (z *Zone) strippedBy(route *caddyhttp.Route) string {
+	prefix := ""
+	for _, handler := range route.Handlers {
+		if r, ok := handler.(*rewrite.Rewrite); ok {
+			prefix += r.StripPathPrefix
+		}
+	}
+	for _, raw := range route.HandlersRaw {
+		var handler struct {
+			Name   string `json:"handler"`
+			Prefix string `json:"strip_path_prefix"`
+		}
+		var config any
+		if json.Unmarshal(raw, &handler) != nil || json.Unmarshal(raw, &config) != nil || z.isIn(config) {
+			break
+		}
+		if handler.Name == "rewrite" {
+			prefix += handler.Prefix
+		}
+	}
+	return prefix
+}
+
+// isIn reports whether the configuration of a handler is one with the zone, or holds one.
+func (z *Zone) isIn(config any) bool {
+	switch v := config.(type) {
+	case []any:
+		return slices.ContainsFunc(v, z.isIn)
+	case map[string]any:
+		if zones, ok := v["zones"].([]any); ok && v["handler"] == "sliding_window" {
+			return slices.ContainsFunc(zones, func(e any) bool {
+				zone, ok := e.(map[string]any)
+				return ok && zone["name"] == z.Name
+			})
+		}
+		for _, e := range v {
+			if z.isIn(e) {
 				return true
 			}
-			for _, route := range server.NamedRoutes {
-				if route != nil && routesDefine(caddyhttp.RouteList{*route}, placeholder) {
-					return true
+		}
+	}
+	return false
+}
+
+// matchedUnder returns the paths under a prefix that loaded matchers name.
+func matchedUnder(prefix string, sets caddyhttp.MatcherSets) []string {
+	var paths []string
+	for _, set := range sets {
+		for _, matcher := range set {
+			if m, ok := matcher.(*caddyhttp.MatchPath); ok {
+				for _, path := range *m {
+					if isUnder(prefix, path) {
+						paths = append(paths, path)
+					}
 				}
 			}
 		}
 	}
-	return false
+	return paths
 }
 
-// routesDefine is defines for routes, of which Caddy may not have loaded all handlers yet.
-func routesDefine(routes caddyhttp.RouteList, placeholder string) bool {
-	for i := range routes {
-		for _, raw := range routes[i].HandlersRaw {
-			var config any
-			if json.Unmarshal(raw, &config) == nil && configDefines(config, placeholder) {
-				return true
-			}
-		}
-		for _, handler := range routes[i].Handlers {
-			if handlerDefines(handler, placeholder) {
-				return true
-			}
+// pathsUnder returns the paths under a prefix that a matcher as configured names.
+func pathsUnder(prefix, matcher string, config any) []string {
+	var paths []string
+	add := func(path string) {
+		if isUnder(prefix, path) {
+			paths = append(paths, path)
 		}
 	}
-	return false
-}
-
-func handlerDefines(handler caddyhttp.MiddlewareHandler, placeholder string) bool {
-	switch h := handler.(type) {
-	case *maphandler.Handler:
-		return slices.Contains(h.Destinations, placeholder)
-	case *caddyhttp.VarsMiddleware:
-		variable, ok := strings.CutPrefix(placeholder, "http.vars.")
-		_, set := (*h)[variable]
-		return ok && set
-	case *caddyhttp.Subroute:
-		return routesDefine(h.Routes, placeholder) || h.Errors != nil && routesDefine(h.Errors.Routes, placeholder)
-	}
-	return false
-}
-
-// configDefines is defines for a handler as configured.
-func configDefines(config any, placeholder string) bool {
-	switch v := config.(type) {
-	case []any:
-		return slices.ContainsFunc(v, func(e any) bool { return configDefines(e, placeholder) })
-	case map[string]any:
-		switch v["handler"] {
-		case "map":
-			destinations, _ := v["destinations"].([]any)
-			return slices.Contains(destinations, any("{"+placeholder+"}"))
-		case "vars":
-			variable, ok := strings.CutPrefix(placeholder, "http.vars.")
-			_, set := v[variable]
-			return ok && set
+	switch matcher {
+	case "path":
+		eachText(config, add)
+	case "path_regexp":
+		if m, ok := config.(map[string]any); ok {
+			pattern, _ := m["pattern"].(string)
+			add(strings.TrimPrefix(pattern, "^"))
 		}
-		for _, e := range v {
-			if configDefines(e, placeholder) {
-				return true
+	case "expression":
+		eachText(config, func(text string) {
+			for _, quoted := range quotedPath.FindAllStringSubmatch(text, -1) {
+				add(quoted[1])
+			}
+		})
+	case "not":
+		sets, _ := config.([]any)
+		for _, set := range sets {
+			matchers, _ := set.(map[string]any)
+			for name, c := range matchers {
+				paths = append(paths, pathsUnder(prefix, name, c)...)
 			}
 		}
 	}
-	return false
+	return paths
+}
+
+var quotedPath = regexp.MustCompile("[\"'`](/[^\"'`]*)[\"'`]")
+
+// isUnder reports whether a path, which may end in an asterisk, begins with a prefix. Caddy
+// compares both without regard to case.
+func isUnder(prefix, path string) bool {
+	prefix, path = strings.ToLower(prefix), strings.ToLower(path)
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || rest[0] == '/' || rest[0] == '*')
 }

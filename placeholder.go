@@ -197,7 +197,9 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 		if strings.HasPrefix(use.name, requestNames) || use.option != "match" && use.name == "client_ip" {
 			continue
 		}
-		if meant := meantBy(use.name); meant != "" && !caddyKnows(use.name) && !defines(ctx, use.name) {
+		// To Caddy all variables are known, as they may be set or not.
+		known := caddyKnows(use.name) && !strings.HasPrefix(use.name, "http.vars.")
+		if meant := meantBy(use.name); meant != "" && !known && !defines(ctx, use.name) {
 			logger.Warn("placeholder is not one of Caddy's and has no value unless another module defines it; "+written(meant)+" is one",
 				zap.String("zone", z.Name), zap.String("option", use.option), zap.String("placeholder", "{"+use.name+"}"))
 		}
@@ -207,6 +209,9 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 // nameInText returns the placeholder that a text without braces was meant to be, if it is
 // the name of one.
 func nameInText(text string) string {
+	if strings.ContainsAny(text, `{}\`) {
+		return ""
+	}
 	if long := longName(text); long != "" {
 		return long
 	}

@@ -364,6 +364,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		use.warned = true
 		z.warnOfNames(ctx)
 	}
+	z.warnOfPlace(ctx)
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -432,27 +433,33 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 	return z.matchers.AnyMatchWithError(r)
 }
 
-// charge returns what the request wants to spend on a key.
-func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
-	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease}
+// charge returns what the request wants to spend on a key, and which options came out empty.
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty emptyOption) {
+	c = window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}
 	if c.Policies == nil {
-		c.Policies = z.expandLimits(repl)
+		c.Policies, empty = z.expandLimits(repl)
 	}
 	if z.spends.dynamic {
-		c.Cost = z.expandCost(repl)
+		var none bool
+		if c.Cost, none = z.expandCost(repl); none {
+			empty |= emptyOfCost
+		}
 	}
-	return c
+	return c, empty
 }
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
-	policies := make([]window.Policy, 0, len(z.limits))
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty emptyOption) {
+	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
+		if z.limits[i].max.empty(repl, err) || z.limits[i].window.empty(repl, err) {
+			empty = emptyOfLimit
+		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
@@ -463,5 +470,5 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 			policies = append(policies, p)
 		}
 	}
-	return policies
+	return policies, empty
 }
