@@ -3,6 +3,8 @@ package slidingwindow_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,8 +18,12 @@ import (
 func TestZoneSeesWhatTheClientSent(t *testing.T) {
 	client := caddyrun.NewClient(t)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "index.html"), []byte("ok"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, site := range map[string]string{
-		"try_files":   "try_files /index.html\nrespond ok",
+		"try_files":   "root " + root + "\ntry_files {path} /index.html\nfile_server",
 		"rewrite":     "rewrite * /index.html\nrespond ok",
 		"uri":         "uri strip_prefix /login\nrespond ok",
 		"uri replace": "uri replace /login /\nrespond ok",
