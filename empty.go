@@ -97,7 +97,7 @@ func (t *valueTemplate) empty(repl *caddy.Replacer, err error) bool {
 // usualCauses say why a placeholder has no value, by what its name begins with. The first
 // that fits is the one.
 var usualCauses = []struct{ names, cause string }{
-	{"http.auth.", "sliding_window runs before basic_auth and forward_auth; write both in a route, the authentication first"},
+	{authNames, "sliding_window runs before basic_auth and forward_auth; write both in a route, the authentication first"},
 	{clientIPName, causeUnix},
 	{"client_ip", causeUnix},
 	{"http.request.remote", causeUnix},

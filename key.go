@@ -109,7 +109,7 @@ func checkShorthand(name string) error {
 	return nil
 }
 
-// longName returns the name that a shorthand of Caddyfiles stands for; empty if it is none.
+// longName returns the name that a shorthand of Caddyfiles abbreviates; empty for other names.
 func longName(name string) string {
 	short, rest, dotted := strings.Cut(name, ".")
 	if dotted {

@@ -61,11 +61,6 @@ var nameByWord = func() map[string]string {
 			}
 		}
 	}
-	for name, words := range otherWords {
-		for _, word := range words {
-			names[word] = name
-		}
-	}
 	return names
 }()
 
@@ -102,7 +97,7 @@ func resembled(name string) string {
 		word = strings.TrimPrefix(word, prefix)
 	}
 	if variable, ok := strings.CutPrefix(word, "vars."); ok {
-		if nearest(variable) == clientIPName {
+		if word := squash(variable); word == "clientip" || slices.Contains(otherWords[clientIPName], word) {
 			return clientIPName
 		}
 		return "" // of the operator
@@ -120,20 +115,25 @@ func resembled(name string) string {
 }
 
 // nearest returns the documented name whose word is the same, or differs in one character
-// or, if it is long, two.
+// or, if it is long, two. An id is not a misspelt ip.
 func nearest(word string) string {
 	word = squash(word)
 	if name, ok := nameByWord[word]; ok {
 		return name
 	}
+	for name, words := range otherWords {
+		if slices.Contains(words, word) {
+			return name
+		}
+	}
 	open := strings.HasSuffix(word, ".")
 	most := 0
 	switch length := len(strings.TrimSuffix(word, ".")); {
-	case length > 64:
+	case length > 64, strings.HasSuffix(word, "id"):
 		return ""
 	case length >= 8:
 		most = 2
-	case length >= 4:
+	case length >= 5:
 		most = 1
 	}
 	if distance, name := closest(word, open); distance <= most {

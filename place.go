@@ -85,6 +85,88 @@ func (z *Zone) strippedBy(route *caddyhttp.Route) string {
 	return prefix
 }
 
+// authNames is what the names of placeholders begin with that authentication defines.
+const authNames = "http.auth."
+
+// isBeforeAuthentication reports whether a server of the configuration authenticates clients
+// only after the zone.
+func (z *Zone) isBeforeAuthentication(ctx caddy.Context) bool {
+	for _, module := range ctx.Modules() {
+		app, ok := module.(*caddyhttp.App)
+		if !ok {
+			continue
+		}
+		for _, server := range app.Servers {
+			if server == nil {
+				continue
+			}
+			o := orderOf{zone: z}
+			o.routes(server.Routes)
+			if o.later {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// orderOf notes whether a zone comes first, and authentication later, in the order in which
+// handlers run. Where both are in routes of which one is chosen, it takes them for a
+// sequence, too.
+type orderOf struct {
+	zone                       *Zone
+	authenticated, seen, later bool
+}
+
+func (o *orderOf) authentication() {
+	o.authenticated = true
+	o.later = o.later || o.seen
+}
+
+func (o *orderOf) routes(routes caddyhttp.RouteList) {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			switch h := handler.(type) {
+			case *caddyhttp.Subroute:
+				o.routes(h.Routes)
+			case *Handler:
+				o.seen = o.seen || !o.authenticated && slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Name == o.zone.Name })
+			case caddy.Module:
+				if h.CaddyModule().ID == "http.handlers.authentication" {
+					o.authentication()
+				}
+			}
+		}
+		for _, raw := range route.HandlersRaw { // if it is not loaded yet
+			var config any
+			if json.Unmarshal(raw, &config) == nil {
+				o.config(config)
+			}
+		}
+	}
+}
+
+// config is routes for what is not loaded yet.
+func (o *orderOf) config(config any) {
+	switch v := config.(type) {
+	case []any:
+		for _, e := range v {
+			o.config(e)
+		}
+	case map[string]any:
+		switch v["handler"] {
+		case "authentication":
+			o.authentication()
+		case "sliding_window":
+			o.seen = o.seen || !o.authenticated && o.zone.isIn(v)
+		case "subroute":
+			o.config(v["routes"])
+		case nil:
+			o.config(v["handle"]) // a route
+		}
+	}
+}
+
 // isIn reports whether the configuration of a handler is one with the zone, or holds one.
 func (z *Zone) isIn(config any) bool {
 	switch v := config.(type) {

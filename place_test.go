@@ -128,6 +128,44 @@ func TestPathsTakenOff(t *testing.T) {
 	}
 }
 
+// A zone that counts by who has logged in says so if the log-in comes after it.
+func TestBeforeAuthentication(t *testing.T) {
+	const (
+		zone  = "sliding_window users {http.auth.user.id} 9 1h\n"
+		login = "basic_auth {\nBob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n"
+	)
+	for _, c := range []struct {
+		name, site string
+		warns      bool
+	}{
+		{"default order", login + zone, true},
+		{"skipped", login + "sliding_window {\nzone users {\nkey {http.auth.user.id}\nlimit 9 1h\nempty_key skip\n}\n}\n", true},
+		{"log-in for a part", "basic_auth /a/* {\nBob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n" + zone, true},
+		{"route, wrong way round", "route {\n" + zone + login + "}\n", true},
+		{"log-in in a handle", "handle {\n" + login + "}\n" + zone, true},
+
+		{"route", "route {\n" + login + zone + "}\n", false},
+		{"handle after the log-in", login + "handle {\n" + zone + "}\n", false},
+		{"before and after", "route {\n" + login + zone + login + "}\n", false},
+		{"another one's log-in", zone, false},
+		{"by address", login + "sliding_window users {client_ip} 9 1h\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var want []string
+			if c.warns {
+				want = []string{`"msg":"placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first","zone":"users","option":"key","placeholder":"{http.auth.user.id}"`}
+			}
+			for _, address := range []string{"http://", "http://one.test"} {
+				config, err := adaptAnyFormat(address + " {\n" + c.site + "\nrespond ok\n}\n")
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantWarnings(t, warned(t, config), want...)
+			}
+		})
+	}
+}
+
 // adaptAnyFormat is adapt for a Caddyfile that is not indented.
 func adaptAnyFormat(text string) ([]byte, error) {
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})

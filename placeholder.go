@@ -194,14 +194,23 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 			zap.String("zone", z.Name), zap.String("key", z.Key))
 	}
 	for _, use := range z.names() {
+		if strings.HasPrefix(use.name, authNames) && z.isBeforeAuthentication(ctx) {
+			logger.Warn("placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first",
+				zap.String("zone", z.Name), zap.String("option", use.option), zap.String("placeholder", "{"+use.name+"}"))
+			continue
+		}
 		if strings.HasPrefix(use.name, requestNames) || use.option != "match" && use.name == "client_ip" {
 			continue
 		}
+		meant := meantBy(use.name)
+		if meant == "" || defines(ctx, use.name) {
+			continue
+		}
 		// To Caddy all variables are known, as they may be set or not.
-		known := caddyKnows(use.name) && !strings.HasPrefix(use.name, "http.vars.")
-		if meant := meantBy(use.name); meant != "" && !known && !defines(ctx, use.name) {
-			logger.Warn("placeholder is not one of Caddy's and has no value unless another module defines it; "+written(meant)+" is one",
-				zap.String("zone", z.Name), zap.String("option", use.option), zap.String("placeholder", "{"+use.name+"}"))
+		if strings.HasPrefix(use.name, "http.vars.") || !caddyKnows(use.name) {
+			logger.Warn("placeholder is not one of Caddy's and has no value unless another module defines it",
+				zap.String("zone", z.Name), zap.String("option", use.option),
+				zap.String("placeholder", "{"+use.name+"}"), zap.String("probably_meant", written(meant)))
 		}
 	}
 }

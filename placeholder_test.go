@@ -43,6 +43,7 @@ var ofOthers = []string{
 	"http.auth.user.id", "http.auth.user.email", "http.auth.candidate.id", "http.error.status_code", "http.intercept.status_code", "http.sliding_window.api.remaining",
 	"http.url_pattern.path.id", "env.REGION", "system.hostname", "time.now.unix", "time.now.year",
 	"quota", "plan", "customer", "geoip2.country_code", "maxmind_geolocation.country_code", "jwt.sub", "tier.0",
+	"user", "user_id", "client_id", "http.vars.client_id", "http.vars.user_id", "host_id", "region", "tenant", "email", "mode", "part", "file_type", "path_prefix",
 }
 
 // warned is what loading a configuration writes to Caddy's log, from level warn on.
@@ -199,7 +200,7 @@ func TestResemblingPlaceholders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []string
 			for _, option := range []string{"key", "limit", "cost", "fields", "match"} {
-				want = append(want, fmt.Sprintf(`"msg":"placeholder is not one of Caddy's and has no value unless another module defines it; %s is one","zone":"api","option":"%s","placeholder":"{%s}"`, meant, option, name))
+				want = append(want, fmt.Sprintf(`"msg":"placeholder is not one of Caddy's and has no value unless another module defines it","zone":"api","option":"%s","placeholder":"{%s}","probably_meant":"%s"`, option, name, meant))
 			}
 			wantWarnings(t, warned(t, handlerConfig(t, zoneWith(name))), want...)
 			for _, defines := range []string{

@@ -21,10 +21,12 @@ type Zone struct {
 	// letters, digits, `_`, `-` and `.`; 64 at most. A renamed zone starts afresh.
 	Name string `json:"name"`
 
-	// Only requests that match are counted. Default: all.
+	// Only requests that match are counted. Inside handle_path, paths are without what that
+	// takes off. Default: all.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// What has a quota of its own; placeholders are allowed. Default:
+	// What has a quota of its own; placeholders are allowed. `all` counts all requests
+	// together; the log warns of other text without a placeholder. Default:
 	// `{http.vars.client_ip}`.
 	Key string `json:"key,omitempty"`
 
@@ -67,7 +69,7 @@ type Zone struct {
 
 	// What to do when the key expands to nothing: `shared` counts all such
 	// requests together, `skip` does not count them, `deny` denies them. Default:
-	// `shared`.
+	// `shared`, and a warning in the log, once a minute at most.
 	EmptyKey string `json:"empty_key,omitempty"`
 
 	// How much of the limit an instance may take ahead, to let requests of a busy
