@@ -49,8 +49,8 @@ type zoneUse struct {
 	script bool
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
-	// When the log may say again that an option came out empty, as in emptyOptions.
-	emptyLog [len(emptyOptions)]rare
+	// When the log may say again that an option came out empty, as in valueOptions.
+	noValueLog [len(valueOptions)]rare
 }
 
 // CaddyModule returns the Caddy module information.

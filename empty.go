@@ -8,42 +8,42 @@ import (
 	"go.uber.org/zap"
 )
 
-// emptyOption is an option of a zone whose placeholders can come out empty: without a value
+// noValue is an option of a zone whose placeholders can come out empty: without a value
 // in a request. Several are a set.
-type emptyOption uint8
+type noValue uint8
 
 const (
-	emptyOfKey emptyOption = 1 << iota
-	emptyOfLimit
-	emptyOfCost
+	noKey noValue = 1 << iota
+	noLimit
+	noCost
 )
 
-// emptyOptions are the options by themselves, with what is done where they are empty.
-var emptyOptions = [...]struct {
-	option        emptyOption
-	name, message string
+// valueOptions are the options one by one, with the effect of having no value.
+var valueOptions = [...]struct {
+	option       noValue
+	name, effect string
 }{
-	{emptyOfKey, "key", "key came out empty; all requests without one share a counter"},
-	{emptyOfLimit, "limit", "limit came out empty; fallback holds unless what is left of it is a limit"},
-	{emptyOfCost, "cost", "cost came out empty; it is 1 unless what is left of it is a number"},
+	{noKey, "key", "all such requests share one counter"},
+	{noLimit, "limit", "fallback holds, unless the rest of the text is a limit"},
+	{noCost, "cost", "1 is charged, unless the rest of the text is a number"},
 }
 
 // noteEmpty counts options of a zone that came out empty, and tells the operator once a
 // minute: clients may send such requests as often as they like. An empty key that
 // empty_key is written for is no news.
-func (h *Handler) noteEmpty(z *Zone, options emptyOption, req *request) {
-	for i, o := range emptyOptions {
+func (h *Handler) noteEmpty(z *Zone, options noValue, req *request) {
+	for i, o := range valueOptions {
 		if options&o.option == 0 {
 			continue
 		}
 		z.counters.empty[i].Inc()
-		if o.option == emptyOfKey && z.EmptyKey != "" || !z.use.emptyLog[i].due(time.Minute) {
+		if o.option == noKey && z.EmptyKey != "" || !z.use.noValueLog[i].due(time.Minute) {
 			continue
 		}
-		if c := h.logger.Check(zap.WarnLevel, o.message); c != nil {
-			name := z.emptyName(o.name, req)
-			c.Write(zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("usual_cause", usualCause(name)))
-		}
+		name := z.emptyName(o.name, req)
+		h.logger.Warn("placeholder has no value in a request",
+			zap.String("zone", z.Name), zap.String("option", o.name), zap.String("placeholder", "{"+name+"}"),
+			zap.String("effect", o.effect), zap.String("usual_cause", usualCause(name)))
 	}
 }
 

@@ -70,11 +70,11 @@ func TestEmptyValues(t *testing.T) {
 				t.Fatalf("got %d lines for three requests, want 1: %v", len(entries), entries)
 			}
 			fields := entries[0].ContextMap()
-			if !strings.HasPrefix(entries[0].Message, c.option+" came out empty") || fields["zone"] != zoneName(t) ||
+			if entries[0].Message != "placeholder has no value in a request" || fields["option"] != c.option || fields["zone"] != zoneName(t) ||
 				fields["placeholder"] != c.placeholder || !strings.Contains(fields["usual_cause"].(string), c.why) {
 				t.Errorf("got %q %v, want %s, %s and %q", entries[0].Message, fields, c.option, c.placeholder, c.why)
 			}
-			h.Zones[0].use.emptyLog = [len(emptyOptions)]rare{} // a minute later
+			h.Zones[0].use.noValueLog = [len(valueOptions)]rare{} // a minute later
 			ask()
 			if n := logs.Len(); n != 1 {
 				t.Errorf("got %d lines after a minute, want 1", n)
@@ -86,7 +86,7 @@ func TestEmptyValues(t *testing.T) {
 func emptyValues(t *testing.T, ctx caddy.Context, zone string) map[string]float64 {
 	t.Helper()
 	n := make(map[string]float64)
-	for _, o := range emptyOptions {
+	for _, o := range valueOptions {
 		n[o.name] = metric(t, ctx, "caddy_sliding_window_empty_values_total", "zone", zone, "option", o.name)
 	}
 	return n

@@ -29,7 +29,7 @@ var (
 		Help: "Requests on which a store did not decide, by reason: away, refused by its server, busy while too many requests wait for it, or foreign: no counter.",
 	}, []string{"store", "reason"})
 
-	emptyTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	noValueTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "empty_values_total",
 		Help: "Requests on which placeholders of an option of a zone had no value, by option: key, limit or cost.",
 	}, []string{"zone", "option"})
@@ -44,7 +44,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, emptyTotal, storeOpen} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, storeOpen} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -55,7 +55,7 @@ func registerMetrics(ctx caddy.Context) error {
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
-	empty                                     [len(emptyOptions)]prometheus.Counter
+	empty                                     [len(valueOptions)]prometheus.Counter
 }
 
 func newZoneCounters(zone string) zoneCounters {
@@ -65,8 +65,8 @@ func newZoneCounters(zone string) zoneCounters {
 		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
 		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
 	}
-	for i, o := range emptyOptions {
-		c.empty[i] = emptyTotal.WithLabelValues(zone, o.name)
+	for i, o := range valueOptions {
+		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
 	}
 	return c
 }

@@ -29,8 +29,7 @@ func (z *Zone) warnOfPlace(ctx caddy.Context) {
 		}
 	}
 	for _, path := range paths {
-		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; "+
-			"match what is left, or write sliding_window before them",
+		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left",
 			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", prefix))
 	}
 }

@@ -186,12 +186,11 @@ const constantKey = "all"
 func (z *Zone) warnOfNames(ctx caddy.Context) {
 	logger := ctx.Logger()
 	if z.Key != "" && z.Key != constantKey && len(namesIn(z.Key)) == 0 {
-		cure := "write key all if that is meant"
+		fields := []zap.Field{zap.String("zone", z.Name), zap.String("key", z.Key)}
 		if name := nameInText(z.Key); name != "" {
-			cure = "write " + written(name) + ", or all if that is meant"
+			fields = append(fields, zap.String("probably_meant", written(name)))
 		}
-		logger.Warn("key holds no placeholder, so that all requests share one counter; "+cure,
-			zap.String("zone", z.Name), zap.String("key", z.Key))
+		logger.Warn("key holds no placeholder, so that all requests share one counter; write key all if that is meant", fields...)
 	}
 	for _, use := range z.names() {
 		if strings.HasPrefix(use.name, authNames) && z.isBeforeAuthentication(ctx) {

@@ -224,22 +224,22 @@ func TestWarningsOnce(t *testing.T) {
 
 // A key without a placeholder is one counter for all: that is meant if it is `all`.
 func TestConstantKey(t *testing.T) {
-	const message = `key holds no placeholder, so that all requests share one counter; write `
+	const message = `key holds no placeholder, so that all requests share one counter; write key all if that is meant","zone":"api","key":`
 	for key, want := range map[string]string{
 		"all":                       "",
-		"client_ip":                 message + `{client_ip}, which is {http.vars.client_ip} in JSON, or all if that is meant`,
-		"remote_ip":                 message + `{client_ip}, which is {http.vars.client_ip} in JSON, or all if that is meant`,
-		"http.request.remote.host":  message + `{http.request.remote.host}, or all if that is meant`,
-		"header.X-Key":              message + `{http.request.header.X-Key}, or all if that is meant`,
-		"static":                    message + `key all if that is meant`,
-		"everybody":                 message + `key all if that is meant`,
-		`\\{client_ip}`:             message + `key all if that is meant`,
+		"client_ip":                 `,"probably_meant":"{client_ip}, which is {http.vars.client_ip} in JSON"}`,
+		"remote_ip":                 `,"probably_meant":"{client_ip}, which is {http.vars.client_ip} in JSON"}`,
+		"http.request.remote.host":  `,"probably_meant":"{http.request.remote.host}"}`,
+		"header.X-Key":              `,"probably_meant":"{http.request.header.X-Key}"}`,
+		"static":                    `}`,
+		"everybody":                 `}`,
+		`\\{client_ip}`:             `}`,
 		"{env.REGION}":              "",
 		"x{http.request.header.X}y": "",
 	} {
 		var lines []string
 		if want != "" {
-			lines = append(lines, want)
+			lines = append(lines, message+`"`+key+`"`+want)
 		}
 		wantWarnings(t, warned(t, handlerConfig(t, `{"handler":"sliding_window","zones":[{"name":"api","key":"`+key+`","limits":[{"max":1,"window":"1m"}]}]}`)), lines...)
 	}

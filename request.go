@@ -85,7 +85,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		}
 		key, empty := z.key.expand(req.vars, req.repl)
 		if empty {
-			h.noteEmpty(z, emptyOfKey, req)
+			h.noteEmpty(z, noKey, req)
 		}
 		if empty && z.EmptyKey == emptySkip {
 			continue

@@ -436,7 +436,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 }
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
-func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty emptyOption) {
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
 	c = window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
@@ -447,7 +447,7 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	if z.spends.dynamic {
 		var none bool
 		if c.Cost, none = z.expandCost(repl); none {
-			empty |= emptyOfCost
+			empty |= noCost
 		}
 	}
 	return c, empty
@@ -455,12 +455,12 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty emptyOption) {
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty noValue) {
 	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
 		if z.limits[i].max.empty(repl, err) || z.limits[i].window.empty(repl, err) {
-			empty = emptyOfLimit
+			empty = noLimit
 		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
