@@ -100,7 +100,7 @@ var usualCauses = []struct{ names, cause string }{
 	{authNames, "sliding_window runs before basic_auth and forward_auth; write both in a route, the authentication first"},
 	{clientIPName, causeUnix},
 	{"client_ip", causeUnix},
-	{"http.request.remote", causeUnix},
+	{"http.request.remote", causeUnix + "; or it came before the TLS handshake was complete, and Caddy does not trust the address yet"},
 	{"http.request.header.", "the request has no such header field; fields that request_header or forward_auth set come later"},
 	{"http.request.cookie.", "the request has no such cookie"},
 	{"http.request.uri.query", "the URI has no such query"},

@@ -76,6 +76,9 @@ func squash(name string) string {
 // meantBy returns the placeholder of Caddy's that an unknown name was probably meant to
 // be, or nothing: names that resemble none are those of maps and other modules.
 func meantBy(name string) string {
+	if len(name) > 256 { // of which the comparison would take long
+		return ""
+	}
 	meant := resembled(name)
 	if meant == name {
 		return ""

@@ -110,8 +110,8 @@ func (z *Zone) isBeforeAuthentication(ctx caddy.Context) bool {
 }
 
 // orderOf notes whether a zone comes first, and authentication later, in the order in which
-// handlers run. Where both are in routes of which one is chosen, it takes them for a
-// sequence, too.
+// handlers run. A request that comes to a route which is the last, or one of a group, does
+// not come to the others: they are no sequence.
 type orderOf struct {
 	zone                       *Zone
 	authenticated, seen, later bool
@@ -124,6 +124,7 @@ func (o *orderOf) authentication() {
 
 func (o *orderOf) routes(routes caddyhttp.RouteList) {
 	for _, route := range routes {
+		authenticated, seen := o.authenticated, o.seen
 		for _, handler := range route.Handlers {
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
@@ -141,6 +142,9 @@ func (o *orderOf) routes(routes caddyhttp.RouteList) {
 			if json.Unmarshal(raw, &config) == nil {
 				o.config(config)
 			}
+		}
+		if route.Terminal || route.Group != "" {
+			o.authenticated, o.seen = authenticated, seen
 		}
 	}
 }
@@ -160,8 +164,12 @@ func (o *orderOf) config(config any) {
 			o.seen = o.seen || !o.authenticated && o.zone.isIn(v)
 		case "subroute":
 			o.config(v["routes"])
-		case nil:
-			o.config(v["handle"]) // a route
+		case nil: // a route
+			authenticated, seen := o.authenticated, o.seen
+			o.config(v["handle"])
+			if v["terminal"] == true || v["group"] != nil {
+				o.authenticated, o.seen = authenticated, seen
+			}
 		}
 	}
 }

@@ -148,6 +148,7 @@ func TestBeforeAuthentication(t *testing.T) {
 		{"handle after the log-in", login + "handle {\n" + zone + "}\n", false},
 		{"before and after", "route {\n" + login + zone + login + "}\n", false},
 		{"another one's log-in", zone, false},
+		{"one handle or the other", "handle /a {\n" + zone + "}\nhandle /b {\n" + login + "}\n", false},
 		{"by address", login + "sliding_window users {client_ip} 9 1h\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -155,8 +156,8 @@ func TestBeforeAuthentication(t *testing.T) {
 			if c.warns {
 				want = []string{`"msg":"placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first","zone":"users","option":"key","placeholder":"{http.auth.user.id}"`}
 			}
-			for _, address := range []string{"http://", "http://one.test"} {
-				config, err := adaptAnyFormat(address + " {\n" + c.site + "\nrespond ok\n}\n")
+			for _, sites := range []string{"http:// {\n%s}\n", "http://one.test {\n%s}\n", "http://one.test {\n%s}\nhttp://two.test {\n" + login + "}\n"} {
+				config, err := adaptAnyFormat(fmt.Sprintf(sites, c.site+"\nrespond ok\n"))
 				if err != nil {
 					t.Fatal(err)
 				}

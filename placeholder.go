@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -110,8 +111,8 @@ func namesInMatcher(raw json.RawMessage) []string {
 
 var placeholderInMatcher = regexp.MustCompile(`(?:^|[^\\]){([a-zA-Z%?][\w.%?/,-]*)}`)
 
-// eachText calls f with the texts in a JSON value, in any order. Names of members are texts,
-// too: those of the matcher vars hold placeholders.
+// eachText calls f with the texts in a JSON value. Names of members are texts, too: those of
+// the matcher vars hold placeholders.
 func eachText(value any, f func(string)) {
 	switch v := value.(type) {
 	case string:
@@ -121,12 +122,11 @@ func eachText(value any, f func(string)) {
 			eachText(e, f)
 		}
 	case map[string]any:
-		for name, e := range v {
-			if name == "pattern" {
-				continue
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if name != "pattern" {
+				f(name)
+				eachText(v[name], f)
 			}
-			f(name)
-			eachText(e, f)
 		}
 	}
 }
@@ -134,8 +134,8 @@ func eachText(value any, f func(string)) {
 // checkMatcherNames refuses matchers with a placeholder that never has a value.
 func (z *Zone) checkMatcherNames() error {
 	for _, set := range z.MatcherSetsRaw {
-		for matcher, raw := range set {
-			for _, name := range namesInMatcher(raw) {
+		for _, matcher := range slices.Sorted(maps.Keys(set)) {
+			for _, name := range namesInMatcher(set[matcher]) {
 				if err := checkKnown(name); err != nil {
 					return fmt.Errorf("match %s: %w", matcher, err)
 				}
@@ -170,8 +170,8 @@ func (z *Zone) names() []useOfName {
 		}
 	}
 	for _, set := range z.MatcherSetsRaw {
-		for _, raw := range set {
-			add("match", namesInMatcher(raw))
+		for _, matcher := range slices.Sorted(maps.Keys(set)) {
+			add("match", namesInMatcher(set[matcher]))
 		}
 	}
 	return uses
