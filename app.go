@@ -47,6 +47,10 @@ type zoneUse struct {
 	// Whether a handler charges for other zones as well, so that a script has to
 	// decide in all of them: a counter is kept in one way.
 	script bool
+	// Whether the log has what is most likely a mistake in the zone.
+	warned bool
+	// When the log may say again that an option came out empty, as in valueOptions.
+	noValueLog [len(valueOptions)]rare
 }
 
 // CaddyModule returns the Caddy module information.

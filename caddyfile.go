@@ -16,7 +16,7 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("sliding_window", parseGlobal)
 	httpcaddyfile.RegisterHandlerDirective("sliding_window", parseDirective)
-	httpcaddyfile.RegisterDirectiveOrder("sliding_window", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterDirectiveOrder("sliding_window", httpcaddyfile.Before, "redir")
 }
 
 func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {

@@ -29,6 +29,11 @@ var (
 		Help: "Requests on which a store did not decide, by reason: away, refused by its server, busy while too many requests wait for it, or foreign: no counter.",
 	}, []string{"store", "reason"})
 
+	noValueTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "empty_values_total",
+		Help: "Requests on which placeholders of an option of a zone had no value, by option: key, limit or cost.",
+	}, []string{"zone", "option"})
+
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -39,7 +44,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, storeOpen} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, storeOpen} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -50,15 +55,20 @@ func registerMetrics(ctx caddy.Context) error {
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
+	empty                                     [len(valueOptions)]prometheus.Counter
 }
 
 func newZoneCounters(zone string) zoneCounters {
-	return zoneCounters{
+	c := zoneCounters{
 		allowed:      decisionsTotal.WithLabelValues(zone, "allowed"),
 		denied:       decisionsTotal.WithLabelValues(zone, "denied"),
 		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
 		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
 	}
+	for i, o := range valueOptions {
+		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
+	}
+	return c
 }
 
 // count counts what was decided. A zone that would have let a request pass which

@@ -75,7 +75,7 @@ func TestReadmeCaddyfiles(t *testing.T) {
 	certificates := writeCertificates(t)
 	for i, block := range append(readmeBlocks(t, "caddyfile"), readFile(t, "Caddyfile.example")) {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
-			checkCaddyfile(t, block, certificates)
+			wantWarnings(t, warned(t, checkCaddyfile(t, block, certificates)))
 		})
 	}
 }

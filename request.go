@@ -84,6 +84,9 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			continue
 		}
 		key, empty := z.key.expand(req.vars, req.repl)
+		if empty {
+			h.noteEmpty(z, noKey, req)
+		}
 		if empty && z.EmptyKey == emptySkip {
 			continue
 		}
@@ -93,7 +96,10 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		req.zones = append(req.zones, z)
-		c := z.charge(key, req.repl)
+		c, none := z.charge(key, req.repl)
+		if none != 0 {
+			h.noteEmpty(z, none, req)
+		}
 		c.Fields = z.notes.expand(req.vars, req.repl)
 		req.charges = append(req.charges, c)
 	}

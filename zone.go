@@ -21,10 +21,12 @@ type Zone struct {
 	// letters, digits, `_`, `-` and `.`; 64 at most. A renamed zone starts afresh.
 	Name string `json:"name"`
 
-	// Only requests that match are counted. Default: all.
+	// Only requests that match are counted. Inside handle_path, paths are without what that
+	// takes off. Default: all.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// What has a quota of its own; placeholders are allowed. Default:
+	// What has a quota of its own; placeholders are allowed. `all` counts all requests
+	// together; the log warns of other text without a placeholder. Default:
 	// `{http.vars.client_ip}`.
 	Key string `json:"key,omitempty"`
 
@@ -67,7 +69,7 @@ type Zone struct {
 
 	// What to do when the key expands to nothing: `shared` counts all such
 	// requests together, `skip` does not count them, `deny` denies them. Default:
-	// `shared`.
+	// `shared`, and a warning in the log, once a minute at most.
 	EmptyKey string `json:"empty_key,omitempty"`
 
 	// How much of the limit an instance may take ahead, to let requests of a busy
@@ -170,7 +172,7 @@ func (z *Zone) checkMatch() error {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
 		}
 	}
-	return nil
+	return z.checkMatcherNames()
 }
 
 func (z *Zone) checkLimits() error {
@@ -361,6 +363,11 @@ func unless[T ~string](configured, standard T) T {
 // provision compiles the zone, which has been checked. It is alone in its handler
 // or not, and shares its use with the same zone in other handlers.
 func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
+	if !use.warned {
+		use.warned = true
+		z.warnOfNames(ctx)
+	}
+	z.warnOfPlace(ctx)
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -442,27 +449,33 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 	return z.matchers.AnyMatchWithError(r)
 }
 
-// charge returns what the request wants to spend on a key.
-func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
-	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease, Lookback: z.lookback}
+// charge returns what the request wants to spend on a key, and which options came out empty.
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
+	c = window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease, Lookback: z.lookback}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}
 	if c.Policies == nil {
-		c.Policies = z.expandLimits(repl)
+		c.Policies, empty = z.expandLimits(repl)
 	}
 	if z.spends.dynamic {
-		c.Cost = z.expandCost(repl)
+		var none bool
+		if c.Cost, none = z.expandCost(repl); none {
+			empty |= noCost
+		}
 	}
-	return c
+	return c, empty
 }
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
-	policies := make([]window.Policy, 0, len(z.limits))
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty noValue) {
+	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
+		if z.limits[i].max.empty(repl, err) || z.limits[i].window.empty(repl, err) {
+			empty = noLimit
+		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
@@ -473,5 +486,5 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 			policies = append(policies, p)
 		}
 	}
-	return policies
+	return policies, empty
 }

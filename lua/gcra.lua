@@ -248,6 +248,7 @@ function gcra.settle(c, now, at, delta)
   gcra.look(c, now)
   if delta > 0 then return charge(c, now, delta) end
   local before = c.before
+  local left = 0
   if not before or at > before[1] then return end -- nothing was spent then
   for k = 1, c.count do
     local i = place(c, k)
@@ -259,7 +260,9 @@ function gcra.settle(c, now, at, delta)
       back = -delta * window
     end
     before[i + 1] = max(0, level - back)
+    left = left + before[i + 1]
   end
+  if left == 0 then return record.drop(c) end
   record.set(c, nil, unpack(before))
 end
 

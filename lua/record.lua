@@ -203,4 +203,9 @@ function record.set(c, expires, at, ...)
   end
 end
 
+-- Forgets a counter.
+function record.drop(c)
+  if c.member then call('HDEL', c.key, c.member) else call('UNLINK', c.key) end
+end
+
 return record

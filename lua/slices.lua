@@ -51,10 +51,7 @@ local function load_packed(c)
 end
 
 local function save_packed(c, now, all, expires)
-  if not all[1] then
-    call('HDEL', c.key, c.member)
-    return
-  end
+  if not all[1] then return record.drop(c) end
   local numbers = {now}
   for i, s in ipairs(all) do
     numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count

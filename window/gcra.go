@@ -279,8 +279,17 @@ func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	return rest(level, now-s.at, p.Limit)
 }
 
-// Empty implements Algorithm. An empty bucket counts on what other windows spend.
-func (GCRA) Empty(h History) bool { return len(h) == 0 }
+// Empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
+// looks at them any more: a counter whose units are all given back starts afresh.
+func (GCRA) Empty(h History) bool {
+	var room gcraRoom
+	for _, b := range readGCRA(h, &room).buckets {
+		if b.level > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // Look implements Algorithm.
 func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
