@@ -160,7 +160,11 @@ func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *
 	if s.of != nil {
 		name = s.from
 	}
-	value := placeholder(name, vars, repl)
+	return k.spell(placeholder(name, vars, repl), s)
+}
+
+// spell returns a placeholder's value in the one spelling that counts.
+func (k *keyTemplate) spell(value string, s spelling) string {
 	if s.of != nil {
 		value = s.of(value)
 	}
