@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -347,6 +349,12 @@ func testSentinelExample(t *testing.T) {
 	})
 	r.spend(39)
 	r.want(1, http.StatusTooManyRequests, http.MethodGet, "/", from("203.0.113.7")...)
+	// A store outlives its configuration by some seconds, and listens to the Sentinels.
+	_ = caddy.Stop()
+	caddyrun.Eventually(t, 30*time.Second, "nothing listens to the Sentinels", func() bool {
+		stacks := make([]byte, 1<<20)
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("sentinelFailover"))
+	})
 }
 
 func testClusterExample(t *testing.T) {
