@@ -262,6 +262,11 @@ func TestRecipes(t *testing.T) {
 		r.want(30, 429, get, "/reports/8/export", from("203.0.113.1")...)
 		r.want(595, 200, get, "/reports/8", from("203.0.113.1")...)
 		r.want(1, 429, get, "/reports/8", from("203.0.113.1")...)
+		r.load(":8080 {\n\thandle_path /reports/* {\n\t\tsliding_window {\n\t\t\tzone inside {\n\t\t\t\tmatch {\n\t\t\t\t\tpath /*/export\n\t\t\t\t}\n" +
+			"\t\t\t\tlimit 5 1h\n\t\t\t}\n\t\t}\n\t\treverse_proxy localhost:9000\n\t}\n}\n")
+		r.want(5, 200, get, "/reports/7/export", from("203.0.113.1")...)
+		r.want(1, 429, get, "/reports/7/export", from("203.0.113.1")...)
+		r.want(6, 200, get, "/reports/7", from("203.0.113.1")...)
 	})
 	t.Run("gRPC", testGRPC)
 	t.Run("CORS", func(t *testing.T) {
