@@ -27,6 +27,7 @@ type recipe struct {
 	client  *http.Client
 	address string
 	backend string // host:port
+	loaded  bool   // and nothing has been answered since
 }
 
 // serveBlock serves the n-th Caddyfile, from 1 on, below a heading of a document, with
@@ -71,6 +72,7 @@ func (r *recipe) load(caddyfile string, replace ...string) {
 	if err := loadCaddy(caddyfile); err != nil {
 		r.Fatalf("%v\n%s", err, caddyfile)
 	}
+	r.loaded = true
 }
 
 // ask sends a request with header fields, name after name.
@@ -89,9 +91,18 @@ func (r *recipe) do(req *http.Request, header ...string) caddyrun.Answer {
 		req.Header.Add(header[i], header[i+1])
 	}
 	resp, err := r.client.Do(req)
+	for range 10 {
+		if err == nil || !r.loaded {
+			break
+		}
+		// The configuration before closes its connections, without an answer.
+		r.client.CloseIdleConnections()
+		resp, err = r.client.Do(req)
+	}
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.loaded = false
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
