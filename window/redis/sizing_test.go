@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -57,7 +59,7 @@ func TestSizing(t *testing.T) {
 		for i, limit := range sizingLimits {
 			var bytes float64
 			if row.pack > 0 {
-				bytes = sizePacked(t, own, limit, row.pack)
+				bytes = sizePacked(t, own, limit, row.pack, overhead)
 			} else {
 				bytes = sizeOfKey(t, own, row.algorithm, limit, min(limit, row.requests)) + overhead
 			}
@@ -120,10 +122,17 @@ func sizeOverhead(t *testing.T, own *redistest.Server) float64 {
 	return all/n - float64(bytes)
 }
 
-func sizePacked(t *testing.T, own *redistest.Server, limit, n int64) float64 {
+// sizePacked returns what each of n packed keys takes: a share of the hashes, which have
+// an overhead each.
+func sizePacked(t *testing.T, own *redistest.Server, limit, n int64, overhead float64) float64 {
 	t.Helper()
-	all := sizeOfMany(t, own, n, limit, n)
-	if err := own.Client(t).FlushAll(t.Context()).Err(); err != nil {
+	sizeOfMany(t, own, n, limit, n)
+	c := own.Client(t)
+	var all float64
+	for _, hash := range keys(t, c, "sw:*") {
+		all += float64(usage(t, c, hash)) + overhead
+	}
+	if err := c.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return all / float64(n)
@@ -134,13 +143,29 @@ func sizeOfMany(t *testing.T, own *redistest.Server, n, limit, pack int64) float
 	t.Helper()
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "sw", Timeout: time.Minute, Now: clock.Now}), own.Client(t)
-	before := usedMemory(t, c)
+	before := keptMemory(t, c)
 	takeAll(t, s, int(n), func(i int) window.Charge {
 		one := packed("per_client", fmt.Sprintf("203.0.%03d.%02d", i/100%1000, i%100), pack, limit, time.Hour)
 		one.Cost = limit
 		return one
 	})
-	return float64(usedMemory(t, c) - before)
+	return float64(keptMemory(t, c) - before)
+}
+
+// keptMemory returns the memory of a server without the buffers of its clients.
+func keptMemory(t *testing.T, c *goredis.Client) int64 {
+	t.Helper()
+	for line := range strings.Lines(c.Info(t.Context(), "memory").Val()) {
+		if text, ok := strings.CutPrefix(line, "mem_clients_normal:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return usedMemory(t, c) - n
+		}
+	}
+	t.Fatal("the server does not tell the memory of its clients")
+	return 0
 }
 
 // shortNumber writes a number with two digits, or all before the point.
