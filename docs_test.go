@@ -34,11 +34,11 @@ func blocksOf(text, language string) []string {
 // or a higher one.
 func sectionOf(t testing.TB, document, heading string) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^(##+) ` + regexp.QuoteMeta(heading) + `$`).FindStringSubmatchIndex(readFile(t, document))
+	text := readFile(t, document)
+	m := regexp.MustCompile(`(?m)^(##+) ` + regexp.QuoteMeta(heading) + `$`).FindStringSubmatchIndex(text)
 	if m == nil {
 		t.Fatalf("%s has no heading %q", document, heading)
 	}
-	text := readFile(t, document)
 	level, rest := m[3]-m[2], text[m[1]:]
 	if end := regexp.MustCompile(fmt.Sprintf(`(?m)^#{2,%d} `, level)).FindStringIndex(rest); end != nil {
 		rest = rest[:end[0]]

@@ -56,6 +56,9 @@ func outcomes(t *testing.T, ctx caddy.Context, zone string, before [4]float64) [
 	return n
 }
 
+// Outcomes is outcomes, for tests outside of the package.
+var Outcomes = outcomes
+
 func TestDecisionsByZoneAndOutcome(t *testing.T) {
 	h, ctx := newHandler(t, `{"zones":[
 		{"name":"count_a","key":"{http.request.header.X-A}","empty_key":"deny","limits":[{"max":2,"window":"1h"},{"max":9,"window":"2h"}]},

@@ -2,7 +2,6 @@ package slidingwindow_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -264,8 +263,10 @@ func startConfigured(t *testing.T, config, users string, args []string, replace 
 		}
 	}
 	log := new(bytes.Buffer)
-	s.cmd = exec.Command(cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"), append([]string{filepath.Join(dir, "server.conf"), "--dir", dir}, args...)...) //nolint:gosec // a server
-	s.cmd.Stdout, s.cmd.Stderr = log, log
+	var err error
+	if s.cmd, err = redistest.Command(log, append([]string{filepath.Join(dir, "server.conf"), "--dir", dir}, args...)...); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -128,12 +129,21 @@ func (s *Server) Client(tb testing.TB) *goredis.Client {
 	return c
 }
 
-// start runs the process and returns when it answers.
-func (s *Server) start() error {
+// Command is a redis-server, or what REDIS_SERVER names, that ends with this process. It
+// writes to a log.
+func Command(log io.Writer, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server"))
 	if err != nil {
-		return fmt.Errorf("%w; install it: apt-get install redis-server", err)
+		return nil, fmt.Errorf("%w; install it: apt-get install redis-server", err)
 	}
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttr()
+	return cmd, nil
+}
+
+// start runs the process and returns when it answers.
+func (s *Server) start() error {
 	_, port, _ := net.SplitHostPort(s.Addr)
 	var args []string
 	if s.file != "" {
@@ -142,9 +152,10 @@ func (s *Server) start() error {
 	args = append(args, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no")
 	args = append(args, s.args...)
 	s.log = new(bytes.Buffer)
-	s.run = exec.Command(path, args...)
-	s.run.Stdout, s.run.Stderr = s.log, s.log
-	s.run.SysProcAttr = childAttr()
+	var err error
+	if s.run, err = Command(s.log, args...); err != nil {
+		return err
+	}
 	if err := s.run.Start(); err != nil {
 		return err
 	}
@@ -158,12 +169,12 @@ func (s *Server) start() error {
 	for !s.answers() {
 		select {
 		case <-s.done:
-			return fmt.Errorf("%s %s ended:\n%s", path, strings.Join(args, " "), s.log)
+			return fmt.Errorf("%s %s ended:\n%s", s.run.Path, strings.Join(args, " "), s.log)
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			s.Kill()
-			return fmt.Errorf("%s %s does not answer:\n%s", path, strings.Join(args, " "), s.log)
+			return fmt.Errorf("%s %s does not answer:\n%s", s.run.Path, strings.Join(args, " "), s.log)
 		}
 	}
 	return nil

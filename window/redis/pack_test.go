@@ -87,8 +87,14 @@ func wantSmallHashes(t *testing.T, c *goredis.Client, pattern string, n int) {
 
 func usedMemory(t *testing.T, c *goredis.Client) int64 {
 	t.Helper()
+	return memoryInfo(t, c, "used_memory")
+}
+
+// memoryInfo returns what a server says of its memory under a name.
+func memoryInfo(t *testing.T, c *goredis.Client, name string) int64 {
+	t.Helper()
 	for line := range strings.Lines(c.Info(t.Context(), "memory").Val()) {
-		if text, ok := strings.CutPrefix(line, "used_memory:"); ok {
+		if text, ok := strings.CutPrefix(line, name+":"); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +102,7 @@ func usedMemory(t *testing.T, c *goredis.Client) int64 {
 			return n
 		}
 	}
-	t.Fatal("the server does not tell its memory")
+	t.Fatalf("the server does not tell %s", name)
 	return 0
 }
 

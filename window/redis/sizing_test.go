@@ -155,17 +155,7 @@ func sizeOfMany(t *testing.T, own *redistest.Server, n, limit, pack int64) float
 // keptMemory returns the memory of a server without the buffers of its clients.
 func keptMemory(t *testing.T, c *goredis.Client) int64 {
 	t.Helper()
-	for line := range strings.Lines(c.Info(t.Context(), "memory").Val()) {
-		if text, ok := strings.CutPrefix(line, "mem_clients_normal:"); ok {
-			n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return usedMemory(t, c) - n
-		}
-	}
-	t.Fatal("the server does not tell the memory of its clients")
-	return 0
+	return usedMemory(t, c) - memoryInfo(t, c, "mem_clients_normal")
 }
 
 // shortNumber writes a number with two digits, or all before the point.
