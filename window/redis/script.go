@@ -15,10 +15,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-var scriptSHA = func() string {
-	sum := sha1.Sum([]byte(lua.Script)) //nolint:gosec // see the import
+var scriptSHA = sha(lua.Script)
+
+// sha returns what a server calls a script.
+func sha(script string) string {
+	sum := sha1.Sum([]byte(script)) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
-}()
+}
 
 // scriptCmd is an EVALSHA or CL.THROTTLE that answers with integers. It is never sent again once
 // it may have run, on a Cluster client either: that would charge twice.

@@ -1,6 +1,7 @@
 package windowtest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -8,10 +9,18 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
+// eachWithHorizon is eachOfWindows, and all kinds of slices that can be packed.
+func eachWithHorizon(t *testing.T, open Open, run func(f *fixture)) {
+	eachOfWindows(t, open, run)
+	for _, algo := range []window.Slices{{Count: 1}, {Count: window.MaxPackedSlices}, {Count: window.MaxPackedSlices, Weighted: true}} {
+		t.Run(fmt.Sprintf("packed %+v", algo), func(t *testing.T) { run(newFixture(t, packed(open), algo)) })
+	}
+}
+
 // testHistoryStays uses up a long window, and then has requests with a short one come:
 // nothing more passes under the long one before its time.
 func testHistoryStays(t *testing.T, open Open) {
-	eachOfWindows(t, open, func(f *fixture) {
+	eachWithHorizon(t, open, func(f *fixture) {
 		long, short := per(10, 3_600_000), per(10, 5_000)
 		for _, test := range []struct {
 			zone     string
@@ -45,7 +54,7 @@ func testHistoryStays(t *testing.T, open Open) {
 // testHorizon lets requests with different windows meet on one counter, in any order and
 // with pauses and give-backs, and sees every admission.
 func testHorizon(t *testing.T, open Open) {
-	eachOfWindows(t, open, func(f *fixture) {
+	eachWithHorizon(t, open, func(f *fixture) {
 		most := func(limit int64) int64 { return limit }
 		if a, ok := f.algo.(window.Slices); ok && a.Weighted {
 			most = func(limit int64) int64 { return 2*limit - 1 }
