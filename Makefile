@@ -63,6 +63,14 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 	test $$found = 1 || { echo "no fuzz targets in $(FUZZPKGS)" >&2; exit 1; }; \
 	exit $$status
 
+# How many mutants of each script make mutants tries; 0: all, for hours.
+MUTANTS ?= 15
+
+.PHONY: mutants
+mutants: ## Change the Lua scripts a little, and print the changes that no test sees: docs/testing.md
+	scripts/install-redis.sh
+	go run ./internal/mutants -sample $(MUTANTS)
+
 .PHONY: bench
 bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (half an hour)
 	scripts/install-redis.sh
