@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,9 +24,10 @@ import (
 
 var (
 	sample = flag.Int("sample", 0, "how many mutants of each file to try; 0: all")
-	seed   = flag.Uint64("seed", 1, "which ones a sample has")
+	seed   = flag.Uint64("seed", 1, "which mutants are tried first")
+	during = flag.Duration("for", 0, "how long to go on; 0: until all are tried")
 	only   = flag.String("only", "", "the files to change, with commas; default: all")
-	long   = flag.Duration("timeout", 2*time.Minute, "how long the tests may take before a mutant counts as killed")
+	long   = flag.Duration("timeout", 3*time.Minute, "how long tests may take before a mutant counts as killed")
 )
 
 func main() {
@@ -48,54 +50,69 @@ func run() error {
 	if err := build.Run(); err != nil {
 		return err
 	}
-	names, err := files("lua")
+	all, err := mutants()
 	if err != nil {
 		return err
 	}
-	if *only != "" {
-		wanted := strings.Split(*only, ",")
-		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(wanted, name) })
+	began := time.Now()
+	if killed, output, err := t.kill("all", lua.Script, lua.Instances); err != nil || killed {
+		return fmt.Errorf("the tests fail without a mutant: %v\n%s", err, output)
 	}
-	survivors, tried := 0, 0
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("lua", filepath.FromSlash(name)))
+	fmt.Fprintf(os.Stderr, "the tests pass without a mutant, in %s; %d mutants\n", time.Since(began).Round(time.Second), len(all))
+	tried, survivors := map[string]int{}, map[string]int{}
+	for i, m := range all {
+		if *during > 0 && time.Since(began) > *during {
+			break
+		}
+		killed, _, err := t.kill(m.file, m.script, m.instances)
 		if err != nil {
 			return err
 		}
-		if killed, output, err := t.kill(name, lua.Script, lua.Instances); err != nil || killed {
-			return fmt.Errorf("%s: the tests fail without a change: %w\n%s", name, err, output)
+		tried[m.file]++
+		if !killed {
+			survivors[m.file]++
+			fmt.Println(m)
 		}
-		all := mutate(name, string(text))
-		for i, m := range pick(all) {
-			script, instances := m.scripts(string(text))
-			killed, _, err := t.kill(name, script, instances)
-			if err != nil {
-				return err
-			}
-			tried++
-			if !killed {
-				survivors++
-				fmt.Println(m)
-			}
-			fmt.Fprintf(os.Stderr, "\r%s: %d of %d mutants, %d of all %d survive ", name, i+1, len(all), survivors, tried)
-		}
-		fmt.Fprintln(os.Stderr)
+		fmt.Fprintf(os.Stderr, "\r%d of %d ", i+1, len(all))
+	}
+	fmt.Fprintln(os.Stderr)
+	for _, name := range slices.Sorted(maps.Keys(tried)) {
+		fmt.Printf("%s: %d of %d survive\n", name, survivors[name], tried[name])
 	}
 	return nil
 }
 
-// pick returns the sample of a file's mutants, in their order.
-func pick(all []mutant) []mutant {
-	if *sample == 0 || *sample >= len(all) {
-		return all
+// mutants returns those to try: one of each file, in an order of chance, then another of each,
+// so that any number of them is an even sample.
+func mutants() ([]mutant, error) {
+	names, err := files("lua")
+	if err != nil {
+		return nil, err
 	}
-	places := rand.New(rand.NewPCG(*seed, uint64(len(all)))).Perm(len(all))[:*sample]
-	slices.Sort(places)
-	var some []mutant
-	for _, i := range places {
-		some = append(some, all[i])
+	var turns [][]mutant
+	for _, name := range names {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("lua", filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		own := mutate(name, string(text))
+		r := rand.New(rand.NewPCG(*seed, 0))
+		r.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
+		if *sample > 0 {
+			own = own[:min(*sample, len(own))]
+		}
+		for i, m := range own {
+			m.putInto(string(text))
+			if i == len(turns) {
+				turns = append(turns, nil)
+			}
+			turns[i] = append(turns[i], m)
+		}
 	}
-	return some
+	return slices.Concat(turns...), nil
 }
 
 // files returns the scripts of a directory and of those in it.
@@ -109,10 +126,11 @@ func files(dir string) (names []string, err error) {
 	return names, err
 }
 
-// scripts returns the scripts of package lua with the mutant in place of its file, whose text
-// is given.
-func (m mutant) scripts(text string) (script, instances string) {
-	return strings.Replace(lua.Script, text, m.text, 1), strings.Replace(lua.Instances, text, m.text, 1)
+// putInto makes the scripts of package lua with the mutant in place of its file, whose text is
+// given.
+func (m *mutant) putInto(text string) {
+	m.script = strings.Replace(lua.Script, text, m.text, 1)
+	m.instances = strings.Replace(lua.Instances, text, m.text, 1)
 }
 
 // tests are those of the Redis store, built once.

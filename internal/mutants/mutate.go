@@ -13,6 +13,8 @@ type mutant struct {
 	line   int
 	change string // from what to what
 	text   string // of the file, changed
+
+	script, instances string // of package lua, with the file
 }
 
 // String names the mutant: the same for as long as its line stays as it is.
@@ -38,7 +40,7 @@ func mutate(file, text string) (all []mutant) {
 		changed := text[:at] + by + text[end:]
 		now, _, _ := strings.Cut(changed[begin:], "\n")
 		change := fmt.Sprintf("`%s` → `%s`", strings.TrimSpace(old), strings.TrimSpace(now))
-		all = append(all, mutant{file, line, change, changed})
+		all = append(all, mutant{file: file, line: line, change: change, text: changed})
 	}
 	before := ""
 	for _, place := range token.FindAllStringIndex(text, -1) {

@@ -46,8 +46,8 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%s has %d mutants", name, len(all))
 		}
 		for _, m := range all {
-			script, instances := m.scripts(string(text))
-			if (script == lua.Script) == (instances == lua.Instances) {
+			m.putInto(string(text))
+			if (m.script == lua.Script) == (m.instances == lua.Instances) {
 				t.Fatalf("%v changes both scripts, or none", m)
 			}
 		}

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// slow tests of the conformance suite are left out: they take minutes, and are about the
-// precision of slices.
-const slow = "^TestConformance/(AdaptiveSwitches|LayersAreFineSlices|ManyLayers|ManySlices|Millisecond.*|StrictNeverOver|WeightedWorstCase)$"
+// quick tests of the conformance suite take a second or so.
+const quick = "^TestConformance$/^(Batch|ClockStepsBack.*|GCRAClockStepsBack|GCRASettle|GCRATables|HistoryStays|Reset|SameMillisecond|Settle|SettleWhereNothingIs|Tables|ZonesAllOrNothing)$"
 
 // variants are the algorithms as the tests name them, by the file of each.
 var variants = map[string]string{
@@ -29,16 +28,17 @@ const keys = "^Test(BatchesAgree|DenialWritesNothing|ExpiryAfterStep|ForeignCont
 func suites(file string) [][]string {
 	name := strings.TrimSuffix(path.Base(file), ".lua")
 	if name == "instances" {
-		return [][]string{{"-test.run", "^Test(Instances|Attend).*$"}}
+		return [][]string{{"-test.run", "^TestInstances.*$"}}
 	}
-	own, walks := variants[name], "30"
+	own := variants[name]
 	if own == "" {
-		own, walks = ".*", "10"
+		own = ".*"
 	}
+	agree := "^TestAgreesWithMemory$/^(" + own + ")$"
 	return [][]string{
-		{"-test.run", "^TestFormat$|^TestTTL$"},
-		{"-test.run", "^TestAgreesWithMemory$/^(" + own + "|few_slices|mixed)$", "-walks", walks},
-		{"-test.run", "^TestConformance$/./^(packed|" + own + ")$", "-test.skip", slow},
+		{"-test.run", agree, "-walks", "2"},
+		{"-test.run", quick + "/^(packed.*|" + own + ")$"},
+		{"-test.run", agree, "-walks", "12"},
 		{"-test.run", keys},
 	}
 }
