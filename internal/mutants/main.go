@@ -55,8 +55,11 @@ func run() error {
 		return err
 	}
 	began := time.Now()
-	if killed, output, err := t.kill("all", lua.Script, lua.Instances); err != nil || killed {
-		return fmt.Errorf("the tests fail without a mutant: %v\n%s", err, output)
+	switch killed, output, err := t.kill("all", lua.Script, lua.Instances); {
+	case err != nil:
+		return err
+	case killed:
+		return fmt.Errorf("the tests fail without a mutant:\n%s", output)
 	}
 	fmt.Fprintf(os.Stderr, "the tests pass without a mutant, in %s; %d mutants\n", time.Since(began).Round(time.Second), len(all))
 	tried, survivors := map[string]int{}, map[string]int{}
