@@ -27,7 +27,7 @@ var (
 	seed   = flag.Uint64("seed", 1, "which mutants are tried first")
 	during = flag.Duration("for", 0, "how long to go on; 0: until all are tried")
 	only   = flag.String("only", "", "the files to change, with commas; default: all")
-	long   = flag.Duration("timeout", 3*time.Minute, "how long tests may take before a mutant counts as killed")
+	long   = flag.Duration("timeout", 3*time.Minute, "how long a run of tests may take before a mutant counts as killed")
 )
 
 func main() {
@@ -146,15 +146,15 @@ func (t tests) kill(name, script, instances string) (killed bool, output string,
 			return false, "", err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), *long)
-	defer cancel()
 	for _, args := range suites(name) {
+		ctx, cancel := context.WithTimeout(context.Background(), *long)
+		defer cancel()
 		test := exec.CommandContext(ctx, t.binary, append(args, "-test.failfast")...)
 		test.Dir = filepath.Join("window", "redis")
 		test.Env = append(os.Environ(), "SLIDING_WINDOW_SCRIPTS="+t.dir)
 		out, err := test.CombinedOutput()
 		if exit := new(exec.ExitError); errors.As(err, &exit) {
-			return true, string(out), nil
+			return true, fmt.Sprintf("%v: %v\n%s", args, err, out), nil
 		}
 		if err != nil {
 			return false, "", err
