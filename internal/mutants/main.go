@@ -27,7 +27,7 @@ var (
 	seed   = flag.Uint64("seed", 1, "which mutants are tried first")
 	during = flag.Duration("for", 0, "how long to go on; 0: until all are tried")
 	only   = flag.String("only", "", "the files to change, with commas; default: all")
-	long   = flag.Duration("timeout", 3*time.Minute, "how long a run of tests may take before a mutant counts as killed")
+	long   = flag.Duration("timeout", time.Minute, "how long a run of tests may take before a mutant counts as killed")
 )
 
 func main() {
