@@ -20,7 +20,7 @@ var variants = map[string]string{
 
 // keys are the tests of what is in Redis, which decisions do not show: when keys expire, what is
 // tidied up, what is refused. Those that measure time are left out.
-const keys = "^Test(BatchesAgree|DenialWritesNothing|ExpiryAfterStep|ForeignContent|Format|GiveBackWithoutMemory|KeptBuckets|" +
+const keys = "^Test(BatchesAgree|DenialWritesNothing|ExpiryAfterStep|ForeignContent|Format|FullestBucket|GiveBackWithoutMemory|KeptBuckets|" +
 	"LargeKeysShrink|Layers.*|Log.*|Packed.*|Permissions|Slices.*|Stream.*|Together.*|TTL.*|WrongType.*|Zset.*)$"
 
 // suites are the arguments of what runs against a change of a file, one after the other: the

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,5 +65,27 @@ func TestKeptBuckets(t *testing.T) {
 		if n := size(0, time.Hour); n > simple {
 			t.Errorf("pack %d: a record has %d bytes when no bucket is kept any more, want %d", pack, n, simple)
 		}
+	}
+}
+
+// TestFullestBucket settles more units than a level can count: both stores stop at 2^53.
+func TestFullestBucket(t *testing.T) {
+	clock := windowtest.NewClock()
+	var got [2][]window.Decision
+	for i, s := range []window.Store{openMemory(t, clock), open(t, clock)} {
+		c := charge("zone", "key", window.MaxProduct, time.Millisecond)
+		c.Algorithm = window.GCRA{}
+		for range 3 {
+			if err := s.Settle(t.Context(), c, 0, window.MaxProduct); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var err error
+		if got[i], err = s.Peek(t.Context(), []window.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got[0], got[1]) || got[0][0].ResetAfter != time.Millisecond {
+		t.Errorf("Peek = %+v, and in Redis %+v, want 1 ms until the bucket is empty", got[0], got[1])
 	}
 }
