@@ -4,11 +4,13 @@
 --         <n>   fine slice n, closed: "<units>:<time of the latest - start>"
 --         c<n>  coarse slice n, closed: the same, with the time of its first fine
 --               slice
---         open  what every decision needs: "<coarse>:<fine>:<since>:<coarse time>:
---               <coarse units>:<fine time>:<fine units>:<window>:<till>:<stale>": the
---               lengths of slices, when the history begins, the two slices that are open,
---               the horizon (see horizon.lua), and 1 if there may be slices from before the
---               history
+--         open  the two slices that are open: "<coarse time>:<coarse units>:<fine time>:
+--               <fine units>"
+--         kept  "<coarse>:<fine>:<since>:<window>:<till>:<stale>": the lengths of slices,
+--               when the history begins, the horizon (see horizon.lua), and 1 if there may
+--               be slices from before the history
+--         Every decision needs these two. They are apart because Redis keeps a hash small
+--         only while each value has at most 64 bytes (hash-max-listpack-value).
 -- Options length of a coarse and of a fine slice in ms; the first is a multiple
 --         of the second
 --
@@ -50,17 +52,23 @@ local function call(command, key, args)
   end
 end
 
--- Reads the open slices, and with them the history; nil if there is none.
-local function open(c)
-  local raw = redis.call('HMGET', c.key, 'open')[1]
-  if not raw then return nil end
+-- The numbers of a value.
+local function numbers_of(raw)
   local v = {}
   for n in string.gmatch(raw, '[^:]+') do v[#v + 1] = tonumber(n) end
-  local h = history(v[1], v[2], v[3])
-  h.coarse.open = {at = v[4], count = v[5]}
-  h.fine.open = {at = v[6], count = v[7]}
-  h.window, h.till = v[8], v[9]
-  h.has_stale = v[10] == 1
+  return v
+end
+
+-- Reads the open slices, and with them the history; nil if there is none.
+local function open(c)
+  local opened, kept = unpack(redis.call('HMGET', c.key, 'open', 'kept'))
+  if not opened then return nil end
+  local o, k = numbers_of(opened), numbers_of(kept)
+  local h = history(k[1], k[2], k[3])
+  h.window, h.till, h.has_stale = k[4], k[5], k[6] == 1
+  h.coarse.open = {at = o[1], count = o[2]}
+  h.fine.open = {at = o[3], count = o[4]}
+  h.kept = kept
   return h
 end
 
@@ -78,16 +86,22 @@ local function fetch(c, l, first, last)
   for i, n in ipairs(numbers) do l.closed[n] = values[i] and tally(l, n, values[i]) end
 end
 
+-- Has a field written.
+local function put(h, name, value)
+  h.written[#h.written + 1] = name
+  h.written[#h.written + 1] = value
+end
+
 -- Writes the history. Writes that need memory come first: without it nothing at
 -- all is changed. Without a time at which the key expires, it does when it would have.
 local function save(c, expires)
   local h, gone = c.history, {}
   local coarse, fine = h.coarse.open, h.fine.open
   if fine then
-    h.stale.open = nil
-    h.written[#h.written + 1] = 'open'
-    h.written[#h.written + 1] = string.format('%d:%d:%d:%d:%d:%d:%d:%d:%d:%d', h.coarse.length, h.fine.length,
-      h.since, coarse.at, coarse.count, fine.at, fine.count, h.window, h.till, h.has_stale and 1 or 0)
+    h.stale.open, h.stale.kept = nil, nil
+    put(h, 'open', string.format('%d:%d:%d:%d', coarse.at, coarse.count, fine.at, fine.count))
+    local kept = string.format('%d:%d:%d:%d:%d:%d', h.coarse.length, h.fine.length, h.since, h.window, h.till, h.has_stale and 1 or 0)
+    if kept ~= h.kept then put(h, 'kept', kept) end
   end
   for name in pairs(h.stale) do gone[#gone + 1] = name end
   call('HSET', c.key, h.written)
@@ -106,8 +120,7 @@ local function add_to(h, l, at, n)
       return true
     end
     l.closed[newest] = l.open
-    h.written[#h.written + 1] = field(l, newest)
-    h.written[#h.written + 1] = value(l, l.open)
+    put(h, field(l, newest), value(l, l.open))
     h.stale[field(l, newest)] = nil
   end
   l.open = {at = at, count = n}
@@ -395,10 +408,7 @@ local function open_latest(c, h, is_empty)
 end
 
 -- Writes closed slice n.
-local function put(h, l, n, t)
-  h.written[#h.written + 1] = field(l, n)
-  h.written[#h.written + 1] = value(l, t)
-end
+local function put_closed(h, l, n, t) put(h, field(l, n), value(l, t)) end
 
 -- Takes n units from the fine slice that counts a time, and from its coarse one. Returns
 -- whether there is one, and whether others are left.
@@ -417,8 +427,8 @@ local function take_back(c, h, at, n)
   t.count = t.count - back
   whole.count = whole.count - back
   if t.count > 0 then
-    if f < newest then put(h, fine, f, t) end
-    if not is_open then put(h, coarse, k, whole) end
+    if f < newest then put_closed(h, fine, f, t) end
+    if not is_open then put_closed(h, coarse, k, whole) end
     return true, true
   end
   -- The fine slice is gone. The coarse one begins with the next one, if there is any.
@@ -433,7 +443,7 @@ local function take_back(c, h, at, n)
   end
   if first then
     whole.at = first.at
-    if not is_open then put(h, coarse, k, whole) end
+    if not is_open then put_closed(h, coarse, k, whole) end
   elseif not is_open then
     forget(h, coarse, k)
   end

@@ -185,8 +185,8 @@ func TestLayersIdle(t *testing.T) {
 			t.Errorf("request %d, after %s: HDEL was called %d times", i, pause, n)
 		}
 	}
-	if fields := c.HKeys(t.Context(), "idle:1-layers:zone:key").Val(); len(fields) != 1 {
-		t.Errorf("in the end there are the fields %q, want the open slices only", fields)
+	if fields := c.HKeys(t.Context(), "idle:1-layers:zone:key").Val(); len(fields) != 2 {
+		t.Errorf("in the end there are the fields %q, want the open slices and the history only", fields)
 	}
 }
 
