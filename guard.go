@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -200,11 +201,22 @@ func (l *outageLog) end() {
 	}
 }
 
+// hintOn returns what to do about a cause that does not say so itself, or nothing.
+func hintOn(cause error) string {
+	if errors.As(cause, new(tls.RecordHeaderError)) {
+		return "the server does not speak TLS at this port; write redis:// in place of rediss://, or take tls out, or use the port with TLS"
+	}
+	return ""
+}
+
 // changed logs to Caddy's default log of the moment: the store may outlive the
 // configuration that it came with, and its logger.
 func (l *outageLog) changed(part string, open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
 	if open {
+		if hint := hintOn(cause); hint != "" {
+			logger = logger.With(zap.String("hint", hint))
+		}
 		l.since[part] = time.Now()
 		l.open(part).Inc()
 		if part == "" {

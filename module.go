@@ -94,7 +94,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	app := value.(*App)
 	var store window.Store
 	if h.StoreRaw != nil {
-		store, err = loadStore(ctx, h)
+		store, err = loadStore(ctx, h, h.StoreRaw)
 	} else {
 		store, err = app.storeFor(ctx)
 	}

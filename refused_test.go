@@ -49,7 +49,7 @@ func handlerConfig(t *testing.T, handlers ...string) []byte {
 func TestRefusedZone(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4,
 		`{"handler":"sliding_window","zones":[{"name":"api",%s}]}`, []refusal{
-			{"burst 5", 0, ``, `zone api: unrecognized subdirective "burst"`},
+			{"burst 5", 0, ``, `zone api: unrecognized subdirective "burst"; it is an option of an algorithm: write algorithm gcra { burst 5 } in a zone`},
 			{"limit 5 1m\nkey a\nkey b", 2, ``, `zone api: key stands twice`},
 			{"limit 5 1m\ncost 1\ncost 1", 2, ``, `zone api: cost stands twice`},
 			{"limit 5 1m\nfold_case\nfold_case", 2, ``, `zone api: fold_case stands twice`},
@@ -59,7 +59,7 @@ func TestRefusedZone(t *testing.T) {
 
 			{"limit -5 1m", 0, `"limits":[{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
 			{"limit many 1m", 0, `"limits":[{"max":"many","window":"1m"}]`, `zone api: limit many 1m: max "many" is not a whole number`},
-			{"limit 1.5 1m", 0, `"limits":[{"max":1.5,"window":"1m"}]`, `zone api: limit 1.5 1m: max "1.5" is not a whole number`},
+			{"limit 1.5 1m", 0, `"limits":[{"max":1.5,"window":"1m"}]`, `zone api: limit 1.5 1m: max "1.5" is not a whole number; write limit 3 2m`},
 			{"limit 9223372036854775808 1m", 0, `"limits":[{"max":"9223372036854775808","window":"1m"}]`, `zone api: limit 9223372036854775808 1m: max "9223372036854775808" is above 9223372036854775807`},
 			{"limit 1 1m\nlimit -5 1m", 1, `"limits":[{"max":1,"window":"1m"},{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
 			{"limit 10 1m\nlimit 5 60s", 1, `"limits":[{"max":10,"window":"1m"},{"max":5,"window":"60s"}]`, `zone api: limit 5 60s: another limit has the same window; keep the smaller one`},
@@ -70,9 +70,9 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 -1m", 0, `"limits":[{"max":5,"window":"-1m"}]`, `zone api: limit 5 -1m: window -1m0s is not above 0`},
 			{"limit 5 10us", 0, `"limits":[{"max":5,"window":"10us"}]`, `zone api: limit 5 10us: window 10µs is not a whole number of milliseconds`},
 			{"limit 5 1.5ms", 0, `"limits":[{"max":5,"window":1500000}]`, `window 1.5ms is not a whole number of milliseconds`},
-			{"limit 5 60", 0, `"limits":[{"max":5,"window":60}]`, `zone api: limit 5 60: window 60ns is not a whole number of milliseconds`},
+			{"limit 5 60", 0, `"limits":[{"max":5,"window":60}]`, `zone api: limit 5 60: window 60 has no unit; write 60s for seconds, or 60m for minutes`},
 			{"limit 5 soon", 0, `"limits":[{"max":5,"window":"soon"}]`, `zone api: limit 5 soon: window "soon" is not a duration, such as 90s, 5m or 1d`},
-			{"limit 5 1000000d", 0, `"limits":[{"max":5,"window":"1000000d"}]`, `zone api: limit 5 1000000d: window "1000000d" is not a duration, such as 90s, 5m or 1d`},
+			{"limit 5 1000000d", 0, `"limits":[{"max":5,"window":"1000000d"}]`, `zone api: limit 5 1000000d: window "1000000d" is too long; 106751d is the most`},
 			{"limit 9007199254740994 1ms", 0, `"limits":[{"max":9007199254740994,"window":"1ms"}]`, `zone api: limit 9007199254740994 1ms: limit 9007199254740994 × window 1ms is too large: limit × milliseconds must not exceed 2^53`},
 			{"limit 104249991374 1d", 0, `"limits":[{"max":104249991374,"window":"1d"}]`, `zone api: limit 104249991374 1d: limit 104249991374 × window 24h0m0s is too large: limit × milliseconds must not exceed 2^53`},
 
@@ -157,7 +157,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\nsize 0\n}", 1, `"name":"slices","size":0`, `zone api: algorithm slices: size 0 is not above 0`},
 			{"algorithm slices {\nsize -1s\n}", 1, `"name":"slices","size":"-1s"`, `zone api: algorithm slices: size -1s is not a whole number of milliseconds above 0`},
 			{"algorithm slices {\nsize 1.5ms\n}", 1, `"name":"slices","size":"1.5ms"`, `zone api: algorithm slices: size 1.5ms is not a whole number of milliseconds above 0`},
-			{"algorithm slices {\nsize 5\n}", 1, `"name":"slices","size":5`, `zone api: algorithm slices: size 5ns is not a whole number of milliseconds above 0`},
+			{"algorithm slices {\nsize 5\n}", 1, `"name":"slices","size":5`, `zone api: algorithm slices: size 5 has no unit; write 5s for seconds, or 5m for minutes`},
 			{"algorithm slices {\nsize small\n}", 1, `"name":"slices","size":"small"`, `zone api: algorithm slices: size "small" is not a duration, such as 90s, 5m or 1d`},
 			{"algorithm slices {\ncount 5\nsize 1s\n}", 2, `"name":"slices","count":5,"size":"1s"`, `zone api: algorithm slices: count 5 and size 1s exclude each other`},
 			{"algorithm zset {\nlayers 10s 1s\n}", 1, `"layers":{"coarse":"10s","fine":"1s"}`, `zone api: algorithm zset: layers is an option of slices`},
