@@ -56,7 +56,7 @@ func TestErrorRoute(t *testing.T) {
 	wantAnswer(t, a, http.StatusTooManyRequests, `{"code":429,"message":"rate limit exceeded","retry_after":`+wait+`,"left":99}`)
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "X-Zone": "err_all", "Cache-Control": "no-store",
-		"RateLimit-Policy": `"err_all";q=1;w=3600`,
+		"RateLimit-Policy": `"err_all";q=1;w=3600, "err_paid";q=100;w=3600`,
 	} {
 		if got := a.Header.Get(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
