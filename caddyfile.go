@@ -102,7 +102,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
 //			fold_case
-//			empty_key   shared|skip|deny
+//			empty_key   shared|skip|deny [<status>]  # status: with deny
 //			lease       <units> [<ttl>]
 //		}
 //		store    <name> ...
@@ -306,11 +306,30 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		}
 		err = z.checkLease()
 	case "empty_key":
-		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+		return z.unmarshalEmptyKey(d)
 	default:
 		return errOption(d, placeZone)
 	}
 	return wrap(d, err)
+}
+
+// unmarshalEmptyKey reads what happens to an empty key, and the status of a denial.
+func (z *Zone) unmarshalEmptyKey(d *caddyfile.Dispenser) error {
+	words := peekArgs(d)
+	if len(words) != 2 {
+		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+	}
+	z.EmptyKey = words[0]
+	status, err := strconv.Atoi(words[1])
+	if err != nil {
+		return d.Errf("empty_key %s: status %q is not a whole number", z.EmptyKey, words[1])
+	}
+	if status == 0 {
+		return d.Errf("empty_key %s: status 0: must be from 400 to 599", z.EmptyKey)
+	}
+	z.EmptyKeyStatus = status
+	d.RemainingArgs()
+	return wrap(d, z.checkEmptyKey())
 }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is
