@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -84,6 +84,7 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
+			g.outages.of = store
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(store.String())})
 		}
 		return g, nil
@@ -179,6 +180,7 @@ var began = time.Now()
 // of a Cluster. The name of the store as a whole is empty.
 type outageLog struct {
 	store string
+	of    window.Store
 	since map[string]time.Time // by part that is away; used by one change after the other
 }
 
@@ -201,20 +203,12 @@ func (l *outageLog) end() {
 	}
 }
 
-// hintOn returns what to do about a cause that does not say so itself, or nothing.
-func hintOn(cause error) string {
-	if errors.As(cause, new(tls.RecordHeaderError)) {
-		return "the server does not speak TLS at this port; write redis:// in place of rediss://, or take tls out, or use the port with TLS"
-	}
-	return ""
-}
-
 // changed logs to Caddy's default log of the moment: the store may outlive the
 // configuration that it came with, and its logger.
 func (l *outageLog) changed(part string, open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
 	if open {
-		if hint := hintOn(cause); hint != "" {
+		if hint := stores.Hint(l.of, cause); hint != "" {
 			logger = logger.With(zap.String("hint", hint))
 		}
 		l.since[part] = time.Now()

@@ -118,6 +118,9 @@ func (r *Redis) Provision(caddy.Context) error {
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
+	if options.TLS != nil {
+		encrypted.Store(r.Store(), true)
+	}
 	return nil
 }
 
