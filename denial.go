@@ -66,7 +66,7 @@ var (
 	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
 )
 
-// denialStatus returns the status of a denial and what stands for it in error routes.
+// denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
 	if req.keyless != nil && req.keyless.EmptyKeyStatus != 0 {
 		return req.keyless.EmptyKeyStatus, errNoKey

@@ -59,7 +59,8 @@ type Handler struct {
 	// Default: 429.
 	Status int `json:"status,omitempty"`
 
-	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy,
+	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy, one line
+	// each, with the ten tightest limits at most, and quotas for whole seconds;
 	// `legacy` for X-RateLimit-Limit, -Remaining and -Reset (in seconds from now),
 	// `both` or `none`. Default: `ietf`.
 	Headers string `json:"headers,omitempty"`
