@@ -105,15 +105,16 @@ func appendItem(line []byte, name string, param1 byte, value1 int64, param2 byte
 // announce writes the lines of RateLimit-Policy and RateLimit: one each, with the
 // tightest limits of the response, at most mostAnnounced of them.
 func (req *request) announce(header http.Header) {
-	if len(req.charges) > 1 || len(req.decisions) > mostAnnounced || header[fieldPolicy] != nil || header[fieldRateLimit] != nil {
+	if len(req.charges) > 1 || len(req.charges[0].Policies) > mostAnnounced || header[fieldPolicy] != nil || header[fieldRateLimit] != nil {
 		req.announceSeveral(header)
 		return
 	}
 	fields := req.policyFields(0)
 	var room [fieldRoom]byte
 	line := room[:0]
-	for i := range req.decisions {
-		line = fields.limits[i].appendState(line, &req.decisions[i])
+	ds := req.decisionsOf(0)
+	for i := range ds {
+		line = fields.limits[i].appendState(line, &ds[i])
 	}
 	req.setLines(header, fields.policy, string(line))
 	req.announced = true
