@@ -66,6 +66,7 @@ type greeter struct {
 	db                 int
 	ctx                context.Context // ends with the store
 	met                func(hello)     // is told what the server says of itself
+	trip               *trip
 }
 
 // DialHook implements goredis.Hook. The pool of the client dials apart from requests, with a
@@ -141,10 +142,12 @@ func (g greeter) greet(conn net.Conn) (said []byte, err error) {
 	if g.db > 0 {
 		rest = append(rest, []string{"select", strconv.Itoa(g.db)})
 	}
+	start := time.Now()
 	replies, err := ask(append([][]string{first}, rest...)...)
 	if err != nil {
 		return nil, err
 	}
+	g.trip.guess(time.Since(start))
 	said = replies[0]
 	if refusalOf(said) == nil {
 		g.met(parseHello(said))

@@ -33,8 +33,9 @@ type loading struct {
 // not to know it.
 func (s *Store) onEach(o Options) {
 	each := func(server *goredis.Client) {
-		server.AddHook(greeter{o.Username, o.Password, o.DB, s.background.ctx, s.met})
-		server.AddHook(&loader{server: server, background: s.background, patience: o.connecting()})
+		server.AddHook(greeter{o.Username, o.Password, o.DB, s.background.ctx, s.met, &s.trip})
+		server.AddHook(&loader{server: server, background: s.background, patience: s.patience})
+		server.AddHook(&spares{store: s, server: server})
 	}
 	switch c := s.client.(type) {
 	case *goredis.Client:

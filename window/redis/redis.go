@@ -94,6 +94,7 @@ type Store struct {
 	namings     []naming
 	permissions string // all that the user needs
 	timeout     time.Duration
+	patience    time.Duration // for what goes on in the background
 	now         func() int64
 	name        string
 	ids         ids
@@ -121,6 +122,7 @@ type Store struct {
 	background *background
 	// What a server last said of itself.
 	server atomic.Pointer[hello]
+	trip   trip
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -150,6 +152,7 @@ func New(o Options) *Store {
 		namings:     newNamings(o),
 		permissions: o.permissions(),
 		timeout:     o.Timeout,
+		patience:    o.connecting(),
 		now:         o.Now,
 		name:        o.name(),
 		ids:         newIDs(),
