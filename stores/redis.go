@@ -437,7 +437,8 @@ func (r *reports) add(err error) {
 }
 
 // quietClient keeps go-redis, which logs to standard error on its own, to the
-// debug level of Caddy's log: what matters is in the errors that it returns.
+// debug level of Caddy's log, and what servers say out of it. What matters is in the errors
+// that it returns.
 var quietClient = sync.OnceFunc(func() { goredis.SetLogger(clientLog{}) })
 
 type clientLog struct{}
@@ -445,6 +446,11 @@ type clientLog struct{}
 // Printf implements the logger of go-redis.
 func (clientLog) Printf(_ context.Context, format string, v ...any) {
 	if c := caddy.Log().Named("http.sliding_window.stores.redis").Check(zap.DebugLevel, "client"); c != nil {
+		for i := range v {
+			if err, ok := v[i].(error); ok {
+				v[i] = redis.Shown(err)
+			}
+		}
 		c.Write(zap.String("message", fmt.Sprintf(format, v...)))
 	}
 }

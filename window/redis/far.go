@@ -18,6 +18,7 @@ import (
 type trip struct {
 	nanoseconds atomic.Int64
 	last        atomic.Int64 // when an answer came, in Unix milliseconds
+	lost        atomic.Int64 // when one had not come in time, likewise
 }
 
 func (t *trip) get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
@@ -68,12 +69,16 @@ func (s *Store) inTime(ctx context.Context) (context.Context, func()) {
 
 // errNoConnection is that of a call to a server which is far away, but answers. The breaker is
 // for servers that do not.
-var errNoConnection = fmt.Errorf("%w: a connection is still being made", window.ErrBusy)
+var errNoConnection = fmt.Errorf("%w: a connection is still being made: %w", window.ErrBusy, context.DeadlineExceeded)
 
 // noConnection tells calls that could not be sent in time from those that a server did not
-// answer, if the servers have answered others in the last second or so.
+// answer, if the servers have answered others since, in the last second or so.
 func (s *Store) noConnection(ctx, early context.Context, calls []*call) {
-	if early.Err() == nil || ctx.Err() != nil || time.Since(time.UnixMilli(s.trip.last.Load())) > s.patience {
+	now, last := time.Now().UnixMilli(), s.trip.last.Load()
+	if !errors.As(calls[0].err, new(unwritten)) {
+		s.trip.lost.Store(now)
+	}
+	if early.Err() == nil || ctx.Err() != nil || last <= s.trip.lost.Load() || now-last > s.patience.Milliseconds() {
 		return
 	}
 	for _, c := range calls {
