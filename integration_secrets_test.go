@@ -47,7 +47,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		"{\naddress " + open.Addr + "\nusername nobody\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
 		"{\naddress " + nowhere + "\nmaster m\nsentinel_password {env.SLIDING_WINDOW_SENTINEL}\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
 		"{\naddress " + noAuth.Addr + "\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
-		noScript.Addr,
+		"redis://" + noScript.Addr,
 		"{\naddress " + nowhere + "\ncluster\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
 	}
 	var handles strings.Builder

@@ -81,8 +81,9 @@ type Redis struct {
 	// names as they are.
 	HashKeys []string `json:"hash_keys,omitempty"`
 
-	// The longest that a request waits for a decision, connecting included.
-	// Default: 100ms.
+	// The longest that a request waits for a decision, also for a connection. A round trip
+	// to the server has to fit into it. Connections take longer if need be, for the requests
+	// that follow: a second, or four times the timeout if that is more. Default: 100ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// Connections to each server at most, up to 100000. Default: 10 per CPU, 5 in a
