@@ -104,6 +104,9 @@ func TestDistance(t *testing.T) {
 							return
 						}
 						t.Logf("one of the causes: %v", r.cause)
+						if slices.ContainsFunc(lines, func(l *line) bool { return l.broken.Load() }) {
+							t.Fatal("the server of the test has ended")
+						}
 						if i == windows-1 {
 							t.Errorf("Redis decided on less than 19 of 20 requests, %d times", windows)
 						}

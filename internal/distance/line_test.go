@@ -15,6 +15,7 @@ type line struct {
 	addr        string
 	target      string
 	connections atomic.Int64
+	broken      atomic.Bool // the server could not be reached
 	half        time.Duration
 	listener    net.Listener
 	mu          sync.Mutex // guards conns
@@ -68,6 +69,7 @@ func (l *line) close() {
 func (l *line) join(client net.Conn) {
 	server, err := net.Dial("tcp", l.target)
 	if err != nil {
+		l.broken.Store(true)
 		_ = client.Close()
 		return
 	}

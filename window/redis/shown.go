@@ -88,6 +88,14 @@ func shown(err error) error {
 	if err == goredis.Nil { // the client's own word for nothing
 		return err
 	}
+	for _, known := range []error{
+		context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed,
+		goredis.ErrClosed, goredis.ErrPoolTimeout, goredis.ErrPoolExhausted, errUnknown, errForbidden, errNoConnection, errLater,
+	} {
+		if err == known {
+			return err
+		}
+	}
 	switch e := err.(type) {
 	case ownError, *net.OpError, *net.DNSError, net.Error, syscall.Errno, *tls.CertificateVerificationError, tls.RecordHeaderError, tls.AlertError,
 		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
@@ -98,14 +106,6 @@ func shown(err error) error {
 		return replyOf(e)
 	case interface{ Unwrap() []error }:
 		return shownEach(e.Unwrap())
-	}
-	for _, known := range []error{
-		context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed,
-		goredis.ErrClosed, goredis.ErrPoolTimeout, goredis.ErrPoolExhausted, errUnknown, errForbidden, errNoConnection, errLater,
-	} {
-		if err == known {
-			return err
-		}
 	}
 	if inner := errors.Unwrap(err); inner != nil {
 		if strings.HasPrefix(err.Error(), noSentinel) {
