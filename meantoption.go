@@ -28,7 +28,7 @@ var (
 	algorithmNames   = []string{"zset", "log", "stream", "slices", "gcra"}
 	algorithmOptions = map[string]string{
 		"count": "slices", "size": "slices", "layers": "slices", "adaptive": "slices", "strict": "slices", "weighted": "slices",
-		"burst": "gcra", "native": "gcra", "fields": "stream", "keep": "stream",
+		"burst": "gcra", "native": "gcra", "fields": "stream", "keep": "stream", "max_value": "stream", "max_entry": "stream",
 	}
 )
 

@@ -59,6 +59,8 @@ func TestMeantZone(t *testing.T) {
 			{"distributed", 0, ``, `zone api: unrecognized subdirective "distributed"; write store redis in sliding_window, or in the global option sliding_window`},
 			{"rate 10r/s", 0, ``, `zone api: unrecognized subdirective "rate"; write limit <max> <window> in a zone`},
 			{"burst 20", 0, ``, `zone api: unrecognized subdirective "burst"; it is an option of an algorithm: write algorithm gcra { burst 20 } in a zone`},
+			{"max_value 64", 0, ``, `zone api: unrecognized subdirective "max_value"; it is an option of an algorithm: write algorithm stream { max_value 64 } in a zone`},
+			{"max_entry 512", 0, ``, `zone api: unrecognized subdirective "max_entry"; it is an option of an algorithm: write algorithm stream { max_entry 512 } in a zone`},
 			{"gcra", 0, ``, `zone api: unrecognized subdirective "gcra"; it is an algorithm: write algorithm gcra in a zone`},
 			{"slices 60", 0, ``, `zone api: unrecognized subdirective "slices"; it is an algorithm: write algorithm slices { count 60 } in a zone`},
 			{"store redis", 0, ``, `zone api: unrecognized subdirective "store"; it is an option of sliding_window: write store outside of the zone`},
