@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -188,6 +189,11 @@ func (a *Algorithm) gcra() (window.GCRA, error) {
 
 // unmarshal reads the algorithm's name and block.
 func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
+	if words := peekArgs(d); len(words) > 1 {
+		if meant := meantAlgorithm(words[0], words[1:]); strings.Contains(meant, "{") {
+			return d.Errf("algorithm %s: options of an algorithm are in a block; write %s", strings.Join(words, " "), meant)
+		}
+	}
 	if !d.AllArgs(&a.Name) {
 		return d.ArgErr()
 	}

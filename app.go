@@ -73,7 +73,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.StoreRaw == nil {
 		return nil
 	}
-	store, err := loadStore(ctx, a)
+	store, err := loadStore(ctx, a, a.StoreRaw)
 	a.store = store
 	return err
 }
@@ -85,7 +85,7 @@ func (a *App) storeFor(ctx caddy.Context) (window.Store, error) {
 		return a.store, nil
 	}
 	a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
-	store, err := loadStore(ctx, a)
+	store, err := loadStore(ctx, a, a.StoreRaw)
 	a.store = store
 	return store, err
 }
@@ -113,8 +113,11 @@ func (a *App) Stop() error {
 	return nil
 }
 
-// loadStore loads the store that host, an *App or a *Handler, configures.
-func loadStore(ctx caddy.Context, host any) (window.Store, error) {
+// loadStore loads the store that host, an *App or a *Handler, configures as raw.
+func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (window.Store, error) {
+	if err := checkStoreModule(raw); err != nil {
+		return nil, fmt.Errorf("sliding_window: %w", err)
+	}
 	value, err := ctx.LoadModule(host, "StoreRaw")
 	if err != nil {
 		return nil, fmt.Errorf("loading store module: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -83,6 +84,7 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
+			g.outages.of = store
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(store.String())})
 		}
 		return g, nil
@@ -178,6 +180,7 @@ var began = time.Now()
 // of a Cluster. The name of the store as a whole is empty.
 type outageLog struct {
 	store string
+	of    window.Store
 	since map[string]time.Time // by part that is away; used by one change after the other
 }
 
@@ -205,6 +208,9 @@ func (l *outageLog) end() {
 func (l *outageLog) changed(part string, open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
 	if open {
+		if hint := stores.Hint(l.of, cause); hint != "" {
+			logger = logger.With(zap.String("hint", hint))
+		}
 		l.since[part] = time.Now()
 		l.open(part).Inc()
 		if part == "" {

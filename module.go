@@ -46,8 +46,8 @@ type Handler struct {
 	// What to do while the store is away: `local` enforces the limits on this
 	// instance's own counts, which start from what the store was last known to have
 	// counted, and are booked in it when it is back; `allow` lets requests pass
-	// uncounted, `deny` answers 503. Default: as the sliding_window app says, and
-	// without it `local`.
+	// uncounted, `deny` answers 503, through the error routes if one of them answers.
+	// Default: as the sliding_window app says, and without it `local`.
 	OnError string `json:"on_error,omitempty"`
 
 	// With `on_error` `local`: whether limits are divided, while the store is away, by
@@ -55,10 +55,12 @@ type Handler struct {
 	// at least. Default: false; without `on_error`, as the sliding_window app says.
 	Share bool `json:"share,omitempty"`
 
-	// The status of a denied request. Default: 429.
+	// The status of a denied request; `empty_key_status` of a zone goes before it.
+	// Default: 429.
 	Status int `json:"status,omitempty"`
 
-	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy,
+	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy, one line
+	// each, with the ten tightest limits at most, and quotas for whole seconds;
 	// `legacy` for X-RateLimit-Limit, -Remaining and -Reset (in seconds from now),
 	// `both` or `none`. Default: `ietf`.
 	Headers string `json:"headers,omitempty"`
@@ -94,7 +96,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	app := value.(*App)
 	var store window.Store
 	if h.StoreRaw != nil {
-		store, err = loadStore(ctx, h)
+		store, err = loadStore(ctx, h, h.StoreRaw)
 	} else {
 		store, err = app.storeFor(ctx)
 	}

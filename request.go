@@ -19,6 +19,9 @@ type request struct {
 	charges   []window.Charge
 	decisions []window.Decision // one per policy; nil if nothing was decided
 	allowed   bool
+	// Whether the fields of the response held what this request announced and what
+	// earlier handlers did, and nothing else.
+	announced bool
 	// The zone that denies for want of a key; the store was not asked then.
 	keyless *Zone
 	// The value of Retry-After; 0 for none.
@@ -30,7 +33,7 @@ type request struct {
 	repl *caddy.Replacer
 	vars map[string]any
 
-	// Room for the decisions, and for the first lines of RateLimit-Policy and RateLimit.
+	// Room for the decisions, and for the lines of RateLimit-Policy and RateLimit.
 	room  []window.Decision
 	lines [2][1]string
 }
@@ -227,17 +230,22 @@ func (req *request) tightestZone() string {
 func tightest(ds []window.Decision) int {
 	best := 0
 	for i := range ds {
-		d, b := &ds[i], &ds[best]
-		switch {
-		case d.Allowed != b.Allowed:
-			if !d.Allowed {
-				best = i
-			}
-		case !d.Allowed && d.RetryAfter > b.RetryAfter, d.Allowed && d.Remaining < b.Remaining:
+		if tighter(&ds[i], &ds[best]) {
 			best = i
 		}
 	}
 	return best
+}
+
+// tighter reports whether a decision matters more to the client than another one.
+func tighter(a, b *window.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return !a.Allowed
+	case !a.Allowed:
+		return a.RetryAfter > b.RetryAfter
+	}
+	return a.Remaining < b.Remaining
 }
 
 // wait returns the time until the request would pass.
@@ -258,7 +266,7 @@ func (req *request) violated() []string {
 	for i := range req.charges {
 		for j, d := range req.decisionsOf(i) {
 			if !d.Allowed {
-				names = append(names, req.policyFields(i).names[j])
+				names = append(names, req.policyFields(i).limits[j].name)
 			}
 		}
 	}

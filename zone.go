@@ -72,6 +72,10 @@ type Zone struct {
 	// `shared`, and a warning in the log, once a minute at most.
 	EmptyKey string `json:"empty_key,omitempty"`
 
+	// Only with `empty_key` `deny`: the status of such a denial, such as 401. Default: the
+	// `status` of the handler.
+	EmptyKeyStatus int `json:"empty_key_status,omitempty"`
+
 	// How much of the limit an instance may take ahead, to let requests of a busy
 	// key pass without asking a redis store each time. The limit holds as strictly,
 	// but units that one instance has taken are not there for the others, and when it
@@ -162,8 +166,21 @@ func (z *Zone) checkFields() error {
 	return errors.Join(
 		checkPrefix("ipv4_prefix", z.IPv4Prefix, 32),
 		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
-		checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny),
+		z.checkEmptyKey(),
 	)
+}
+
+func (z *Zone) checkEmptyKey() error {
+	if err := checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny); err != nil {
+		return err
+	}
+	if z.EmptyKeyStatus != 0 && z.EmptyKey != emptyDeny {
+		return fmt.Errorf("empty_key_status %d: only empty_key deny has a status; write empty_key deny %[1]d, or take the status out", z.EmptyKeyStatus)
+	}
+	if err := checkStatus(z.EmptyKeyStatus); err != nil {
+		return fmt.Errorf("empty_key deny: %w", err)
+	}
+	return nil
 }
 
 func (z *Zone) checkMatch() error {

@@ -111,7 +111,7 @@ func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}
 		if d.Val() != "max_keys" {
-			return d.Errf("unrecognized subdirective %q of store memory", d.Val())
+			return errOption(d, "memory", meantByMemory())
 		}
 		var value string
 		if !d.AllArgs(&value) {

@@ -28,6 +28,7 @@ const linger = 5 * time.Second
 
 // Destruct implements caddy.Destructor.
 func (c closer) Destruct() error {
+	encrypted.Delete(c.Store)
 	late, ok := c.Store.(interface {
 		Drain()
 		Timeout() time.Duration

@@ -134,6 +134,11 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 		ctx, cancel = context.WithTimeout(ctx, timeout) // of both calls
 		defer cancel()
 	}
+	if s, ok := g.store.(interface {
+		HasTimeFor(ctx context.Context, trips int64) bool
+	}); ok && !s.HasTimeFor(ctx, 2) {
+		return g.repayBeside(ctx, charges, room)
+	}
 	booked, err := g.repay(ctx, charges)
 	var ds []window.Decision
 	if err == nil {

@@ -38,10 +38,14 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 
 // takeSuspect decides on a request of which one charge will probably be denied: that is made
 // first, while the others are only looked at, so that they are not charged for a request that
-// does not pass. It takes two round trips if the request passes.
+// does not pass. It takes two round trips if the request passes; where the timeout has no room
+// for them, all charges are made at the same time.
 func (s *Store) takeSuspect(ctx context.Context, charges []window.Charge, suspect int) window.Result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	if !s.HasTimeFor(ctx, 2) {
+		return s.take(ctx, charges, nil)
+	}
 	var calls, rest []*call
 	for i := range charges {
 		op := "peek"
@@ -163,6 +167,9 @@ func (s *Store) undo(calls []*call, answers []window.Result, failed bool) (undo 
 func (s *Store) giveBack(ctx context.Context, undo []*call) {
 	var now []*call
 	for _, c := range undo {
+		if c.err == nil && !s.HasTimeFor(ctx, 1) {
+			c.err = errLater
+		}
 		if c.err == nil {
 			now = append(now, c)
 		}

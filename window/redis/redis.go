@@ -72,8 +72,9 @@ type Options struct {
 	// are then no leases, and what Settle gives back stays spent under the former
 	// name. Not without KeySecret, and not the same.
 	FormerKeySecret string
-	// The longest that one call waits, connecting included; the context may
-	// shorten it. Default: DefaultTimeout.
+	// The longest that one call waits, also for a connection; the context may
+	// shorten it. Connections take longer if need be, for the calls that follow: four times
+	// as long, or a second if that is more. Default: DefaultTimeout.
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
@@ -93,6 +94,7 @@ type Store struct {
 	namings     []naming
 	permissions string // all that the user needs
 	timeout     time.Duration
+	patience    time.Duration // for what goes on in the background
 	now         func() int64
 	name        string
 	ids         ids
@@ -116,6 +118,11 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks givebacks
+	// What goes on apart from requests: connections and scripts on their way to servers.
+	background *background
+	// What a server last said of itself.
+	server atomic.Pointer[hello]
+	trip   trip
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -145,12 +152,14 @@ func New(o Options) *Store {
 		namings:     newNamings(o),
 		permissions: o.permissions(),
 		timeout:     o.Timeout,
+		patience:    o.connecting(),
 		now:         o.Now,
 		name:        o.name(),
 		ids:         newIDs(),
 		denials:     newDenials(clock),
 		clock:       clock,
 		report:      o.Report,
+		background:  newBackground(),
 	}
 	if s.report == nil {
 		s.report = func(error) {}
@@ -159,7 +168,7 @@ func New(o Options) *Store {
 		s.gate = newGate()
 	}
 	s.leases = newLeases(s)
-	loadScripts(s.client)
+	s.onEach(o)
 	return s
 }
 
@@ -180,15 +189,16 @@ func (o Options) universal() *goredis.UniversalOptions {
 	// What the client asks on its own, which node of a Cluster holds what above all, has no
 	// context. A node that hangs may be the first that is asked.
 	patience := max(o.Timeout, time.Second)
+	dialing := o.connecting()
+	if o.Master != "" {
+		dialing *= 2 // a Sentinel is asked first, and connected to
+	}
 	return &goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
 		IsClusterMode:    o.isCluster(),
-		Username:         o.Username,
-		Password:         o.Password,
 		SentinelUsername: o.SentinelUsername,
 		SentinelPassword: o.SentinelPassword,
-		DB:               o.DB,
 		TLSConfig:        o.TLS,
 		PoolSize:         o.PoolSize,
 
@@ -196,10 +206,11 @@ func (o Options) universal() *goredis.UniversalOptions {
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		// The context of a call is what limits it. A connection that takes longer
-		// is made all the same, for the calls that follow.
+		// is made all the same, for the calls that follow. See greeter for user, password
+		// and database.
 		ContextTimeoutEnabled: true,
-		Dialer:                dialer(patience, o.TLS, o.Master != ""),
-		DialTimeout:           patience,
+		Dialer:                dialer(o.connecting(), o.TLS, o.Master != ""),
+		DialTimeout:           dialing,
 		ReadTimeout:           patience,
 		WriteTimeout:          patience,
 		PoolTimeout:           patience,
@@ -259,6 +270,7 @@ func (s *Store) Close() error {
 	s.Drain()
 	s.leases.debts.close()
 	s.givebacks.close()
+	s.background.close()
 	return s.client.Close()
 }
 

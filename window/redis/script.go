@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -181,8 +182,14 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 }
 
 func (s *Store) send(ctx context.Context, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	whole := ctx
+	ctx, cancel := s.inTime(whole)
+	defer cancel()
+	start := time.Now()
 	switch len(calls) {
-	case 0:
 	case 1:
 		c := calls[0]
 		c.cmd = c.command(ctx)
@@ -199,6 +206,11 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 		for i, c := range calls {
 			c.answered(cmds[i].scriptCmd, err)
 		}
+	}
+	if calls[0].err == nil {
+		s.trip.note(start)
+	} else if ctx != whole {
+		s.noConnection(whole, ctx, calls)
 	}
 }
 
