@@ -4,6 +4,8 @@ go 1.26.0
 
 require github.com/caddyserver/caddy/v2 v2.11.9
 
+require github.com/jedib0t/go-pretty/v6 v6.8.3 // indirect
+
 require (
 	cel.dev/cel-go v0.32.0 // indirect
 	cel.dev/expr v0.25.3 // indirect
