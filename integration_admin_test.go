@@ -325,6 +325,25 @@ func TestInspectKeys(t *testing.T) {
 	}
 }
 
+// A zone on several stores needs the name of one of them.
+func TestInspectSeveralStores(t *testing.T) {
+	server := redistest.Start(t)
+	c := newControlled(t, "", "sliding_window api {header.X-Key} 5 1h {\nstore memory\n}\nsliding_window api {header.X-Key} 5 1h {\nstore redis {\naddress "+server.Addr+"\ntimeout 10s\n}\n}")
+	key := rand.Text()
+	status, text := c.ask(http.MethodPost, "/sliding_window/reset", "application/json", `{"zone":"api","key":"`+key+`"}`)
+	if status != 400 || !strings.Contains(text, `store: required, as several stores have this zone; use one of \"memory\", \"redis `+server.Addr) {
+		t.Errorf("without a store: got %d %s", status, text)
+	}
+	c.request("", key)
+	for store, by := range map[string]string{"memory": "memory", "redis " + server.Addr + "/0 sw": "redis"} {
+		var i control.Inspection
+		c.post("inspect", map[string]any{"zone": "api", "store": store, "key": key}, http.StatusOK, &i)
+		if i.DecidedBy != by || i.Store.Name != store || i.Limits[0].Used != 1 || (i.RedisKey != "") != (by == "redis") {
+			t.Errorf("%s: inspect says %+v", store, i)
+		}
+	}
+}
+
 // Requests that make no sense are answered as Caddy answers them, and no key is in the log.
 func TestAdminErrors(t *testing.T) {
 	process := caddyrun.Start(t, "{\nadmin {admin}\npersist_config off\nauto_https off\ndebug\n}\nhttp://"+caddyrun.FreeAddress(t)+" {\nsliding_window api {client_ip} 5 1h\n}\n")
