@@ -34,7 +34,11 @@ type controlled struct {
 func newControlled(t *testing.T, global, directives string) *controlled {
 	t.Helper()
 	c := &controlled{t, caddyrun.NewClient(t), caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)}
-	t.Cleanup(func() { _ = caddy.Stop() })
+	t.Cleanup(func() {
+		_ = loadCaddy("{\nadmin off\npersist_config off\n}") // ends the admin endpoint, which Stop leaves
+		_ = caddy.Stop()
+		c.client.CloseIdleConnections()
+	})
 	if err := c.load(global, directives); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +313,7 @@ func TestInspectKeys(t *testing.T) {
 		{`{"zone":"quota","key":"192.0.2.1"}`, 200, `"max":3,"window":"1h","used":0,"remaining":3,"retry_after":0,"reset_after":0,"source":"fallback"`},
 		{`{"zone":"pairs","key":"7773"}`, 400, `key: the zone's key has 2 placeholders; send values, in order`},
 		{`{"zone":"pairs"}`, 400, `values: required; send the values of the key's 2 placeholders, in order`},
-		{`{"zone":"pairs","values":["7773"]}`, 400, `values: the zone's key has 2 placeholders; send as many values, in order`},
+		{`{"zone":"pairs","values":["7773"]}`, 400, `values: the zone's key has 2 placeholders; send one value for each, in order`},
 		{`{"zone":"addresses"}`, 400, `key: required; send the value of the key's placeholder`},
 		{`{"zone":"addresses","values":["7773","7773"]}`, 400, `values: the zone's key has one placeholder; send key`},
 		{`{"zone":"everybody","key":"7773"}`, 400, `key: the zone counts all requests together; leave key and values out`},

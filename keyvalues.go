@@ -45,5 +45,5 @@ func (k *keyTemplate) wrongNumber(n int) error {
 	case n == 0:
 		return fmt.Errorf("values: required; send the values of the key's %d placeholders, in order", k.placeholders)
 	}
-	return fmt.Errorf("values: the zone's key has %d placeholders; send as many values, in order", k.placeholders)
+	return fmt.Errorf("values: the zone's key has %d placeholders; send one value for each, in order", k.placeholders)
 }

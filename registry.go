@@ -10,7 +10,7 @@ import (
 // Caddy reloads.
 var running registry
 
-// registry lists zones from App.Start to App.Stop. It is for operators: requests look nothing up.
+// registry lists zones from App.Start to App.Stop. Operators read it, and requests look nothing up.
 // Its zones keep nothing of a caddy.Context.
 type registry struct {
 	mu    sync.Mutex // guards zones
@@ -47,7 +47,7 @@ func (r *registry) remove(zones []*runningZone) {
 	r.zones = slices.DeleteFunc(r.zones, func(z *runningZone) bool { return slices.Contains(zones, z) })
 }
 
-// list returns the zones by name and store. The newest of each stands first among its own.
+// list returns the zones by name and store. The newest of each comes first.
 func (r *registry) list() [][]*runningZone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
