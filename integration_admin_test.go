@@ -307,6 +307,7 @@ func TestInspectKeys(t *testing.T) {
 	}{
 		{`{"zone":"addresses","key":"2001:db8::1"}`, 200, `"key":"2001:db8::/64"`},
 		{`{"zone":"addresses","key":"192.0.2.1:4711"}`, 200, `"key":"192.0.2.1`},
+		{`{"zone":"addresses","key":"@"}`, 200, `"key":""`},
 		{`{"zone":"pairs","values":["Acme"," ANNA "]}`, 200, `"key":"4:acme/4:anna"`},
 		{`{"zone":"paths","key":"/x/..//login"}`, 200, `"key":"path /login"`},
 		{`{"zone":"everybody"}`, 200, `"key":"all"`},
