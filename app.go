@@ -35,6 +35,8 @@ type App struct {
 	zones map[zoneID]*zoneUse
 	// Guards of the handlers that share, one for each handler.
 	sharing []*guard
+	// Zones of the handlers, for the registry.
+	running []*runningZone
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -102,11 +104,13 @@ func (a *App) Start() error {
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
+	running.add(a.running)
 	return nil
 }
 
 // Stop implements caddy.App.
 func (a *App) Stop() error {
+	running.remove(a.running)
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -170,6 +172,33 @@ func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause er
 	return ds, err
 }
 
+// peek says what the next request on a charge meets, and what decides; nothing is spent. The cause
+// is why the store did not decide, if local counts did in its place.
+func (g *guard) peek(ctx context.Context, c window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+	charges := []window.Charge{c}
+	if g.fallback == nil {
+		ds, err = g.store.Peek(ctx, charges)
+		return ds, window.SourceStore, nil, err
+	}
+	ds, by, err = g.fallback.Peek(ctx, charges)
+	if err == nil || !local || !errors.Is(err, window.ErrUnavailable) || ctx.Err() != nil {
+		return ds, by, nil, err
+	}
+	cause = err
+	ds, err = g.fallback.PeekLocal(charges, share)
+	return ds, window.SourceLocal, cause, err
+}
+
+// reset forgets the history of a charge's counter. While the store is away it is not done, and the
+// store is told when it is back.
+func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err error) {
+	if g.fallback == nil {
+		err = g.store.Reset(ctx, c)
+		return err == nil, err
+	}
+	return g.fallback.Reset(ctx, c)
+}
+
 // uptime returns the time since the process began. It costs half of what time.Now
 // does, which reads the time of day as well.
 func uptime() time.Duration { return time.Since(began) }
@@ -181,11 +210,18 @@ var began = time.Now()
 type outageLog struct {
 	store string
 	of    window.Store
-	since map[string]time.Time // by part that is away; used by one change after the other
+	mu    sync.Mutex        // guards parts, which changes only in one change after the other
+	parts map[string]outage // by part that is away
+}
+
+// outage is of a store or a part of it.
+type outage struct {
+	since time.Time
+	cause error
 }
 
 func newOutageLog(store string) *outageLog {
-	l := &outageLog{store: store, since: make(map[string]time.Time)}
+	l := &outageLog{store: store, parts: make(map[string]outage)}
 	l.open("")
 	return l
 }
@@ -198,20 +234,40 @@ func (l *outageLog) open(part string) prometheus.Gauge {
 
 // end forgets outages that nobody sees the end of. There are no more changes.
 func (l *outageLog) end() {
-	for part := range l.since {
+	for part := range l.away() {
 		l.open(part).Dec()
 	}
+}
+
+// away returns the outages that last, by part.
+func (l *outageLog) away() map[string]outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.parts)
+}
+
+// note notes that a part is away since now, or is back. It returns when the part went.
+func (l *outageLog) note(part string, open bool, cause error) (since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if open {
+		l.parts[part] = outage{time.Now(), cause}
+		return
+	}
+	since = l.parts[part].since
+	delete(l.parts, part)
+	return since
 }
 
 // changed logs to Caddy's default log of the moment: the store may outlive the
 // configuration that it came with, and its logger.
 func (l *outageLog) changed(part string, open bool, cause error) {
 	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
+	since := l.note(part, open, cause)
 	if open {
 		if hint := stores.Hint(l.of, cause); hint != "" {
 			logger = logger.With(zap.String("hint", hint))
 		}
-		l.since[part] = time.Now()
 		l.open(part).Inc()
 		if part == "" {
 			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
@@ -222,8 +278,7 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 		return
 	}
 	l.open(part).Dec()
-	away := zap.Duration("away", time.Since(l.since[part]))
-	delete(l.since, part)
+	away := zap.Duration("away", time.Since(since))
 	if part == "" {
 		logger.Warn("store is back", away)
 	} else {

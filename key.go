@@ -171,7 +171,12 @@ func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *
 	if s.of != nil {
 		name = s.from
 	}
-	value := ownValue(name, placeholder(name, vars, repl))
+	return k.spell(name, placeholder(name, vars, repl), s)
+}
+
+// spell returns the value of the placeholder in the one spelling that counts.
+func (k *keyTemplate) spell(name, value string, s spelling) string {
+	value = ownValue(name, value)
 	if s.of != nil {
 		value = s.of(value)
 	}

@@ -133,6 +133,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Share {
 		app.share(h.guard)
 	}
+	for _, z := range h.Zones {
+		app.running = append(app.running, h.newRunningZone(z))
+	}
 	return registerMetrics(ctx)
 }
 
