@@ -49,6 +49,9 @@ func Waiting(s *Store) int {
 	return len(c.waiting)
 }
 
+// Near has the servers seem near, also on a busy machine, until the next one answers.
+func Near(s *Store) { s.trip.nanoseconds.Store(int64(time.Millisecond)) }
+
 // NeverLate has the flights that are under way to the only server never be late.
 func NeverLate(s *Store) {
 	c := s.commit("")
