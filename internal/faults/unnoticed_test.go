@@ -118,6 +118,7 @@ func TestHangingUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout/10)
 			defer cancel()
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address["deny"]+"/", nil)
+			req.Header.Set("X-Key", "hangs up")
 			if resp, err := s.client.Do(req); err == nil {
 				_ = resp.Body.Close()
 				t.Error("an answer came from a hung Redis")
