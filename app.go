@@ -104,6 +104,11 @@ func (a *App) Start() error {
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
+	for _, z := range a.running {
+		if z.guard.watch != nil {
+			z.guard.watch.begin()
+		}
+	}
 	running.add(a.running)
 	return nil
 }

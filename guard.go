@@ -54,6 +54,7 @@ type guard struct {
 
 	foreignLog rare
 	outages    *outageLog // nil for a store that cannot be away
+	watch      *watch     // likewise
 }
 
 var guards = caddy.NewUsagePool()
@@ -87,7 +88,8 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
 			g.outages.of = store
-			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(store.String())})
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
+			g.watch = &watch{store: store, fallback: g.fallback, name: name}
 		}
 		return g, nil
 	})
@@ -110,6 +112,7 @@ func (g *guard) Destruct() error {
 	if g.fallback == nil {
 		return nil
 	}
+	g.watch.end()
 	err := g.fallback.Close()
 	g.outages.end()
 	_, _ = counts.Delete(g.store.String()) // as releaseGuard
@@ -151,8 +154,8 @@ func (g *guard) logForeign(charges []window.Charge, cause error) {
 	for i := range charges {
 		zones[i] = charges[i].Zone
 	}
-	caddy.Log().Named("http.handlers.sliding_window").Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
-		zap.String("store", g.store.String()), zap.Strings("zones", zones), zap.Error(cause))
+	storeLogger(g.store.String()).Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
+		zap.Strings("zones", zones), zap.Error(cause))
 }
 
 // rare limits how often something happens.
@@ -212,16 +215,21 @@ type outageLog struct {
 	of    window.Store
 	mu    sync.Mutex        // guards parts, which changes only in one change after the other
 	parts map[string]outage // by part that is away
+	now   func() time.Time
 }
 
 // outage is of a store or a part of it.
 type outage struct {
 	since time.Time
-	cause error
+	cause error // that was told last
+	told  time.Time
+	kind  string // of the cause that was told last; see causeOf
+	// Of the cause of the last ping.
+	pinged string
 }
 
 func newOutageLog(store string) *outageLog {
-	l := &outageLog{store: store, parts: make(map[string]outage)}
+	l := &outageLog{store: store, parts: make(map[string]outage), now: time.Now}
 	l.open("")
 	return l
 }
@@ -251,18 +259,24 @@ func (l *outageLog) note(part string, open bool, cause error) (since time.Time) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if open {
-		l.parts[part] = outage{time.Now(), cause}
-		return
+		now := l.now()
+		l.parts[part] = outage{since: now, cause: cause, told: now, kind: causeOf(cause)}
+		return now
 	}
 	since = l.parts[part].since
 	delete(l.parts, part)
 	return since
 }
 
-// changed logs to Caddy's default log of the moment: the store may outlive the
+// storeLogger writes to Caddy's default log of the moment: a store may outlive the
 // configuration that it came with, and its logger.
+func storeLogger(store string) *zap.Logger {
+	return caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", store))
+}
+
+// changed logs that a part is away, or back.
 func (l *outageLog) changed(part string, open bool, cause error) {
-	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
+	logger := storeLogger(l.store)
 	since := l.note(part, open, cause)
 	if open {
 		if hint := stores.Hint(l.of, cause); hint != "" {
@@ -278,7 +292,7 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 		return
 	}
 	l.open(part).Dec()
-	away := zap.Duration("away", time.Since(since))
+	away := zap.Duration("away", l.now().Sub(since))
 	if part == "" {
 		logger.Warn("store is back", away)
 	} else {

@@ -135,8 +135,9 @@ http://%s {
 	t.Logf("%d requests passed during %d reloads, %d connections found the listener closing", after[alone]+after[fleet]+after[other], reloads, closed.Load())
 	client.CloseIdleConnections()
 	const connections = 2 * pool // of the two stores that are left
-	caddyrun.Eventually(t, 20*time.Second, "no more goroutines than before, and no connections of stores that are gone", func() bool {
-		return runtime.NumGoroutine() <= goroutines && connectionCount(t, server) <= connections
+	caddyrun.Eventually(t, 20*time.Second, "hardly more goroutines than before, and no connections of stores that are gone", func() bool {
+		// The count before is of a busy process; a leak would leave one for each reload.
+		return runtime.NumGoroutine() <= goroutines+reloads/20 && connectionCount(t, server) <= connections
 	})
 }
 

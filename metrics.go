@@ -38,13 +38,28 @@ var (
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
 	}, []string{"store", "node"})
+
+	storeClockOffset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_clock_offset_seconds",
+		Help: "The clock of a store's server less that of this Caddy, as far as a round trip tells.",
+	}, []string{"store"})
+
+	storeMemory = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_bytes",
+		Help: "Memory that a store's server uses, where the user may ask INFO; in a Cluster, of the fullest node.",
+	}, []string{"store"})
+
+	storeMemoryMax = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_max_bytes",
+		Help: "Memory that a store's server may use, where the user may ask INFO; 0 without a maximum.",
+	}, []string{"store"})
 )
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, storeOpen} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}

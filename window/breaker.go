@@ -36,6 +36,7 @@ type Breaker struct {
 	pinger   Pinger
 	parted   Parted // nil: the store is one part
 	onChange func(part string, open bool, cause error)
+	onPing   func(part string, cause error)
 
 	whole *part    // the store, or what of it has no name yet
 	parts sync.Map // a *part by name, once it has failed
@@ -61,14 +62,15 @@ type part struct {
 }
 
 // NewBreaker guards store, which has to be a Pinger, and may be Parted. onChange is told of
-// every change of state of every part, one after the other. The name of the part is empty for
-// the store as a whole.
+// every change of state of every part, one after the other, and onPing of every ping that fails
+// while a part is open; nil: nobody is told. The name of the part is empty for the store as a
+// whole.
 func NewBreaker(store interface {
 	Store
 	Pinger
-}, onChange func(part string, open bool, cause error),
+}, onChange func(part string, open bool, cause error), onPing func(part string, cause error),
 ) *Breaker {
-	b := &Breaker{store: store, pinger: store, onChange: onChange, whole: new(part)}
+	b := &Breaker{store: store, pinger: store, onChange: onChange, onPing: onPing, whole: new(part)}
 	b.parted, _ = store.(Parted)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
@@ -216,6 +218,27 @@ func (b *Breaker) Doubt(name string, cause error) {
 	})
 }
 
+// Reach pings the store until it answers, and returns nil then. After three pings that failed
+// the breaker is open, as after three requests. It returns an error if ctx or the breaker ends.
+func (b *Breaker) Reach(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		err := b.pinger.Ping(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if failures == breakAfter {
+			b.Doubt("", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		case <-time.After(probeInterval):
+		}
+	}
+}
+
 // opens opens a part. b.mu is held.
 func (b *Breaker) opens(p *part) {
 	if p.failures.Swap(isOpen) == 0 {
@@ -312,6 +335,9 @@ func (b *Breaker) answers(p *part) bool {
 		err = b.parted.PingPart(b.ctx, p.name)
 	}
 	if err != nil {
+		if b.onPing != nil && b.ctx.Err() == nil {
+			b.onPing(p.name, err)
+		}
 		return false
 	}
 	b.tell(p, false, nil)

@@ -206,12 +206,13 @@ func (s *layersState) falls(now, window, target int64) time.Duration {
 	return millis(edge + window - now)
 }
 
-// FieldsRead implements FieldsReader: the open slices, which share a field, and
-// the closed ones that a policy has to look at, whether they are there or not.
+// FieldsRead implements FieldsReader: the open slices, which share a field, what else is
+// kept of the history, and the closed slices that a policy has to look at, whether they are
+// there or not.
 func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 	s := a.read(h)
 	if s.fine.open.count == 0 {
-		return 1
+		return 2
 	}
 	coarse, fine := make(map[int64]bool), make(map[int64]bool)
 	for _, p := range c.Policies {
@@ -223,7 +224,7 @@ func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 			coarse[n] = true
 		}
 	}
-	return 1 + len(coarse) + len(fine)
+	return 2 + len(coarse) + len(fine)
 }
 
 // Empty implements Algorithm.

@@ -216,6 +216,39 @@ type AlgorithmChecker interface {
 	CheckAlgorithm(a Algorithm) error
 }
 
+// Describer is implemented by stores on servers that tell something of themselves.
+type Describer interface {
+	// Describe asks the server. Of several, Memory is that of the fullest, and ClockOffset that
+	// of the one that is farthest off. It returns errors as Take does.
+	Describe(ctx context.Context) (Description, error)
+}
+
+// Description is what a server says of itself. What is empty is not known.
+type Description struct {
+	Version string // such as "redis 7.0.15"
+	Mode    string // "standalone" or "cluster"
+	// The server's clock less this process's, as far as a round trip tells.
+	ClockOffset time.Duration
+	Memory      *ServerMemory // nil: the user may not know
+}
+
+// ServerMemory is the memory of a server.
+type ServerMemory struct {
+	Used, Max int64  // in bytes; Max is 0 without a maximum
+	Policy    string // what is dropped when it is full, as the server calls it
+}
+
+// Evicts reports whether the server drops counters when its memory is full.
+func (m *ServerMemory) Evicts() bool { return m.Max > 0 && m.Policy != "" && m.Policy != "noeviction" }
+
+// Share returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
+func (m *ServerMemory) Share() float64 {
+	if m.Max <= 0 {
+		return 0
+	}
+	return float64(m.Used) / float64(m.Max)
+}
+
 // Instancer is implemented by stores that know how many processes use them.
 type Instancer interface {
 	// Attend says that this process is there, for the seconds to come, and returns how

@@ -84,7 +84,7 @@ func TestAddressChanges(t *testing.T) {
 		if open {
 			causes <- cause
 		}
-	})
+	}, nil)
 	defer func() { _ = b.Close() }()
 	take := func() error {
 		start := time.Now()

@@ -26,6 +26,8 @@ type Options struct {
 	// Is told of every change of the state of the store, or of a part of it, one after the
 	// other; see window.NewBreaker. Nil: nobody.
 	OnChange func(part string, open bool, cause error)
+	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
+	OnPing func(part string, cause error)
 	// Those of the store's counters. Nil: it has its own, and closes them.
 	Counts *Counts
 }
@@ -67,13 +69,16 @@ func New(store Store, o Options) *Guard {
 		if o.OnChange != nil {
 			o.OnChange(part, open, cause)
 		}
-	})
+	}, o.OnPing)
 	for _, part := range g.away.parts() {
 		g.breaker.Doubt(part, errBefore)
 	}
 	g.register(g)
 	return g
 }
+
+// Reach waits until the store answers. See window.Breaker.Reach.
+func (g *Guard) Reach(ctx context.Context) error { return g.breaker.Reach(ctx) }
 
 var errBefore = errors.New("it was before the configuration was loaded")
 

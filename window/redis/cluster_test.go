@@ -59,7 +59,7 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	}
 	// This is what Caddy logs.
 	var cause error
-	b := window.NewBreaker(s, func(_ string, _ bool, err error) { cause = errors.Join(cause, err) })
+	b := window.NewBreaker(s, func(_ string, _ bool, err error) { cause = errors.Join(cause, err) }, nil)
 	eventually(t, patience, "the breaker opens", func() bool {
 		_, err := b.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(time.Now()), 1, time.Hour)})
 		return errors.Is(err, window.ErrOpen)

@@ -66,8 +66,8 @@ func TestLayersFieldsRead(t *testing.T) {
 		}
 		most = max(most, reads)
 	}
-	if most != 16 {
-		t.Errorf("%d fields read at most, want 16", most)
+	if most != 17 {
+		t.Errorf("%d fields read at most, want 17", most)
 	}
 }
 
@@ -180,8 +180,8 @@ func TestLayersMemory(t *testing.T) {
 		take(t, s, one)
 		most = max(most, c.HLen(t.Context(), "layers:1-layers:zone:key").Val())
 	}
-	if most != 60+6+1 {
-		t.Errorf("%d fields at most, want 60 fine, 6 coarse and the open ones", most)
+	if most != 60+6+2 {
+		t.Errorf("%d fields at most, want 60 fine, 6 coarse, the open ones and the history", most)
 	}
 }
 
