@@ -76,8 +76,14 @@ bench: ## Measure speed and memory beside other limiters, and write docs/perform
 	scripts/install-redis.sh
 	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
 
+.PHONY: plots
+plots: ## Draw the plots of the documents again, from their tables, without measuring
+	go -C bench run ./speed -redraw -document ../docs/performance.md -plots ../docs
+	go -C bench run ./accuracy -redraw ../docs/algorithms.md -plots ../docs >/dev/null
+
 .PHONY: test-bench
 test-bench: ## Vet and test what make bench consists of; it is a module of its own
+	scripts/install-redis.sh
 	go -C bench vet ./...
 	go -C bench test ./...
 
