@@ -109,13 +109,13 @@ func (w *watch) note(d window.Description) {
 	if evicts := m.Evicts(); evicts != w.evicts {
 		w.evicts = evicts
 		if evicts {
-			storeLogger(w.name).Warn("the store's server drops counters when its memory is full, and their clients start afresh; set its maxmemory-policy to noeviction", fields...)
+			storeLogger(w.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", fields...)
 		}
 	}
 	switch share := m.Share(); {
 	case share >= memoryHigh && !w.high:
 		w.high = true
-		storeLogger(w.name).Warn("the memory of the store's server is nearly full; raise its maxmemory, or see docs/redis.md for algorithms that take less", fields...)
+		storeLogger(w.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", fields...)
 	case share < memoryNormal:
 		w.high = false
 	}
@@ -155,11 +155,7 @@ func (l *outageLog) pinged(part string, cause error) {
 	if part != "" {
 		logger = logger.With(zap.String("node", part))
 	}
-	if changed {
-		logger.Warn("store is still unavailable, for another reason")
-	} else {
-		logger.Warn("store is still unavailable")
-	}
+	logger.Warn("store is still unavailable")
 }
 
 // ends are the two ends of a connection in an error: the near one is another each time.
