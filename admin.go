@@ -176,12 +176,8 @@ type selected struct {
 	charge window.Charge
 }
 
-// selectCounter returns the counter that a body names. Its errors hold no value of the body.
-func selectCounter(body []byte) (*selected, error) {
-	s, err := control.DecodeSelector(body)
-	if err != nil {
-		return nil, apiError(http.StatusBadRequest, err)
-	}
+// selectCounter returns the counter that a selector names. Its errors hold no value of it.
+func selectCounter(s control.Selector) (*selected, error) {
 	zones, err := selectZone(s)
 	if err != nil {
 		return nil, err
@@ -227,17 +223,30 @@ func selectZone(s control.Selector) ([]*runningZone, error) {
 	return nil, apiError(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", joinWords(names)))
 }
 
-// inspect says what the next request on a counter meets.
+// inspect says what the next request on a counter meets, or a request that is like an example.
 func inspect(r *http.Request, body []byte) (int, any, error) {
-	s, err := selectCounter(body)
+	selector, err := control.DecodeSelector(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	if selector.Request != nil {
+		return inspectRequest(r.Context(), selector.Request)
+	}
+	s, err := selectCounter(selector)
 	if err != nil {
 		return 0, nil, err
 	}
 	z, c := s.zones[0], &s.charge
-	ds, by, cause, err := z.guard.peek(r.Context(), *c, z.onError == onErrorLocal, z.share)
+	ds, by, cause, err := z.guard.peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
 	if err != nil {
 		return 0, nil, z.unavailable(err)
 	}
+	return http.StatusOK, z.inspection(c, ds, by, cause), nil
+}
+
+// inspection returns what is said of a charge with these decisions. The cause is why the store did
+// not decide.
+func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by window.Source, cause error) *control.Inspection {
 	store := z.guard.store.String()
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
@@ -256,7 +265,7 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 	for i := range ds {
 		answer.Limits = append(answer.Limits, z.zone.limitState(c.Policies[i], &ds[i]))
 	}
-	return http.StatusOK, answer, nil
+	return answer
 }
 
 func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
@@ -294,7 +303,14 @@ const (
 
 // reset forgets the history of a counter.
 func reset(r *http.Request, body []byte) (int, any, error) {
-	s, err := selectCounter(body)
+	selector, err := control.DecodeSelector(body)
+	if err == nil && selector.Request != nil {
+		err = errors.New("request: only inspect takes one; send zone, and key or values")
+	}
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	s, err := selectCounter(selector)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -175,10 +175,9 @@ func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause er
 	return ds, err
 }
 
-// peek says what the next request on a charge meets, and what decides; nothing is spent. The cause
+// peek says what the next request with these charges meets, and what decides; nothing is spent. The cause
 // is why the store did not decide, if local counts did in its place.
-func (g *guard) peek(ctx context.Context, c window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
-	charges := []window.Charge{c}
+func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
 	if g.fallback == nil {
 		ds, err = g.store.Peek(ctx, charges)
 		return ds, window.SourceStore, nil, err

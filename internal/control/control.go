@@ -15,7 +15,7 @@ import (
 // MaxBody is the longest body that the API reads, in bytes.
 const MaxBody = 64 << 10
 
-// Selector names one counter of a zone.
+// Selector names one counter of a zone, or those of a request.
 type Selector struct {
 	// The name of the zone.
 	Zone string `json:"zone"`
@@ -25,6 +25,8 @@ type Selector struct {
 	Key *string `json:"key,omitempty"`
 	// The values of the key's placeholders, in order. It excludes Key.
 	Values []string `json:"values,omitempty"`
+	// An example of a request, instead of all of the above.
+	Request *Request `json:"request,omitempty"`
 }
 
 // DecodeSelector reads a selector. Its errors name the field, and never quote the body: that holds
@@ -43,6 +45,9 @@ func DecodeSelector(body []byte) (Selector, error) {
 		return s, errors.New("body: more than one JSON value; send one object")
 	}
 	switch {
+	case s.Request != nil && (s.Zone != "" || s.Store != "" || s.Key != nil || s.Values != nil):
+		return s, errors.New("request: cannot be combined with zone, store, key or values")
+	case s.Request != nil:
 	case s.Zone == "":
 		return s, errors.New("zone: required; GET /sliding_window/zones lists the zones")
 	case s.Key != nil && s.Values != nil:
@@ -53,17 +58,22 @@ func DecodeSelector(body []byte) (Selector, error) {
 
 // plainError returns an error of decoding without the input that it quotes.
 func plainError(err error) error {
+	if errors.Is(err, errFields) {
+		return errFields
+	}
 	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
 		switch wrong.Field {
-		case "zone", "store", "key":
+		case "zone", "store", "key", "request.method", "request.uri", "request.remote", "request.server":
 			return fmt.Errorf("%s: must be a string", wrong.Field)
+		case "request":
+			return errors.New("request: must be an object with uri and remote")
 		case "":
 			return errors.New("body: must be an object with zone, and key or values")
 		}
 		return errors.New("values: must be a list of strings")
 	}
 	if strings.HasPrefix(err.Error(), "json: unknown field ") {
-		return errors.New("body: unknown field; use zone, store, key and values")
+		return errors.New("body: unknown field; use zone, store, key and values, or request with method, uri, headers, remote and server")
 	}
 	return errors.New("body: not valid JSON")
 }
