@@ -127,6 +127,28 @@ func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) er
 	return err
 }
 
+// Reset is Store.Reset, or ErrUnavailable and ErrOpen at once.
+func (b *Breaker) Reset(ctx context.Context, charge Charge) error {
+	if b.Open(charge) {
+		return errBreakerOpen
+	}
+	began := b.tick.Load()
+	err := b.store.Reset(ctx, charge)
+	if err != nil {
+		b.failed(began, []Charge{charge}, err)
+	}
+	return err
+}
+
+// Peek is Store.Peek, or ErrUnavailable and ErrOpen at once. Its errors do not count as failures:
+// nobody but an operator asks.
+func (b *Breaker) Peek(ctx context.Context, charges []Charge) ([]Decision, error) {
+	if b.Open(charges...) {
+		return nil, errBreakerOpen
+	}
+	return b.store.Peek(ctx, charges)
+}
+
 // Open reports whether the store is not asked about a request: it is away as a whole, or one
 // of the parts is that the charges need.
 func (b *Breaker) Open(charges ...Charge) bool {

@@ -185,6 +185,31 @@ type Parted interface {
 	PingPart(ctx context.Context, name string) error
 }
 
+// Foreteller is implemented by stores that answer some requests without their server.
+type Foreteller interface {
+	// Foretell returns what Take would answer at once without asking the server, but as Peek does:
+	// nothing is spent. It returns nil if Take would ask.
+	Foretell(charges []Charge) ([]Decision, Source)
+}
+
+// Source says what decides on a request.
+type Source string
+
+// Sources other than the store itself.
+const (
+	SourceStore      Source = ""           // the store, or its server
+	SourceLease      Source = "lease"      // units that were taken ahead
+	SourceRemembered Source = "remembered" // a denial that still holds
+	SourceLocal      Source = "local"      // counts of this process, in the store's place
+)
+
+// CounterNamer is implemented by stores that keep counters on a server, where an operator can
+// look for them.
+type CounterNamer interface {
+	// CounterName returns the name of the key that holds the charge's counter.
+	CounterName(charge Charge) string
+}
+
 // AlgorithmChecker is implemented by stores that do not go with every algorithm.
 type AlgorithmChecker interface {
 	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.

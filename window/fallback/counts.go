@@ -24,6 +24,7 @@ type Counts struct {
 	// it may be without them.
 	unsure   debts
 	settling atomic.Int64 // counters whose units are being booked
+	late     atomic.Int64 // counters with corrections
 
 	background
 

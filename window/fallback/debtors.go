@@ -13,8 +13,8 @@ import (
 // all, of some 300 bytes each. Further counters are booked when they are asked for.
 const maxDebtors = 1 << 10
 
-// debtors lists counters on which units are owed, with what it takes to book them. The
-// list may hold counters on which nothing is owed any more.
+// debtors lists counters on which units are owed, or that have corrections, with what it takes
+// to book them. The list may hold counters with neither any more.
 type debtors struct {
 	byHash map[uint64]*list.Element // of *debtor
 	queue  list.List                // in the order in which they are booked
@@ -25,6 +25,7 @@ type debtor struct {
 	hash   uint64
 	charge window.Charge // the one that looks back furthest; without cost and fields
 	due    int64         // ms: not booked in the background before
+	late   *corrections  // nil: none
 }
 
 // owe notes units that were admitted here, and that the store does not have. The shard's
@@ -91,10 +92,13 @@ func (c *Counts) takeOwed(s *shard, hash uint64, charge *window.Charge) int64 {
 // paid takes a counter off the list, unless something is owed on it. The shard's lock must
 // be held.
 func (c *Counts) paid(s *shard, hash uint64) {
-	if e := s.owing(hash); e != nil && c.owed.of(&e.Value.(*debtor).charge) == 0 {
+	if e := s.owing(hash); e != nil && c.settledWith(e.Value.(*debtor)) {
 		c.strike(s, e)
 	}
 }
+
+// settledWith reports whether nothing is owed on a debtor, and nothing is to be corrected.
+func (c *Counts) settledWith(d *debtor) bool { return d.late == nil && c.owed.of(&d.charge) == 0 }
 
 // owing returns the element of a counter, or nil. The lock must be held.
 func (s *shard) owing(hash uint64) *list.Element {
@@ -116,7 +120,7 @@ func (c *Counts) strike(s *shard, e *list.Element) {
 func (c *Counts) evict(s *shard) {
 	looked := 0
 	for _, e := range s.debtors.byHash {
-		if c.owed.of(&e.Value.(*debtor).charge) == 0 {
+		if c.settledWith(e.Value.(*debtor)) {
 			c.strike(s, e)
 			return
 		}
@@ -163,7 +167,7 @@ func (c *Counts) putOff(s *shard, now, again int64) *debtor {
 		return nil
 	}
 	d := e.Value.(*debtor)
-	if c.owed.of(&d.charge) == 0 {
+	if c.settledWith(d) {
 		c.strike(s, e)
 		return nil
 	}

@@ -174,11 +174,8 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	}
 	locked := k.lock(hashes)
 	defer k.unlock(locked)
-	now := g.now()
 	for i := range own {
-		if used, full, ok := k.shard(hashes[i]).takeOut(now, hashes[i]); ok {
-			g.startFrom(&own[i], (used+n-1)/n, full)
-		}
+		g.start(k.shard(hashes[i]), hashes[i], &own[i], n)
 	}
 	ds, err := g.local.Take(ctx, own)
 	if err != nil || !window.Allowed(ds) {
@@ -196,20 +193,31 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	return ds, nil
 }
 
-// startFrom makes the local count of a key what the store was known to have, and what
-// it is not known to have of the units that were admitted here. They count from now on:
-// when they were spent is not known, and the store's own count of time is another. If
-// nothing was left, the store may have more than the limit, which may be another now.
-// The lock of the key's shard is held.
-func (g *Guard) startFrom(c *window.Charge, used int64, full bool) {
-	used += g.owed.of(c) + g.unsure.of(c)
-	if full {
-		used = max(used, g.counted(c))
+// start makes the local count of a key what the store was known to have, divided by n, if
+// anything was known, and what it is not known to have of the units that were admitted here.
+// They count from now on: when they were spent is not known, and the store's own count of time
+// is another. The lock of the key's shard must be held.
+func (g *Guard) start(s *shard, hash uint64, own *window.Charge, n int64) {
+	used, full, ok := s.takeOut(g.now(), hash)
+	if !ok {
+		return
 	}
-	_ = g.local.Reset(context.Background(), *c)
+	used = g.starts(own, (used+n-1)/n, full)
+	_ = g.local.Reset(context.Background(), *own)
 	if used > 0 {
-		_ = g.local.Settle(context.Background(), *c, 0, used)
+		_ = g.local.Settle(context.Background(), *own, 0, used)
 	}
+}
+
+// starts returns the units from which the local count of a key starts. If nothing was left, the
+// store may have more than the limit, which may be another now. The lock of the key's shard must
+// be held.
+func (g *Guard) starts(own *window.Charge, used int64, full bool) int64 {
+	used += g.owed.of(own) + g.unsure.of(own)
+	if full {
+		used = max(used, g.counted(own))
+	}
+	return used
 }
 
 func isNative(c *window.Charge) bool {

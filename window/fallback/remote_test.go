@@ -40,6 +40,7 @@ type remote struct {
 	settled        map[string]int64 // that were settled
 	dropped        map[string]int64 // and that were to be, and nobody knows that they were not
 	tries, settles int              // calls of Settle, and those that were not refused
+	resets         int              // calls of Reset
 	fields         []string         // that calls of Settle had
 }
 

@@ -343,10 +343,15 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 	return results
 }
 
-// Peek implements window.Store.
+// Peek implements window.Store. It asks the server, whatever is remembered or leased.
 func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
+	}
+	if s.leases.owes(charges) {
+		if err := s.leases.repay(ctx, new(time.Time), charges...); err != nil {
+			return nil, err
+		}
 	}
 	r := s.decide(ctx, "peek", [][]window.Charge{charges})[0]
 	return r.Decisions, r.Err
