@@ -70,7 +70,7 @@ type Options struct {
 	// one yet, and for the longest window after: charges are made under both names.
 	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
 	// are then no leases, and what Settle gives back stays spent under the former
-	// name. Not without KeySecret, and not the same.
+	// name, but not what SettleBatch does. Not without KeySecret, and not the same.
 	FormerKeySecret string
 	// The longest that one call waits, connecting included; the context may
 	// shorten it. Default: DefaultTimeout.
@@ -116,6 +116,7 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks givebacks
+	holds     holds
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -254,9 +255,13 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 // decides, until Close.
 func (s *Store) Drain() { s.leases.drain() }
 
-// Close implements window.Store. It gives back what is left of leases.
+// Close implements window.Store. It gives back what is left of leases, and waits a moment for
+// receipts that are being settled.
 func (s *Store) Close() error {
 	s.Drain()
+	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(again)
+	}
 	s.leases.debts.close()
 	s.givebacks.close()
 	return s.client.Close()
