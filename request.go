@@ -19,6 +19,8 @@ type request struct {
 	charges   []window.Charge
 	decisions []window.Decision // one per policy; nil if nothing was decided
 	allowed   bool
+	place     window.Place // where it was, if it was
+	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key; the store was not asked then.
 	keyless *Zone
 	// The value of Retry-After; 0 for none.
