@@ -95,11 +95,16 @@ func TestCountIf(t *testing.T) {
 		}
 	}
 	// A client that hangs up before the status is known does not choose what counts.
-	hangsUp := func(w http.ResponseWriter, _ *http.Request) error { return nil }
-	_ = answerWith(h, httptest.NewRecorder(), get("X-Key", "gone").WithContext(gone), hangsUp)
-	w := httptest.NewRecorder()
-	if _ = answerWith(h, w, get("X-Key", "gone"), status(204)); w.Code != http.StatusTooManyRequests {
-		t.Errorf("a client that hung up has status %d, want 429", w.Code)
+	for key, next := range map[string]caddyhttp.HandlerFunc{
+		"returns": func(http.ResponseWriter, *http.Request) error { return nil },
+		"fails":   func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(404, nil) },
+		"panics":  func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+	} {
+		_ = answerWith(h, httptest.NewRecorder(), get("X-Key", key).WithContext(gone), next)
+		w := httptest.NewRecorder()
+		if _ = answerWith(h, w, get("X-Key", key), status(204)); w.Code != http.StatusTooManyRequests {
+			t.Errorf("after a client hung up, and its handler %s: status %d, want 429", key, w.Code)
+		}
 	}
 }
 

@@ -28,24 +28,21 @@ func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *requ
 		return next.ServeHTTP(w, r)
 	}
 	a := &settlingWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, request: req, guard: h.guard, receipts: receipts}
-	returned := false
+	status := http.StatusInternalServerError // of a panic, which goes on
 	defer func() {
-		if !returned { // a panic, which goes on
-			a.is(http.StatusInternalServerError)
+		if r.Context().Err() != nil {
+			a.keep() // the client has gone: it does not choose what counts
+		} else {
+			a.is(status)
 		}
 	}()
 	err := next.ServeHTTP(a, r)
-	returned = true
 	var of caddyhttp.HandlerError
 	switch {
-	case r.Context().Err() != nil:
-		a.keep() // the client has gone: it does not choose what counts
 	case err == nil:
-		a.is(http.StatusOK)
+		status = http.StatusOK
 	case errors.As(err, &of) && of.StatusCode != 0:
-		a.is(of.StatusCode)
-	default:
-		a.is(http.StatusInternalServerError)
+		status = of.StatusCode
 	}
 	return err
 }
