@@ -104,6 +104,11 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			fold_case
 //			empty_key   shared|skip|deny [<status>]  # status: with deny
 //			lease       <units> [<ttl>]
+//			count_if    status <code|class>... | header <field> <value>
+//			count_if    {
+//				status <code|class>...
+//				header <field> <value>
+//			}
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -305,6 +310,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			z.Lease.TTL = Value(words[1])
 		}
 		err = z.checkLease()
+	case "count_if":
+		if z.CountIf, err = parseCountIf(d); err != nil {
+			return err
+		}
+		err = z.checkCountIf()
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

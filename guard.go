@@ -52,9 +52,16 @@ type guard struct {
 	away, busy            prometheus.Counter // of errors, by reason
 	refused, foreign      prometheus.Counter // likewise
 
-	foreignLog rare
-	outages    *outageLog // nil for a store that cannot be away
-	watch      *watch     // likewise
+	foreignLog   rare
+	unsettledLog rare
+	outages      *outageLog // nil for a store that cannot be away
+	watch        *watch     // likewise
+
+	// Receipts that are not settled yet keep the guard open. So do the configurations that use
+	// it, which count as one in unsettled.
+	settler   *settler
+	unsettled atomic.Int64
+	closed    atomic.Bool
 }
 
 var guards = caddy.NewUsagePool()
@@ -80,6 +87,8 @@ func acquireGuard(store window.Store, local bool) *guard {
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
+		g.settler = &settler{guard: g}
+		g.unsettled.Add(1)
 		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
@@ -109,14 +118,42 @@ func releaseGuard(g *guard, local bool) {
 
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
-	if g.fallback == nil {
-		return nil
+	if g.watch != nil {
+		g.watch.end()
 	}
-	g.watch.end()
-	err := g.fallback.Close()
+	g.settler.drain(drainLast)
+	g.closeUnlessHeld()
+	return nil
+}
+
+// drainLast is the longest that a reload waits for units that are being given back.
+const drainLast = time.Second
+
+// hold has the guard and its store stay open for a receipt.
+func (g *guard) hold(c *window.Charge) {
+	g.unsettled.Add(1)
+	if s, ok := g.store.(window.Holder); ok {
+		s.Hold(time.Duration(window.Longest(c)) * time.Millisecond)
+	}
+}
+
+// release undoes hold.
+func (g *guard) release() {
+	if s, ok := g.store.(window.Holder); ok {
+		s.Release()
+	}
+	g.closeUnlessHeld()
+}
+
+// closeUnlessHeld closes the guard when no configuration and no receipt needs it any more. Requests
+// may still come late, and get receipts: it is closed once.
+func (g *guard) closeUnlessHeld() {
+	if g.unsettled.Add(-1) > 0 || g.fallback == nil || g.closed.Swap(true) {
+		return
+	}
+	_ = g.fallback.Close() // it returns no error of its own
 	g.outages.end()
 	_, _ = counts.Delete(g.store.String()) // as releaseGuard
-	return err
 }
 
 // take asks the store, unless it is known to be away.
@@ -168,9 +205,10 @@ func (r *rare) due(interval time.Duration) bool {
 }
 
 // takeLocal decides on this instance's own counts, because of an error of the store.
-func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
+// What the charges at the places unsettled spend is owed when it is settled.
+func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime()
-	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share)
+	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
 	g.localSeconds.Observe((uptime() - start).Seconds())
 	return ds, err
 }

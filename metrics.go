@@ -34,6 +34,16 @@ var (
 		Help: "Requests on which placeholders of an option of a zone had no value, by option: key, limit or cost.",
 	}, []string{"zone", "option"})
 
+	settledTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settled_units_total",
+		Help: "Units of zones with count_if whose requests were answered, by direction: kept or given_back.",
+	}, []string{"zone", "direction"})
+
+	settleErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_errors_total",
+		Help: "Requests of zones with count_if whose units stay charged for one window, by reason: unknown if they may have been given back, or failed.",
+	}, []string{"zone", "reason"})
+
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -59,7 +69,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -71,6 +81,19 @@ func registerMetrics(ctx caddy.Context) error {
 type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
 	empty                                     [len(valueOptions)]prometheus.Counter
+	settled                                   settledCounters
+}
+
+// settledCounters are those of a zone with count_if.
+type settledCounters struct{ kept, givenBack, unknown, failed prometheus.Counter }
+
+func newSettledCounters(zone string) settledCounters {
+	return settledCounters{
+		kept:      settledTotal.WithLabelValues(zone, "kept"),
+		givenBack: settledTotal.WithLabelValues(zone, "given_back"),
+		unknown:   settleErrorsTotal.WithLabelValues(zone, "unknown"),
+		failed:    settleErrorsTotal.WithLabelValues(zone, "failed"),
+	}
 }
 
 func newZoneCounters(zone string) zoneCounters {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -74,8 +75,9 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	guard  *guard
-	logger *zap.Logger
+	guard   *guard
+	settles bool // whether a zone has count_if
+	logger  *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -130,6 +132,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.Headers = fieldsIETF
 	}
 	h.guard = acquireGuard(store, h.OnError == onErrorLocal)
+	if h.settles = slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountIf != nil }); h.settles {
+		h.guard.settler.use()
+	}
 	if h.Share {
 		app.share(h.guard)
 	}
@@ -206,13 +211,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return next.ServeHTTP(w, r)
 	}
 	if req.keyless == nil {
-		if err := h.decide(r.Context(), req); err != nil {
+		if h.settles {
+			err = h.decideSettled(r.Context(), req)
+		} else {
+			err = h.decide(r.Context(), req)
+		}
+		if err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
 		h.setFields(w.Header(), req)
 	}
 	req.publish()
 	req.count()
+	if req.allowed && h.settles {
+		return h.serveSettled(w, r, req, next)
+	}
 	if req.allowed {
 		return next.ServeHTTP(w, r)
 	}
@@ -222,12 +235,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
+	req.place, req.unsure = window.InStore, false
 	ds, err := h.guard.take(ctx, req.charges, req.room)
 	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share)
+		req.place, req.unsure = window.InProcess, errors.Is(err, window.ErrUnknown)
+		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
 	return err

@@ -148,6 +148,18 @@ func TestRecipes(t *testing.T) {
 		r.want(1, 429, post, "/login", from("203.0.113.4")...)
 		r.want(30, 200, get, "/login?account=anna", from("203.0.113.1")...)
 	})
+	t.Run("failed log-ins", func(t *testing.T) {
+		r := serveBlock(t, recipes, "Count only failed log-ins", 1, "\treverse_proxy",
+			"\t@wrong header X-Password wrong\n\trespond @wrong 401\n\treverse_proxy")
+		wrong := append(from("203.0.113.1"), "X-Password", "wrong")
+		r.want(8, 200, post, "/login", from("203.0.113.1")...)
+		r.want(4, 401, post, "/login", wrong...)
+		r.want(20, 200, post, "/login", from("203.0.113.1")...)
+		r.want(1, 401, post, "/login", wrong...)
+		r.want(1, 429, post, "/login", wrong...)
+		r.want(1, 429, post, "/login", from("203.0.113.1")...)
+		r.want(1, 200, post, "/login", from("203.0.113.2")...)
+	})
 	t.Run("quotas", func(t *testing.T) {
 		r := serveBlock(t, recipes, "Quotas per customer, and 401 without a key", 1)
 		r.want(99, 200, get, "/", "X-Api-Key", "b7e1c0d2")

@@ -22,6 +22,8 @@ type request struct {
 	// Whether the fields of the response held what this request announced and what
 	// earlier handlers did, and nothing else.
 	announced bool
+	place     window.Place // where it was, if it was
+	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key; the store was not asked then.
 	keyless *Zone
 	// The value of Retry-After; 0 for none.

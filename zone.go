@@ -84,6 +84,13 @@ type Zone struct {
 	// the memory store has no use for it. Default: nothing.
 	Lease *Lease `json:"lease,omitempty"`
 
+	// Counts only requests whose answers match. A request is charged when it comes, so that
+	// parallel ones cannot slip through, and what it spent is given back at that very time as soon
+	// as the status of its answer is known not to match. Status codes of one digit stand for a
+	// class. Answers of sliding_window itself do not count; a client that hangs up before the
+	// status is known does. Not with `lease` or `gcra`. Default: all requests count.
+	CountIf *caddyhttp.ResponseMatcher `json:"count_if,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -161,6 +168,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkLease(); err != nil {
+		return err
+	}
+	if err := z.checkCountIf(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -436,6 +446,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		z.lookback = z.longestKnown()
 	}
 	z.counters = newZoneCounters(z.Name)
+	if z.CountIf != nil {
+		z.counters.settled = newSettledCounters(z.Name)
+	}
 	return nil
 }
 

@@ -2,7 +2,7 @@
 --
 -- KEYS    one key per charge, request by request
 -- ARGV[1] now in ms, or "" for the clock of this server
--- ARGV[2] take | peek | settle | reset
+-- ARGV[2] take | peek | settle | settle_each | reset
 -- ARGV[3] what the names of units begin with (unique)
 -- ARGV[4] a list in MessagePack:
 --         number of definitions, and of each: how many items follow, algorithm, packed
@@ -168,11 +168,39 @@ if op == 'reset' then
   return reply
 end
 
+-- Returns what says that a request failed. `unwritten` are further words of errors that come
+-- before the first write of such a request.
+local function failure(err, unwritten)
+  local text = type(err) == 'table' and err.err or tostring(err)
+  local function says(...)
+    for _, words in ipairs({...}) do
+      if string.find(text, words, 1, true) then return true end
+    end
+  end
+  -- These meet the first write already, so that nothing can have been written.
+  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return -1 end
+  -- If the user may not run a command, others may have run before it.
+  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
+  return -2
+end
+
 if op == 'settle' then
   local read_request, _, item = any()
   while keys < total do
     local c = read_request()[1]
     c.algorithm.settle(c, now, item(), item())
+  end
+  return reply
+end
+
+if op == 'settle_each' then
+  local read_request, _, item = any()
+  spending = true
+  while keys < total do
+    local c = read_request()[1]
+    local done, err = pcall(c.algorithm.settle, c, now, item(), item())
+    replied = replied + 1
+    reply[replied] = done and 0 or failure(err, 'WRONGTYPE ') -- one key: the first command meets that
   end
   return reply
 end
@@ -246,21 +274,6 @@ local function decide()
       same_key = nil
     end
   end
-end
-
--- Returns what says that a request failed.
-local function failure(err)
-  local text = type(err) == 'table' and err.err or tostring(err)
-  local function says(...)
-    for _, words in ipairs({...}) do
-      if string.find(text, words, 1, true) then return true end
-    end
-  end
-  -- These meet the first write already, so that nothing can have been written.
-  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ') then return -1 end
-  -- If the user may not run a command, others may have run before it.
-  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
-  return -2
 end
 
 repeat

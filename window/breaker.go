@@ -129,6 +129,36 @@ func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) er
 	return err
 }
 
+// SettleBatch is BatchSettler.SettleBatch, with ErrUnavailable and ErrOpen at once for charges of
+// which the store is away.
+func (b *Breaker) SettleBatch(ctx context.Context, all []Settlement) []error {
+	errs := make([]error, len(all))
+	asked, places := all, []int(nil)
+	if b.failing.Load() != 0 {
+		asked, places = nil, make([]int, 0, len(all))
+		for i := range all {
+			if errs[i] = errBreakerOpen; !b.Open(all[i].Charge) {
+				asked, places = append(asked, all[i]), append(places, i)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return errs
+	}
+	began := b.tick.Load()
+	for k, err := range SettleBatch(ctx, b.store, asked) {
+		if err != nil {
+			b.failed(began, []Charge{asked[k].Charge}, err)
+		}
+		if places != nil {
+			errs[places[k]] = err
+		} else {
+			errs[k] = err
+		}
+	}
+	return errs
+}
+
 // Reset is Store.Reset, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) Reset(ctx context.Context, charge Charge) error {
 	if b.Open(charge) {

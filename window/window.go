@@ -105,6 +105,9 @@ type Decision struct {
 	// Whether this policy lets the charge pass. Units are spent only if every
 	// policy of every charge of the request does.
 	Allowed bool
+	// How many ms later than At the units were charged under the counter's former name, on
+	// the clock of another server; 0 where one server has both names. See Settlement.
+	Former int32
 	// What may pass at once, which is the policy's limit unless the algorithm says
 	// otherwise, and what is left of it after the decision; 0 or more.
 	Limit, Remaining int64

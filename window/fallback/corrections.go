@@ -16,12 +16,9 @@ const maxGiveBacks = 64
 // booked.
 type corrections struct {
 	charge window.Charge
-	reset  bool       // it comes first
-	backs  []giveBack // in order
+	reset  bool // it comes first
+	backs  []window.Settlement
 }
-
-// giveBack gives units back that were spent in the store at a time, see window.Store.
-type giveBack struct{ at, units int64 }
 
 // takeCorrections returns those of a counter, or nil, and forgets them. The shard's lock must be
 // held.
@@ -81,15 +78,17 @@ func (g *Guard) correct(ctx context.Context, own *corrections) (rest *correction
 		}
 		own.reset = false
 	}
-	for len(own.backs) > 0 {
-		back := own.backs[0]
-		err := g.breaker.Settle(ctx, own.charge, back.at, -back.units)
-		if err != nil && !hopeless(err) && !errors.Is(err, window.ErrUnknown) {
-			return own, err
+	var left []window.Settlement
+	for i, failed := range g.breaker.SettleBatch(ctx, own.backs) {
+		if failed != nil && !hopeless(failed) && !errors.Is(failed, window.ErrUnknown) {
+			left, err = append(left, own.backs[i]), failed
 		}
-		own.backs = own.backs[1:]
 	}
-	return nil, nil
+	if left == nil {
+		return nil, nil
+	}
+	own.backs = left
+	return own, err
 }
 
 // hopeless reports whether the same call would fail again, whenever it is made.
@@ -141,61 +140,4 @@ func (g *Guard) forget(s *shard, hash uint64, c *window.Charge) {
 	_ = g.takeCorrections(s, hash)
 	_ = g.unsure.store.Reset(context.Background(), counter(c))
 	_ = g.local.Reset(context.Background(), divided(*c, 1))
-}
-
-// Settle corrects what the store let a charge spend, as window.Store.Settle does. While the
-// store is away, it is told once it is back: units that are spent more count here until then,
-// and units that are given back do not pass here before.
-func (g *Guard) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
-		return err
-	}
-	err := g.breaker.Settle(ctx, charge, at, delta)
-	if err == nil || hopeless(err) || errors.Is(err, window.ErrUnknown) {
-		return err
-	}
-	hash := g.table().hash(&charge)
-	s := g.table().shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delta > 0 {
-		own := divided(charge, 1)
-		g.start(s, hash, &own, 1)
-		_ = g.local.Settle(context.Background(), own, 0, delta)
-		g.owe(s, hash, &charge, delta)
-		return nil
-	}
-	if !g.correctLater(s, hash, &corrections{charge: lasting(&charge), backs: []giveBack{{at, -delta}}}) {
-		return err
-	}
-	return nil
-}
-
-// SettleLocal corrects what TakeLocal let a charge spend at a time (Decision.At), as
-// window.Store.Settle does. Units that have been booked in the store since stay spent there.
-func (g *Guard) SettleLocal(charge window.Charge, at, delta int64) error {
-	own := divided(charge, 1)
-	if err := window.CheckSettle(own, delta); err != nil || delta == 0 {
-		return err
-	}
-	hash := g.table().hash(&charge)
-	s := g.table().shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := g.counted(&own)
-	if err := g.local.Settle(context.Background(), own, at, delta); err != nil {
-		return err
-	}
-	switch {
-	case delta < 0:
-		back := min(before-g.counted(&own), -delta)
-		if owed := g.takeOwed(s, hash, &charge); owed > back {
-			g.owe(s, hash, &charge, owed-back)
-		}
-	case isNative(&charge):
-		g.unsure.add(&charge, delta)
-	default:
-		g.owe(s, hash, &charge, delta)
-	}
-	return nil
 }

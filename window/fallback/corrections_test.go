@@ -167,41 +167,6 @@ func TestResetsAreBounded(t *testing.T) {
 	})
 }
 
-// What is settled on requests of the store while it is away reaches it later, and what is settled
-// on requests that were admitted here lowers or raises what is booked.
-func TestSettle(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {
-		c.Policies = []window.Policy{{Limit: 100, Window: 10 * time.Minute}}
-		if c.Algorithm.Name() == "layers" {
-			c.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
-		}
-		c.Cost = 10
-		there, _ := s.decide(t, c)
-		s.away(t)
-		here, _ := s.decide(t, c)
-		for _, step := range []struct {
-			name string
-			err  error
-		}{
-			{"give back there", s.Guard.Settle(t.Context(), c, there[0].At, -4)},
-			{"spend more there", s.Guard.Settle(t.Context(), c, there[0].At, 7)},
-			{"give back here", s.SettleLocal(c, here[0].At, -5)},
-			{"spend more here", s.SettleLocal(c, here[0].At, 3)},
-		} {
-			if step.err != nil {
-				t.Errorf("%s: %v", step.name, step.err)
-			}
-		}
-		if d, _ := s.foresee(t, c); d.Remaining != 100-10-10-7+5-3 {
-			t.Errorf("while it is away %d remain, want 75", d.Remaining)
-		}
-		s.back()
-		if d, by := s.foresee(t, c); d.Remaining < 79 || d.Remaining > 80 || by != window.SourceStore { // a bucket runs on
-			t.Errorf("when it is back %d remain, by %q, want 79", d.Remaining, by)
-		}
-	})
-}
-
 // Two guards of the same counts know of each other's resets.
 func TestResetOutlivesAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -166,8 +166,9 @@ func (g *Guard) timeout() time.Duration {
 
 // TakeLocal decides in place of the store, which could not: cause is its error. With
 // share, limits are divided by the number of processes that were last seen to share the
-// store.
-func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
+// store. Unsettled are the places of charges that get receipts: what they spend is owed to the
+// store once it is settled.
+func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled ...int) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
@@ -196,6 +197,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		case c.Cost == 0:
 		case errors.Is(cause, window.ErrUnknown) || isNative(c):
 			g.unsure.add(c, c.Cost)
+		case slices.Contains(unsettled, i):
 		default:
 			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost)
 		}

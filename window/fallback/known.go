@@ -221,6 +221,13 @@ func (s *shard) takeOut(now int64, hash uint64) (used int64, full, ok bool) {
 	return used, full, ok
 }
 
+// gaveBack takes units from what is known. mu is held.
+func (s *shard) gaveBack(hash uint64, units int64) {
+	if e := s.find(hash); e != nil {
+		e.use = use(max(0, e.use.units()-units))<<8 | min(e.use.share(), 0xfe)
+	}
+}
+
 // lock locks the shards of the hashes in ascending order, and returns them, a bit each.
 func (k *known) lock(hashes []uint64) (locked uint64) {
 	for _, hash := range hashes {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -133,12 +134,19 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		own := answers[i].Decisions
 		for _, other := range answers[i+1 : i+len(s.namings)] {
 			for j := range own {
+				own[j].Former = behind(own[j].At, other.Decisions[j].At)
 				tighten(&own[j], &other.Decisions[j])
 			}
 		}
 		r.Decisions = append(r.Decisions, own...)
 	}
 	return r, undo
+}
+
+// behind returns by how many ms a time is later than at. Clocks that are weeks apart are no
+// clocks: nothing is found at that time.
+func behind(at, other int64) int32 {
+	return int32(min(max(other-at, math.MinInt32), math.MaxInt32))
 }
 
 // undo returns calls that give back the charges of a request that were made, because

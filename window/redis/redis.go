@@ -70,7 +70,7 @@ type Options struct {
 	// one yet, and for the longest window after: charges are made under both names.
 	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
 	// are then no leases, and what Settle gives back stays spent under the former
-	// name. Not without KeySecret, and not the same.
+	// name, but not what SettleBatch does. Not without KeySecret, and not the same.
 	FormerKeySecret string
 	// The longest that one call waits, also for a connection; the context may
 	// shorten it. Connections take longer if need be, for the calls that follow: four times
@@ -123,6 +123,7 @@ type Store struct {
 	// What a server last said of itself.
 	server atomic.Pointer[hello]
 	trip   trip
+	holds  holds
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -265,9 +266,13 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 // decides, until Close.
 func (s *Store) Drain() { s.leases.drain() }
 
-// Close implements window.Store. It gives back what is left of leases.
+// Close implements window.Store. It gives back what is left of leases, and waits a moment for
+// receipts that are being settled.
 func (s *Store) Close() error {
 	s.Drain()
+	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(again)
+	}
 	s.leases.debts.close()
 	s.givebacks.close()
 	s.background.close()

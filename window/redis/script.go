@@ -122,7 +122,7 @@ func (s *Store) newScriptCall(namings []naming, op string, requests [][]window.C
 
 // writeCall makes c a call of the script, as the header of lua/driver.lua describes
 // it. To the script, a request under two names is one with twice the charges; but
-// settle and reset take one charge at a time, and settle after each its two numbers.
+// settle, settle_each and reset take one charge at a time, and settling has two numbers after each.
 func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, numbers ...int64) *call {
 	c.op, c.requests, c.first, c.native, c.reply, c.err = op, requests, 0, false, nil, nil
 	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
@@ -139,7 +139,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 			if !decides {
 				c.plan.apart(c.namings[k:k+1], charges)
 			}
-			if op == "settle" {
+			if op == "settle" || op == "settle_each" {
 				c.plan.requests.int(numbers[2*i])
 				c.plan.requests.int(numbers[2*i+1])
 			}
