@@ -29,7 +29,7 @@ type App struct {
 	// at least. Default: false.
 	Share bool `json:"share,omitempty"`
 
-	store window.Store
+	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[zoneID]*zoneUse
@@ -49,6 +49,10 @@ type zoneUse struct {
 	script bool
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
+	// All zones of the handlers with it, if they have others.
+	beside []*Zone
+	// Whether the store of a handler keeps no counters of requests that are not denied.
+	noShadow bool
 	// When the log may say again that an option came out empty, as in valueOptions.
 	noValueLog [len(valueOptions)]rare
 }
@@ -80,7 +84,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // storeFor returns the store of a handler that has none of its own. Without one in
 // the configuration that is memory, which counts with its max_keys only where it is used.
-func (a *App) storeFor(ctx caddy.Context) (window.Store, error) {
+func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
@@ -114,7 +118,7 @@ func (a *App) Stop() error {
 }
 
 // loadStore loads the store that host, an *App or a *Handler, configures.
-func loadStore(ctx caddy.Context, host any) (window.Store, error) {
+func loadStore(ctx caddy.Context, host any) (StoreModule, error) {
 	value, err := ctx.LoadModule(host, "StoreRaw")
 	if err != nil {
 		return nil, fmt.Errorf("loading store module: %w", err)
@@ -123,7 +127,7 @@ func loadStore(ctx caddy.Context, host any) (window.Store, error) {
 	if !ok {
 		return nil, fmt.Errorf("loading store module: %T is not a store", value)
 	}
-	return module.Store(), nil
+	return module, nil
 }
 
 // addZone notes a zone. Two zones of one name on one store share their counters,

@@ -103,6 +103,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //			fold_case
 //			empty_key   shared|skip|deny
 //			lease       <units> [<ttl>]
+//			enforce     on|shadow|<n>%
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -285,6 +286,14 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			z.Lease.TTL = Value(words[1])
 		}
 		err = z.checkLease()
+	case "enforce":
+		if !d.AllArgs(&z.Enforce) {
+			return d.ArgErr()
+		}
+		if z.Enforce == "" {
+			return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
+		}
+		_, err = parseEnforce(z.Enforce)
 	case "empty_key":
 		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
 	default:

@@ -51,6 +51,8 @@ type guard struct {
 
 	foreignLog rare
 	outages    *outageLog // nil for a store that cannot be away
+
+	shadow shadowSlot
 }
 
 var guards = caddy.NewUsagePool()
@@ -70,12 +72,16 @@ func acquireCounts(name string) *fallback.Counts {
 	return value.(sharedCounts).Counts
 }
 
-// acquireGuard returns the guard of a store, for a handler that decides locally while
+// acquireGuard returns the guard of a module's store, for a handler that decides locally while
 // that is away, or does not. Release it with releaseGuard.
-func acquireGuard(store window.Store, local bool) *guard {
+func acquireGuard(module StoreModule, local bool) *guard {
+	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
+		if m, ok := module.(ShadowModule); ok {
+			g.shadow.open = m.ShadowStore
+		}
 		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
@@ -103,10 +109,11 @@ func releaseGuard(g *guard, local bool) {
 
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
+	err := g.closeShadows()
 	if g.fallback == nil {
-		return nil
+		return err
 	}
-	err := g.fallback.Close()
+	err = errors.Join(err, g.fallback.Close())
 	g.outages.end()
 	_, _ = counts.Delete(g.store.String()) // as releaseGuard
 	return err
