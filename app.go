@@ -29,7 +29,7 @@ type App struct {
 	// at least. Default: false.
 	Share bool `json:"share,omitempty"`
 
-	store window.Store
+	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[zoneID]*zoneUse
@@ -51,6 +51,10 @@ type zoneUse struct {
 	script bool
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
+	// All zones of the handlers with it, if they have others.
+	beside []*Zone
+	// Whether the store of a handler keeps no counters of requests that are not denied.
+	noShadow bool
 	// When the log may say again that an option came out empty, as in valueOptions.
 	noValueLog [len(valueOptions)]rare
 }
@@ -82,7 +86,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // storeFor returns the store of a handler that has none of its own. Without one in
 // the configuration that is memory, which counts with its max_keys only where it is used.
-func (a *App) storeFor(ctx caddy.Context) (window.Store, error) {
+func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
@@ -105,8 +109,8 @@ func (a *App) Start() error {
 		g.fallback.Share()
 	}
 	for _, z := range a.running {
-		if z.guard.watch != nil {
-			z.guard.watch.begin()
+		if z.guard.lookout != nil {
+			z.guard.lookout.begin()
 		}
 	}
 	running.add(a.running)
@@ -123,7 +127,7 @@ func (a *App) Stop() error {
 }
 
 // loadStore loads the store that host, an *App or a *Handler, configures as raw.
-func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (window.Store, error) {
+func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (StoreModule, error) {
 	if err := checkStoreModule(raw); err != nil {
 		return nil, fmt.Errorf("sliding_window: %w", err)
 	}
@@ -135,7 +139,7 @@ func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (window.Store, 
 	if !ok {
 		return nil, fmt.Errorf("loading store module: %T is not a store", value)
 	}
-	return module.Store(), nil
+	return module, nil
 }
 
 // addZone notes a zone. Two zones of one name on one store share their counters,

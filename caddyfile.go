@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,6 +110,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				status <code|class>...
 //				header <field> <value>
 //			}
+//			enforce     on|shadow|<n>%
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -314,7 +316,15 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		if z.CountIf, err = parseCountIf(d); err != nil {
 			return err
 		}
-		err = z.checkCountIf()
+		err = cmp.Or(z.checkCountIf(), z.checkEnforce(z.Enforce))
+	case "enforce":
+		if !d.AllArgs(&z.Enforce) {
+			return d.ArgErr()
+		}
+		if z.Enforce == "" {
+			return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
+		}
+		err = z.checkEnforce(z.Enforce)
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

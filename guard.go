@@ -55,13 +55,15 @@ type guard struct {
 	foreignLog   rare
 	unsettledLog rare
 	outages      *outageLog // nil for a store that cannot be away
-	watch        *watch     // likewise
+	lookout      *lookout   // likewise
 
 	// Receipts that are not settled yet keep the guard open. So do the configurations that use
 	// it, which count as one in unsettled.
 	settler   *settler
 	unsettled atomic.Int64
 	closed    atomic.Bool
+
+	shadow shadowSlot
 }
 
 var guards = caddy.NewUsagePool()
@@ -81,14 +83,18 @@ func acquireCounts(name string) *fallback.Counts {
 	return value.(sharedCounts).Counts
 }
 
-// acquireGuard returns the guard of a store, for a handler that decides locally while
+// acquireGuard returns the guard of a module's store, for a handler that decides locally while
 // that is away, or does not. Release it with releaseGuard.
-func acquireGuard(store window.Store, local bool) *guard {
+func acquireGuard(module StoreModule, local bool) *guard {
+	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
 		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
+		if m, ok := module.(ShadowModule); ok {
+			g.shadow.open = m.ShadowStore
+		}
 		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
@@ -98,7 +104,7 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.outages = newOutageLog(name)
 			g.outages.of = store
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
-			g.watch = &watch{store: store, fallback: g.fallback, name: name}
+			g.lookout = &lookout{store: store, fallback: g.fallback, name: name}
 		}
 		return g, nil
 	})
@@ -118,12 +124,13 @@ func releaseGuard(g *guard, local bool) {
 
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
-	if g.watch != nil {
-		g.watch.end()
+	if g.lookout != nil {
+		g.lookout.end()
 	}
 	g.settler.drain(drainLast)
+	err := g.closeShadows()
 	g.closeUnlessHeld()
-	return nil
+	return err
 }
 
 // drainLast is the longest that a reload waits for units that are being given back.

@@ -85,7 +85,7 @@ func TestMeantHandler(t *testing.T) {
 
 			{"store valkey", 0, `"store":{"module":"valkey"}`, `store valkey is unknown; write store redis, which is for all servers that speak as Redis does`},
 			{"store in-memory", 0, `"store":{"module":"in-memory"}`, `store in-memory is unknown; write store memory, or take store out`},
-			{"store file", 0, `"store":{"module":"file"}`, `store "file" is unknown; use one of fake, memory, redis`},
+			{"store file", 0, `"store":{"module":"file"}`, `store "file" is unknown; use one of fake, memory, plain, redis`},
 			{"store redis://u:secret@h", 0, `"store":{"module":"redis://u:secret@h"}`, `the name of the store is missing; write store redis <url>`},
 			{"store memory {\naddress h:1\n}", 1, ``, `unrecognized subdirective "address" of store memory; write store redis, which has it`},
 			{"store redis {\naddress h:6379 cluster\n}", 1, ``, `store redis: address: cluster is an option; write it on a line of its own`},

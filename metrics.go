@@ -15,7 +15,7 @@ import (
 var (
 	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "decisions_total",
-		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away.",
+		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away. Those of zones that do not deny begin with shadow_.",
 	}, []string{"zone", "outcome"})
 
 	decisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -107,6 +107,21 @@ func newZoneCounters(zone string) zoneCounters {
 		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
 	}
 	return c
+}
+
+// shadowCounters count what a zone would have decided on requests that it may not deny.
+type shadowCounters struct {
+	allowed, denied, failedOpen, failedClosed, dropped prometheus.Counter
+}
+
+func newShadowCounters(zone string) shadowCounters {
+	return shadowCounters{
+		allowed:      decisionsTotal.WithLabelValues(zone, "shadow_allowed"),
+		denied:       decisionsTotal.WithLabelValues(zone, "shadow_denied"),
+		failedOpen:   decisionsTotal.WithLabelValues(zone, "shadow_failed_open"),
+		failedClosed: decisionsTotal.WithLabelValues(zone, "shadow_failed_closed"),
+		dropped:      decisionsTotal.WithLabelValues(zone, "shadow_dropped"),
+	}
 }
 
 // count counts what was decided. A zone that would have let a request pass which

@@ -32,7 +32,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"jitter 20%", 0, ``, `jitter "20%" is not a number`},
 			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'`},
 			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'`},
-			{"store file", 0, ``, `store "file" is unknown; use one of fake, memory, redis`},
+			{"store file", 0, ``, `store "file" is unknown; use one of fake, memory, plain, redis`},
 			{"store memory\nstore memory", 1, ``, `store stands twice`},
 		})
 }
@@ -92,7 +92,7 @@ func TestRefusedJSON(t *testing.T) {
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":true,"window":"1m"}]}]}`, `true is neither a number nor a string`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m","burst":5}]}]}`, `unknown field "burst"`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]},{"name":"api","limits":[{"max":5,"window":"1m"}]}]}`, `zone api: stands twice in one handler`},
-		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `store "file" is unknown; use one of fake, memory, redis`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `store "file" is unknown; use one of fake, memory, plain, redis`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","match":[{"no_such_matcher":{}}],"limits":[{"max":5,"window":"1m"}]}]}`, `zone api: loading matchers`},
 	} {
 		if err := validate(t, handlerConfig(t, r.handler)); err == nil || !strings.Contains(err.Error(), r.want) {

@@ -91,6 +91,15 @@ type Zone struct {
 	// status is known does. Not with `lease` or `gcra`. Default: all requests count.
 	CountIf *caddyhttp.ResponseMatcher `json:"count_if,omitempty"`
 
+	// Whether the zone denies: `on`; `shadow` counts what it would deny, in metrics and the
+	// access log, and lets everything pass; a percentage, such as `25%`, denies clients
+	// with that share of the keys, and counts the others as `shadow` does. A key is in or
+	// out on every Caddy, and stays in when the percentage rises. Below 100% the zone is no
+	// defence: a client that chooses its key can choose one that is out. Requests that are not denied are
+	// counted beside the handlers that follow, on counters and connections of their own;
+	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
+	Enforce string `json:"enforce,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -104,6 +113,8 @@ type Zone struct {
 	lease     window.Lease
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
+	percent   int64           // of keys that are denied, as configured
+	control   *enforcement    // which goes before it
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
@@ -168,6 +179,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkLease(); err != nil {
+		return err
+	}
+	if err := z.checkEnforce(z.Enforce); err != nil {
 		return err
 	}
 	if err := z.checkCountIf(); err != nil {
@@ -373,6 +387,9 @@ func (z *Zone) plain() *Zone {
 		p.IPv6Prefix = nil
 	}
 	p.EmptyKey = unless(p.EmptyKey, emptyShared)
+	if percent, err := parseEnforce(p.Enforce); err == nil {
+		p.Enforce = unless(enforceWord(percent), enforceOn)
+	}
 	if z.Lease != nil {
 		p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 	}
@@ -419,6 +436,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	z.key.foldCase = z.FoldCase
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
+	if z.percent, _ = parseEnforce(z.Enforce); z.percent != enforceAll {
+		z.control.counters() // so that they are there before the first request
+	}
 	if native.Native != window.NativeOff {
 		if z.checkNative(native, alone) != nil {
 			use.script = true

@@ -95,6 +95,7 @@ type Redis struct {
 	WrittenAt map[string]string `json:"written_at,omitempty"`
 
 	pooled *pooled
+	opened redis.Options // what the store was made of
 }
 
 var clients = caddy.NewUsagePool()
@@ -116,6 +117,7 @@ func (r *Redis) Provision(caddy.Context) error {
 		return fmt.Errorf("store redis: %w", r.located(err))
 	}
 	options.Report = new(reports).add
+	r.opened = options
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
@@ -146,6 +148,9 @@ func (r *Redis) Cleanup() error { return r.pooled.release() }
 
 // Store returns the store; see slidingwindow.StoreModule.
 func (r *Redis) Store() window.Store { return r.pooled.store.Store }
+
+// ShadowStore returns a store on the same servers; see slidingwindow.ShadowModule.
+func (r *Redis) ShadowStore() window.Store { return redis.New(r.opened) }
 
 // check reports what is wrong with the options as configured.
 func (r *Redis) check() error {
@@ -277,7 +282,7 @@ func hasPlaceholder(s string) bool { return strings.Contains(s, "{") && strings.
 // expand returns a copy with its placeholders replaced.
 func (r *Redis) expand() (Redis, error) {
 	e := *r
-	e.pooled, e.WrittenAt = nil, nil
+	e.pooled, e.WrittenAt, e.opened = nil, nil, redis.Options{}
 	e.Address = slices.Clone(r.Address)
 	e.HashKeys = slices.Clone(r.HashKeys)
 	if r.TLS != nil {

@@ -30,6 +30,9 @@ type Options struct {
 	OnPing func(part string, cause error)
 	// Those of the store's counters. Nil: it has its own, and closes them.
 	Counts *Counts
+	// The guard whose count of processes divides limits in TakeLocal. It is in use for longer.
+	// Nil: its own.
+	Crew *Guard
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
@@ -64,6 +67,9 @@ func New(store Store, o Options) *Guard {
 	}
 	g.crew.store, _ = store.(window.Instancer)
 	g.crew.seen = &g.seen
+	if o.Crew != nil {
+		g.crew.seen = o.Crew.crew.seen
+	}
 	g.breaker = window.NewBreaker(store, func(part string, open bool, cause error) {
 		g.changed(part, open)
 		if o.OnChange != nil {

@@ -60,7 +60,7 @@ func TestOutageIsToldAgain(t *testing.T) {
 }
 
 func TestDangersAreToldOnce(t *testing.T) {
-	w := &watch{name: "dangers"}
+	w := &lookout{name: "dangers"}
 	for i, step := range []struct {
 		memory       *window.ServerMemory
 		evicts, high bool

@@ -20,9 +20,9 @@ const (
 	memoryNormal  = 0.7              // below which it no longer is
 )
 
-// watch looks at a store from when a configuration first runs with it to when none uses it
+// lookout looks at a store from when a configuration first runs with it to when none uses it
 // any more. It tells in the log whether the store can be reached, and what its server is.
-type watch struct {
+type lookout struct {
 	store    window.Store
 	fallback *fallback.Guard
 	name     string
@@ -36,37 +36,37 @@ type watch struct {
 }
 
 // begin has the store watched. It does not wait.
-func (w *watch) begin() {
-	w.start.Do(func() {
+func (l *lookout) begin() {
+	l.start.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		w.stop = cancel
-		w.ended.Go(func() { w.run(ctx) })
+		l.stop = cancel
+		l.ended.Go(func() { l.run(ctx) })
 	})
 }
 
 // end returns when nothing is watched any more.
-func (w *watch) end() {
-	w.start.Do(func() {}) // it does not begin after this
-	if w.stop != nil {
-		w.stop()
+func (l *lookout) end() {
+	l.start.Do(func() {}) // it does not begin after this
+	if l.stop != nil {
+		l.stop()
 	}
-	w.ended.Wait()
+	l.ended.Wait()
 	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax} {
-		gauge.DeleteLabelValues(w.name)
+		gauge.DeleteLabelValues(l.name)
 	}
 }
 
-func (w *watch) run(ctx context.Context) {
-	if w.fallback.Reach(ctx) != nil {
+func (l *lookout) run(ctx context.Context) {
+	if l.fallback.Reach(ctx) != nil {
 		return
 	}
-	d, _ := w.look(ctx)
+	d, _ := l.look(ctx)
 	fields := []zap.Field{zap.String("version", d.Version), zap.String("mode", d.Mode), zap.Duration("clock_offset", d.ClockOffset)}
 	if m := d.Memory; m != nil {
 		fields = append(fields, zap.Int64("memory", m.Used), zap.Int64("memory_max", m.Max), zap.String("maxmemory_policy", m.Policy))
 	}
-	storeLogger(w.name).Info("store is reached", fields...)
-	w.note(d)
+	storeLogger(l.name).Info("store is reached", fields...)
+	l.note(d)
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
@@ -75,49 +75,49 @@ func (w *watch) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if d, ok := w.look(ctx); ok {
-			w.note(d)
+		if d, ok := l.look(ctx); ok {
+			l.note(d)
 		}
 	}
 }
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
-func (w *watch) look(ctx context.Context) (window.Description, bool) {
-	describer, ok := w.store.(window.Describer)
+func (l *lookout) look(ctx context.Context) (window.Description, bool) {
+	describer, ok := l.store.(window.Describer)
 	if !ok {
 		return window.Description{}, false
 	}
 	d, err := describer.Describe(ctx)
 	if err != nil {
-		storeLogger(w.name).Debug("store does not tell what it is", zap.Error(err))
+		storeLogger(l.name).Debug("store does not tell what it is", zap.Error(err))
 		return d, false
 	}
 	return d, true
 }
 
 // note shows what a server said in metrics, and warns once of each danger that begins.
-func (w *watch) note(d window.Description) {
-	storeClockOffset.WithLabelValues(w.name).Set(d.ClockOffset.Seconds())
+func (l *lookout) note(d window.Description) {
+	storeClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
 	m := d.Memory
 	if m == nil {
 		return
 	}
-	storeMemory.WithLabelValues(w.name).Set(float64(m.Used))
-	storeMemoryMax.WithLabelValues(w.name).Set(float64(m.Max))
+	storeMemory.WithLabelValues(l.name).Set(float64(m.Used))
+	storeMemoryMax.WithLabelValues(l.name).Set(float64(m.Max))
 	fields := []zap.Field{zap.Int64("memory", m.Used), zap.Int64("memory_max", m.Max), zap.String("maxmemory_policy", m.Policy)}
-	if evicts := m.Evicts(); evicts != w.evicts {
-		w.evicts = evicts
+	if evicts := m.Evicts(); evicts != l.evicts {
+		l.evicts = evicts
 		if evicts {
-			storeLogger(w.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", fields...)
+			storeLogger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", fields...)
 		}
 	}
 	switch share := m.Share(); {
-	case share >= memoryHigh && !w.high:
-		w.high = true
-		storeLogger(w.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", fields...)
+	case share >= memoryHigh && !l.high:
+		l.high = true
+		storeLogger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", fields...)
 	case share < memoryNormal:
-		w.high = false
+		l.high = false
 	}
 }
 
