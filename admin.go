@@ -54,12 +54,13 @@ var endpoints = map[string]endpoint{
 	"status":  {http.MethodGet, func(*http.Request, []byte) (int, any, error) { return http.StatusOK, status(), nil }},
 	"inspect": {http.MethodPost, inspect},
 	"reset":   {http.MethodPost, reset},
+	"enforce": {http.MethodPost, enforce},
 }
 
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
 	if !ok {
-		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect or reset below "+adminBase))
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset or enforce below "+adminBase))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
@@ -108,6 +109,7 @@ func listZones() control.Zones {
 			Name: z.Name, Store: all[0].id().store, Key: z.Key, Algorithm: z.algorithmName(), OnError: all[0].onError,
 			Outcomes: z.counters.outcomes(),
 		}
+		one.Enforce, one.EnforceUntil = z.enforcedNow()
 		for _, l := range z.Limits {
 			p := l.plain()
 			one.Limits = append(one.Limits, control.Limit{Max: string(p.Max), Window: string(p.Window)})
@@ -262,6 +264,7 @@ func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by wind
 		state := z.guard.state()
 		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
 	}
+	answer.Enforce, _ = z.zone.enforcedNow()
 	for i := range ds {
 		answer.Limits = append(answer.Limits, z.zone.limitState(c.Policies[i], &ds[i]))
 	}

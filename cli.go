@@ -18,7 +18,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset",
+		Usage: "zones | status | inspect | reset | enforce",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -34,7 +34,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand())
 		},
 	})
 }
@@ -89,6 +89,30 @@ func (c *command) resetCommand() *cobra.Command {
 	})
 }
 
+func (c *command) enforceCommand() *cobra.Command {
+	var e control.Enforce
+	cmd := &cobra.Command{
+		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones of this Caddy deny, or only count, for a while", Args: cobra.ExactArgs(1),
+		ValidArgs: []string{enforceOn, enforceShadow, "config"},
+		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
+  $ caddy sliding-window enforce 25% --zone per_client --ttl 1d
+  $ caddy sliding-window enforce config --all`,
+	}
+	cmd.Flags().StringVar(&e.Zone, "zone", "", "Name of the zone")
+	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
+	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
+	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
+	cmd.Flags().StringVar(&e.Reason, "reason", "", "Why, for the log")
+	cmd.MarkFlagsMutuallyExclusive("zone", "all")
+	cmd.MarkFlagsOneRequired("zone", "all")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e.Mode = args[0]
+		var answer control.Enforced
+		return c.run(cmd, http.MethodPost, "enforce", e, &answer, func(w io.Writer) { printEnforced(w, &answer) })
+	}
+	return cmd
+}
+
 // onCounter adds the flags that name a counter.
 func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *control.Selector) error) *cobra.Command {
 	var s control.Selector
@@ -126,8 +150,8 @@ func readKey(stdin io.Reader, key string) (string, error) {
 }
 
 // run asks the admin endpoint, and prints the answer.
-func (c *command) run(cmd *cobra.Command, method, path string, selector *control.Selector, answer any, table func(io.Writer)) error {
-	body, err := c.ask(method, path, selector)
+func (c *command) run(cmd *cobra.Command, method, path string, question, answer any, table func(io.Writer)) error {
+	body, err := c.ask(method, path, question)
 	if err != nil {
 		return err
 	}
@@ -142,14 +166,14 @@ func (c *command) run(cmd *cobra.Command, method, path string, selector *control
 	return nil
 }
 
-func (c *command) ask(method, path string, selector *control.Selector) ([]byte, error) {
+func (c *command) ask(method, path string, question any) ([]byte, error) {
 	address, err := c.determineAddress()
 	if err != nil {
 		return nil, err
 	}
 	var body io.Reader
-	if selector != nil {
-		b, err := json.Marshal(selector)
+	if question != nil {
+		b, err := json.Marshal(question)
 		if err != nil {
 			return nil, err
 		}

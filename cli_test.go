@@ -113,6 +113,14 @@ func TestCommands(t *testing.T) {
 		{"inspect --zone per_user --value '' --value ''", "", true, []string{"would be denied"}},
 		{"reset --zone per_client --key ''", "", true, []string{`"" in zone per_client was reset.`}},
 		{"inspect --zone per_client --key ''", "", true, []string{"would pass"}},
+		{"enforce shadow --zone per_client --ttl 1h --reason test", "", true, []string{"per_client", "shadow until 20"}},
+		{"zones", "", true, []string{"shadow until 20"}},
+		{"inspect --zone per_client --key 192.0.2.1", "", true, []string{"Enforced: shadow."}},
+		{"enforce config --all", "", true, []string{"per_client", "per_user", "on"}},
+		{"enforce shadow --zone per_client", "", false, []string{"ttl: required"}},
+		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"ttl: must be a duration of 30d at most"}},
+		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
+		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
 		{"inspect --key 7773", "", false, []string{`required flag(s) "zone" not set`}},
 		{"inspect --zone 7773 --key 7773", "", false, []string{"zone: no zone of this name runs"}},
 		{"inspect --zone per_user --key 7773", "", false, []string{"key: the zone's key has 2 placeholders; send values, in order"}},
@@ -140,7 +148,7 @@ func TestCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.WouldPass || i.Limits[0].Remaining != 2 {
 		t.Errorf("--json: %s%s", stdout, stderr)
 	}
-	for _, name := range []string{"zones", "status", "inspect", "reset"} {
+	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce"} {
 		if stdout, _, ok := shell(t, dir, "", "caddy sliding-window "+name+" --help"); !ok || !strings.Contains(stdout, "$ caddy sliding-window "+name) {
 			t.Errorf("%s --help has no example:\n%s", name, stdout)
 		}

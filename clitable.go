@@ -32,13 +32,28 @@ func printable(text string) string {
 }
 
 func printZones(w io.Writer, answer *control.Zones) {
-	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ALLOWED", "DENIED")
+	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ENFORCE", "ALLOWED", "DENIED")
 	for _, z := range answer.Zones {
 		var limits []string
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), joinWords(limits), z.Algorithm, z.OnError, z.Outcomes["allowed"], z.Outcomes["denied"]})
+		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), joinWords(limits), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"]})
+	}
+	t.Render()
+}
+
+func enforcedUntil(word, until string) string {
+	if until == "" {
+		return word
+	}
+	return word + " until " + until
+}
+
+func printEnforced(w io.Writer, answer *control.Enforced) {
+	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE")
+	for _, z := range answer.Zones {
+		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error})
 	}
 	t.Render()
 }
@@ -71,6 +86,9 @@ func printInspection(w io.Writer, i *control.Inspection) {
 		printable(i.Key), i.Zone, i.Cost, verdict, i.DecidedBy, i.Store.Name, storeState(i.Store))
 	if i.RedisKey != "" {
 		_, _ = fmt.Fprintf(w, "Redis key: %s\n", printable(i.RedisKey))
+	}
+	if i.Enforce != enforceOn {
+		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
 	_, _ = fmt.Fprintln(w)
 	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")

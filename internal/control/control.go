@@ -85,13 +85,16 @@ type Zones struct {
 
 // Zone is a zone of the configuration that runs.
 type Zone struct {
-	Name      string           `json:"name"`
-	Store     string           `json:"store"`
-	Key       string           `json:"key"` // the template
-	Limits    []Limit          `json:"limits"`
-	Algorithm string           `json:"algorithm"`
-	OnError   string           `json:"on_error"`
-	Outcomes  map[string]int64 `json:"outcomes"` // since the process began
+	Name      string  `json:"name"`
+	Store     string  `json:"store"`
+	Key       string  `json:"key"` // the template
+	Limits    []Limit `json:"limits"`
+	Algorithm string  `json:"algorithm"`
+	OnError   string  `json:"on_error"`
+	Enforce   string  `json:"enforce"`
+	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
+	EnforceUntil string           `json:"enforce_until,omitempty"`
+	Outcomes     map[string]int64 `json:"outcomes"` // since the process began
 }
 
 // Limit is a limit as configured.
@@ -148,6 +151,7 @@ type Inspection struct {
 	Limits    []LimitState   `json:"limits"`
 	Cost      int64          `json:"cost"` // of the next request
 	WouldPass bool           `json:"would_pass"`
+	Enforce   string         `json:"enforce"` // see Zone
 	Store     InspectedStore `json:"store"`
 }
 

@@ -82,6 +82,27 @@ func FuzzDecodeSelector(f *testing.F) {
 }
 
 // known reports whether an error is one that the package has words for.
+func FuzzDecodeEnforce(f *testing.F) {
+	for _, body := range []string{
+		`{"zone":"z","mode":"shadow","ttl":"1h","reason":"why"}`, `{"all":true,"mode":"config"}`, `{"all":1}`, `{"mode":2}`, `{}`, `[]`, `nul`,
+		`{"zone":"z","all":true,"mode":"on"}`, `{"zone":"z","mode":"config","ttl":"1h"}`, `{"key":"k"}`, "{\"zone\":\"\xff\"}",
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := control.DecodeEnforce(body)
+		if err != nil {
+			if field, _, ok := strings.Cut(err.Error(), ":"); !ok || len(err.Error()) > 120 || !slices.Contains([]string{"body", "zone", "store", "all", "mode", "ttl", "reason"}, field) {
+				t.Errorf("%q: the error is %q", body, err)
+			}
+			return
+		}
+		if e.All == (e.Zone != "") || e.Mode == "" || (e.Mode == "config") != (e.TTL == "") || len(e.Reason) > 200 {
+			t.Errorf("%q was read as %+v", body, e)
+		}
+	})
+}
+
 func known(text string) bool {
 	for _, own := range []string{
 		"body: not valid UTF-8; a key with other bytes cannot be named", "body: not valid JSON",
