@@ -87,10 +87,10 @@ func testUsersSurvive(t *testing.T) {
 	}
 }
 
-// aclLine is the command that makes the user, as the README has it.
+// aclLine is the command that makes the user.
 func aclLine(t *testing.T) []string {
 	t.Helper()
-	return strings.Fields(regexp.MustCompile(`(?m)^ACL SETUSER .*$`).FindString(readFile(t, "README.md")))
+	return strings.Fields(regexp.MustCompile(`(?m)^ACL SETUSER .*$`).FindString(readFile(t, redisPage)))
 }
 
 func send(t *testing.T, c *goredis.Client, args ...string) {
