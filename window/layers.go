@@ -13,7 +13,7 @@ const maxLayerFields = 1_000
 // the fine length do: never over the limit, and a charge is denied for at most one
 // fine slice longer than it had to be. To count a window, it takes the sums of the
 // coarse slices that lie in it as a whole, and of the coarse slice at its edge the
-// fine ones that are still in it: with 10 s over 1 s, that is 16 fields of a
+// fine ones that are still in it: with 10 s over 1 s, that is 17 fields of a
 // minute's hash at most, where Slices of 1 s reads 61. A denial looks at the fine
 // slices of one more coarse slice, to tell when it ends.
 //
