@@ -12,7 +12,7 @@ FUZZPKGS ?= ./...
 # What make test-valkey runs is where servers differ: what scripts may do, how they are
 # loaded, ACL, Cluster. Walks are fewer, and long ones about arithmetic are left out.
 VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
-VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver)$$
+VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver|Horizon|HistoryStays|GCRA(LimitsDiffer|LimitIsLowered|WindowsDiffer|ManyWindows|WorstCase|IsGCRA))$$
 
 .PHONY: help
 help: ## Show this list
@@ -63,13 +63,27 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 	test $$found = 1 || { echo "no fuzz targets in $(FUZZPKGS)" >&2; exit 1; }; \
 	exit $$status
 
+# How long make mutants goes on; 0: until all mutants are tried, which takes hours.
+MUTANTSTIME ?= 20m
+
+.PHONY: mutants
+mutants: ## Change the Lua scripts a little, and print the changes that no test sees: docs/testing.md
+	scripts/install-redis.sh
+	go run ./internal/mutants -for $(MUTANTSTIME)
+
 .PHONY: bench
 bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (half an hour)
 	scripts/install-redis.sh
 	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
 
+.PHONY: plots
+plots: ## Draw the plots of the documents again, from their tables, without measuring
+	go -C bench run ./speed -redraw -document ../docs/performance.md -plots ../docs
+	go -C bench run ./accuracy -redraw ../docs/algorithms.md -plots ../docs >/dev/null
+
 .PHONY: test-bench
 test-bench: ## Vet and test what make bench consists of; it is a module of its own
+	scripts/install-redis.sh
 	go -C bench vet ./...
 	go -C bench test ./...
 

@@ -65,11 +65,16 @@ func TestAdapt(t *testing.T) {
 // adapt turns a Caddyfile, which must be formatted, into JSON.
 func adapt(t *testing.T, caddyfile string) ([]byte, error) {
 	t.Helper()
-	config, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
+	config, warnings, err := adaptAny(caddyfile)
 	for _, w := range warnings {
 		t.Errorf("warning: %s", w)
 	}
 	return config, err
+}
+
+// adaptAny is adapt of a Caddyfile that need not be formatted.
+func adaptAny(caddyfile string) ([]byte, []caddyconfig.Warning, error) {
+	return caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
 }
 
 // validate loads a configuration as far as caddy validate does.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -60,6 +61,15 @@ type Algorithm struct {
 	// longest window. It counts no longer for that. The memory store, where there
 	// is nothing to read, ignores it. Default: 0, the longest window.
 	Keep Value `json:"keep,omitempty"`
+
+	// Only for stream: how many bytes of a value are noted. A longer value ends with
+	// "…[<bytes>]", which says how long it was. At least 32. Default: 256.
+	MaxValue Value `json:"max_value,omitempty"`
+
+	// Only for stream: how many bytes the names and values of one request take
+	// together. Values are shortened in the order of the fields, none below 32 bytes.
+	// Default: 1024, or as many as the fields need.
+	MaxEntry Value `json:"max_entry,omitempty"`
 }
 
 // The words for who decides on gcra.
@@ -93,6 +103,8 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		{"native", "gcra", a.Native != ""},
 		{"fields", "stream", len(a.Fields) > 0},
 		{"keep", "stream", a.Keep != ""},
+		{"max_value", "stream", a.MaxValue != ""},
+		{"max_entry", "stream", a.MaxEntry != ""},
 	} {
 		if option.set && option.owner != name {
 			return nil, errForeign(name, option.name, option.owner)
@@ -144,6 +156,8 @@ func (a *Algorithm) plain(limits []Limit) *Algorithm {
 	}
 	p.Native = unless(p.Native, nativeAuto)
 	p.Keep = unless(p.Keep.plainDuration(), plainDuration(0))
+	p.MaxValue = unless(p.MaxValue.plainInt(), Value(strconv.Itoa(defaultMaxValue)))
+	p.MaxEntry = unless(p.MaxEntry.plainInt(), Value(strconv.FormatInt(defaultMaxEntry(a.Fields), 10)))
 	return &p
 }
 
@@ -175,6 +189,11 @@ func (a *Algorithm) gcra() (window.GCRA, error) {
 
 // unmarshal reads the algorithm's name and block.
 func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
+	if words := peekArgs(d); len(words) > 1 {
+		if meant := meantAlgorithm(words[0], words[1:]); strings.Contains(meant, "{") {
+			return d.Errf("algorithm %s: options of an algorithm are in a block; write %s", strings.Join(words, " "), meant)
+		}
+	}
 	if !d.AllArgs(&a.Name) {
 		return d.ArgErr()
 	}
@@ -216,6 +235,10 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 		words = []*string{&a.Native}
 	case "keep":
 		words = []*string{(*string)(&a.Keep)}
+	case "max_value":
+		words = []*string{(*string)(&a.MaxValue)}
+	case "max_entry":
+		words = []*string{(*string)(&a.MaxEntry)}
 	case "fields":
 		return a.unmarshalFields(d)
 	case "strict", "weighted":

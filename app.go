@@ -29,12 +29,14 @@ type App struct {
 	// at least. Default: false.
 	Share bool `json:"share,omitempty"`
 
-	store window.Store
+	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[zoneID]*zoneUse
 	// Guards of the handlers that share, one for each handler.
 	sharing []*guard
+	// Zones of the handlers, for the registry.
+	running []*runningZone
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -47,6 +49,14 @@ type zoneUse struct {
 	// Whether a handler charges for other zones as well, so that a script has to
 	// decide in all of them: a counter is kept in one way.
 	script bool
+	// Whether the log has what is most likely a mistake in the zone.
+	warned bool
+	// All zones of the handlers with it, if they have others.
+	beside []*Zone
+	// Whether the store of a handler keeps no counters of requests that are not denied.
+	noShadow bool
+	// When the log may say again that an option came out empty, as in valueOptions.
+	noValueLog [len(valueOptions)]rare
 }
 
 // CaddyModule returns the Caddy module information.
@@ -69,19 +79,19 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.StoreRaw == nil {
 		return nil
 	}
-	store, err := loadStore(ctx, a)
+	store, err := loadStore(ctx, a, a.StoreRaw)
 	a.store = store
 	return err
 }
 
 // storeFor returns the store of a handler that has none of its own. Without one in
 // the configuration that is memory, which counts with its max_keys only where it is used.
-func (a *App) storeFor(ctx caddy.Context) (window.Store, error) {
+func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
 	a.StoreRaw = json.RawMessage(`{"module":"memory"}`)
-	store, err := loadStore(ctx, a)
+	store, err := loadStore(ctx, a, a.StoreRaw)
 	a.store = store
 	return store, err
 }
@@ -98,19 +108,29 @@ func (a *App) Start() error {
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
+	for _, z := range a.running {
+		if z.guard.lookout != nil {
+			z.guard.lookout.begin()
+		}
+	}
+	running.add(a.running)
 	return nil
 }
 
 // Stop implements caddy.App.
 func (a *App) Stop() error {
+	running.remove(a.running)
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}
 	return nil
 }
 
-// loadStore loads the store that host, an *App or a *Handler, configures.
-func loadStore(ctx caddy.Context, host any) (window.Store, error) {
+// loadStore loads the store that host, an *App or a *Handler, configures as raw.
+func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (StoreModule, error) {
+	if err := checkStoreModule(raw); err != nil {
+		return nil, fmt.Errorf("sliding_window: %w", err)
+	}
 	value, err := ctx.LoadModule(host, "StoreRaw")
 	if err != nil {
 		return nil, fmt.Errorf("loading store module: %w", err)
@@ -119,7 +139,7 @@ func loadStore(ctx caddy.Context, host any) (window.Store, error) {
 	if !ok {
 		return nil, fmt.Errorf("loading store module: %T is not a store", value)
 	}
-	return module.Store(), nil
+	return module, nil
 }
 
 // addZone notes a zone. Two zones of one name on one store share their counters,

@@ -112,6 +112,7 @@ func TestAllocations(t *testing.T) {
 		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 4},
 		// Without the race detector, under which pools forget, it is one less.
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
+		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

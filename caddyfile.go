@@ -1,10 +1,12 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -16,7 +18,7 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("sliding_window", parseGlobal)
 	httpcaddyfile.RegisterHandlerDirective("sliding_window", parseDirective)
-	httpcaddyfile.RegisterDirectiveOrder("sliding_window", httpcaddyfile.Before, "basic_auth")
+	httpcaddyfile.RegisterDirectiveOrder("sliding_window", httpcaddyfile.Before, "redir")
 }
 
 func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
@@ -56,7 +58,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case "on_error":
 			err = parseOnError(d, &a.OnError, &a.Share)
 		default:
-			err = d.Errf("unrecognized subdirective %q of the global option sliding_window", d.Val())
+			err = errOption(d, placeGlobal)
 		}
 		if err != nil {
 			return err
@@ -91,16 +93,24 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				native   auto|on|off
 //			}
 //			algorithm   stream {
-//				fields   <name> <value> ...
-//				keep     <duration>
+//				fields    <name> <value> ...
+//				keep      <duration>
+//				max_value <bytes>
+//				max_entry <bytes>
 //			}
 //			pack        <expected keys>     # with gcra, or slices of a count of 3 at most
 //			cost        <n>
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
 //			fold_case
-//			empty_key   shared|skip|deny
+//			empty_key   shared|skip|deny [<status>]  # status: with deny
 //			lease       <units> [<ttl>]
+//			count_if    status <code|class>... | header <field> <value>
+//			count_if    {
+//				status <code|class>...
+//				header <field> <value>
+//			}
+//			enforce     on|shadow|<n>%
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -118,6 +128,9 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume directive name
 	if args := d.RemainingArgs(); len(args) > 0 {
 		if len(args) != 4 {
+			if meant, ok := meantDirective(args); ok {
+				return d.Errf("wrong arguments: write %s", meant)
+			}
 			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block")
 		}
 		h.Zones = append(h.Zones, &Zone{
@@ -125,6 +138,10 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			Limits: []Limit{{Max: Value(args[2]), Window: Value(args[3])}},
 		})
 		if err := h.check(); err != nil {
+			meant, ok := meantDirective(args)
+			if ok && meant != "sliding_window "+strings.Join(args, " ") && h.Zones[0].checkLimits() != nil {
+				return d.Errf("wrong arguments: write %s", meant)
+			}
 			return d.WrapErr(err)
 		}
 		if err := checkWrittenKey(args[1]); err != nil {
@@ -185,7 +202,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 		}
 		h.LogKey = true
 	default:
-		return d.Errf("unrecognized subdirective %q of sliding_window", d.Val())
+		return errOption(d, placeHandler)
 	}
 	return err
 }
@@ -218,19 +235,28 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 	var err error
 	switch option := d.Val(); option {
 	case "match":
+		if err := checkWrittenMatch(peekArgs(d)); err != nil {
+			return d.WrapErr(err)
+		}
 		set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
 		if err != nil {
-			return err
+			return errMatch(d, err)
 		}
 		z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
 		return wrap(d, z.checkMatch())
 	case "key":
+		if words := peekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
+			return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
+		}
 		if !d.AllArgs(&z.Key) {
 			return d.ArgErr()
 		}
 		err = checkWrittenKey(z.Key)
 	case "limit":
 		var l Limit
+		if err := checkWords(option, peekArgs(d)); err != nil {
+			return d.WrapErr(err)
+		}
 		if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
 			return d.ArgErr()
 		}
@@ -238,6 +264,9 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		err = z.checkLimits()
 	case "fallback":
 		z.Fallback = new(Limit)
+		if err := checkWords(option, peekArgs(d)); err != nil {
+			return d.WrapErr(err)
+		}
 		if !d.AllArgs((*string)(&z.Fallback.Max), (*string)(&z.Fallback.Window)) {
 			return d.ArgErr()
 		}
@@ -283,12 +312,44 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			z.Lease.TTL = Value(words[1])
 		}
 		err = z.checkLease()
+	case "count_if":
+		if z.CountIf, err = parseCountIf(d); err != nil {
+			return err
+		}
+		err = cmp.Or(z.checkCountIf(), z.checkEnforce(z.Enforce))
+	case "enforce":
+		if !d.AllArgs(&z.Enforce) {
+			return d.ArgErr()
+		}
+		if z.Enforce == "" {
+			return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
+		}
+		err = z.checkEnforce(z.Enforce)
 	case "empty_key":
-		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+		return z.unmarshalEmptyKey(d)
 	default:
-		return d.Errf("unrecognized subdirective %q", option)
+		return errOption(d, placeZone)
 	}
 	return wrap(d, err)
+}
+
+// unmarshalEmptyKey reads what happens to an empty key, and the status of a denial.
+func (z *Zone) unmarshalEmptyKey(d *caddyfile.Dispenser) error {
+	words := peekArgs(d)
+	if len(words) != 2 {
+		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+	}
+	z.EmptyKey = words[0]
+	status, err := strconv.Atoi(words[1])
+	if err != nil {
+		return d.Errf("empty_key %s: status %q is not a whole number", z.EmptyKey, words[1])
+	}
+	if status == 0 {
+		return d.Errf("empty_key %s: status 0: must be from 400 to 599", z.EmptyKey)
+	}
+	z.EmptyKeyStatus = status
+	d.RemainingArgs()
+	return wrap(d, z.checkEmptyKey())
 }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is
@@ -306,7 +367,10 @@ func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 		return nil, d.ArgErr()
 	}
 	name := d.Val()
-	module, err := caddyfile.UnmarshalModule(d, "http.sliding_window.stores."+name)
+	if err := checkStoreName(name); err != nil {
+		return nil, d.WrapErr(err)
+	}
+	module, err := caddyfile.UnmarshalModule(d, storeModules+"."+name)
 	if err != nil {
 		return nil, err
 	}

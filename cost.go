@@ -29,14 +29,15 @@ func (z *Zone) checkCost() error {
 	return nil
 }
 
-// expandCost returns the cost of one request.
-func (z *Zone) expandCost(repl *caddy.Replacer) int64 {
+// expandCost returns the cost of one request, and whether it came out empty.
+func (z *Zone) expandCost(repl *caddy.Replacer) (cost int64, empty bool) {
 	n, err := z.spends.expand(repl).int()
+	empty = z.spends.empty(repl, err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return tooCostly
+		return tooCostly, empty
 	case err != nil || n < 0:
-		return z.cost
+		return z.cost, empty
 	}
-	return n
+	return n, empty
 }

@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 const (
 	problemQuota    = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	problemCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	problemOfStatus = "about:blank" // no more than the status says (RFC 9457, 4.2.1)
 )
 
 // problem is the body of an answer by itself (RFC 9457). Its texts hold nothing that
@@ -57,7 +59,20 @@ func (p *problem) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-var errExceeded = errors.New("rate limit exceeded")
+// What error routes get as the message of the error.
+var (
+	errExceeded    = errors.New("rate limit exceeded")
+	errNoKey       = errors.New("the request lacks what it is counted by")
+	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
+)
+
+// denialStatus returns the status of a denial, and the error that error routes get.
+func (h *Handler) denialStatus(req *request) (int, error) {
+	if req.keyless != nil && req.keyless.EmptyKeyStatus != 0 {
+		return req.keyless.EmptyKeyStatus, errNoKey
+	}
+	return h.Status, errExceeded
+}
 
 // deny answers a request that a limit denies: through the error routes, if one
 // answers, else by itself.
@@ -73,7 +88,8 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	h.logDenial(req)
 
-	if err := h.errorForRoutes(r); err != nil {
+	status, cause := h.denialStatus(req)
+	if err := errorForRoutes(r, status, cause); err != nil {
 		return err
 	}
 	detail := "This request can never pass: it costs more than the limit."
@@ -84,20 +100,27 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 		detail = "Try again in " + retryAfter + " s."
 	}
 	p := problem{
-		detail: detail, retryAfter: req.retryAfter, status: h.Status,
+		detail: detail, retryAfter: req.retryAfter, status: status,
 		title: "Rate limit exceeded", kind: problemQuota, violated: req.violated(),
+	}
+	if cause == errNoKey && status != http.StatusTooManyRequests { //nolint:errorlint // it is that very error
+		p.title, p.kind = cmp.Or(http.StatusText(status), "Request denied"), problemOfStatus
 	}
 	p.write(w, r)
 	return nil
 }
 
-// unavailable answers a request on which nobody could decide. It returns no
-// error: Caddy would log one line per request.
+// unavailable answers a request on which nobody could decide: through the error routes,
+// if one answers, else by itself. Caddy would log an error that no route answers, one
+// line per request.
 func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *request) error {
 	req.retryAfter = 1
 	forgetBody(w.Header())
 	w.Header()["Retry-After"] = []string{"1"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
+	if err := errorForRoutes(r, http.StatusServiceUnavailable, errUnavailable); err != nil {
+		return err
+	}
 	p := problem{
 		detail: "The rate limit cannot be checked at the moment.", status: http.StatusServiceUnavailable,
 		title: "Temporarily unavailable", kind: problemCapacity,
@@ -170,7 +193,7 @@ func quality(clauses []goautoneg.Accept, kind, subtype string) float64 {
 
 // errorForRoutes returns the error that stands for a denial if one of the server's
 // error routes would answer it, which is known only by matching them.
-func (h *Handler) errorForRoutes(r *http.Request) error {
+func errorForRoutes(r *http.Request, status int, cause error) error {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
 		return nil
@@ -178,7 +201,7 @@ func (h *Handler) errorForRoutes(r *http.Request) error {
 	if r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
 		return nil // an error of an error route is answered by nobody
 	}
-	err := caddyhttp.Error(h.Status, errExceeded)
+	err := caddyhttp.Error(status, cause)
 	if !routesAnswer(server.Errors.Routes, server.Errors.WithError(r, err)) {
 		return nil
 	}

@@ -75,7 +75,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	for _, document := range documents(t) {
 		for i, block := range blocksOf(readFile(t, document), "caddyfile") {
 			t.Run(fmt.Sprint(document, " ", i+1), func(t *testing.T) {
-				checkCaddyfile(t, block, certificates, "/run/secrets", secrets)
+				wantWarnings(t, warned(t, checkCaddyfile(t, block, certificates, "/run/secrets", secrets)))
 			})
 		}
 	}

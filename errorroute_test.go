@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 // runSite serves a site on the Caddy of this process until the end of the test.
@@ -56,7 +58,7 @@ func TestErrorRoute(t *testing.T) {
 	wantAnswer(t, a, http.StatusTooManyRequests, `{"code":429,"message":"rate limit exceeded","retry_after":`+wait+`,"left":99}`)
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "X-Zone": "err_all", "Cache-Control": "no-store",
-		"RateLimit-Policy": `"err_all";q=1;w=3600`,
+		"RateLimit-Policy": `"err_all";q=1;w=3600, "err_paid";q=100;w=3600`,
 	} {
 		if got := a.Header.Get(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
@@ -199,4 +201,115 @@ func TestDenyLogsNoRequest(t *testing.T) {
 	if n := strings.Count(text, "store is unavailable"); n != 1 {
 		t.Errorf("%d lines of the outage, want 1:\n%s", n, text)
 	}
+}
+
+// on_error deny comes by the error routes, without a line in the log for each request.
+func TestUnavailableInErrorRoute(t *testing.T) {
+	for name, c := range map[string]struct{ routes, want string }{
+		"all":    {"handle_errors {\n\t\trespond \"{err.status_code} {err.message}\"\n\t}", "503 the rate limit cannot be checked at the moment"},
+		"5xx":    {"handle_errors 5xx {\n\t\trespond sorry\n\t}", "sorry"},
+		"others": {"handle_errors 429 {\n\t\trespond other\n\t}", `{"detail"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := runSite(t, `
+	log {
+		output sliding_window_test
+		level INFO
+	}
+	sliding_window {
+		store redis redis://`+caddyrun.FreeAddress(t)+`
+		on_error deny
+	}`, `
+	sliding_window deny_routes static 5 1h
+	`+c.routes+`
+	respond ok`)
+			client := caddyrun.NewClient(t)
+			caddyLog.Reset()
+			for range 20 {
+				a := caddyrun.MustGet(t, client, address, "")
+				if a.Status != http.StatusServiceUnavailable || !strings.HasPrefix(a.Body, c.want) {
+					t.Errorf("got %d %q, want 503 %s", a.Status, a.Body, c.want)
+				}
+				if a.Header.Get("Retry-After") != "1" || a.Header.Get("Cache-Control") != "no-store" {
+					t.Errorf("got %v, want Retry-After and no-store", a.Header)
+				}
+			}
+			_ = caddy.Stop()
+			text := caddyLog.String()
+			if strings.Contains(text, `"level":"error"`) || strings.Count(text, "store is unavailable") != 1 {
+				t.Errorf("the log holds more than one line of the outage:\n%s", text)
+			}
+		})
+	}
+}
+
+// empty_key deny has a status of its own, in the answer and in error routes.
+func TestEmptyKeyStatus(t *testing.T) {
+	for name, c := range map[string]struct {
+		option, more, routes string
+		status               int
+		want                 string
+	}{
+		"default":      {"deny", "", "", 429, `{"detail":"The request lacks what it is counted by.","status":429,"title":"Rate limit exceeded","type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["empty_status"]}`},
+		"handler's":    {"deny", "status 403", "", 403, `{"detail":"The request lacks what it is counted by.","status":403,`},
+		"401":          {"deny 401", "status 403", "", 401, `{"detail":"The request lacks what it is counted by.","status":401,"title":"Unauthorized","type":"about:blank","violated-policies":["empty_status"]}`},
+		"without name": {"deny 499", "", "", 499, `{"detail":"The request lacks what it is counted by.","status":499,"title":"Request denied","type":"about:blank",`},
+		"error route":  {"deny 401", "", "handle_errors {\n\t\trespond \"{err.status_code} {err.message}\"\n\t}", 401, "401 the request lacks what it is counted by"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := runSite(t, "", `
+	sliding_window {
+		zone empty_status {
+			key {header.X-Key}
+			limit 1 1h
+			empty_key `+c.option+`
+		}
+		`+c.more+`
+	}
+	`+c.routes+`
+	respond ok`)
+			client := caddyrun.NewClient(t)
+			a := caddyrun.MustGet(t, client, address, "")
+			if a.Status != c.status || !strings.HasPrefix(a.Body, c.want) {
+				t.Errorf("got %d %q, want %d %s", a.Status, a.Body, c.status, c.want)
+			}
+			if a.Header.Get("Retry-After") != "" {
+				t.Errorf("got Retry-After %s, want none", a.Header.Get("Retry-After"))
+			}
+			key := "empty " + name
+			wantAnswer(t, caddyrun.MustGet(t, client, address, key), http.StatusOK, "ok")
+			want := http.StatusTooManyRequests
+			if c.more != "" {
+				want = http.StatusForbidden
+			}
+			if a := caddyrun.MustGet(t, client, address, key); a.Status != want {
+				t.Errorf("above the limit: got %d, want %d", a.Status, want)
+			}
+		})
+	}
+}
+
+// The line of the outage says what to do where rediss:// names a port without TLS.
+func TestHintOfPlainPort(t *testing.T) {
+	server := redistest.Start(t)
+	address := runSite(t, `
+	log {
+		output sliding_window_test
+		level INFO
+	}
+	sliding_window {
+		store redis rediss://`+server.Addr+` {
+			timeout 300ms
+		}
+	}`, `
+	sliding_window plain_port static 500 1h
+	respond ok`)
+	client := caddyrun.NewClient(t)
+	caddyLog.Reset()
+	for range 5 {
+		wantAnswer(t, caddyrun.MustGet(t, client, address, ""), http.StatusOK, "ok")
+	}
+	caddyrun.Eventually(t, 10*time.Second, "the hint in the log", func() bool {
+		return strings.Contains(caddyLog.String(), `"hint":"if the server does not speak TLS at this port, write redis:// in place of rediss://, or take tls out"`)
+	})
 }

@@ -34,6 +34,9 @@ func (m *fakeModule) Store() window.Store {
 	return store.(*fakeStore)
 }
 
+// ShadowStore returns the store that a test has given the other one.
+func (m *fakeModule) ShadowStore() window.Store { return m.Store().(*fakeStore).shadow }
+
 var fakes sync.Map
 
 // fakeStore decides as it is told, and can be away.
@@ -48,12 +51,17 @@ type fakeStore struct {
 	settled  int64 // units
 	attended int
 	parted   int
+	shadow   *fakeStore // which ShadowStore returns
 }
 
 // newFake registers a store for the test, and returns what configures it.
 func newFake(t *testing.T, decide func(context.Context, []window.Charge) ([]window.Decision, error)) (*fakeStore, string) {
 	t.Helper()
 	f := &fakeStore{name: "fake " + t.Name(), decide: decide}
+	if decide == nil {
+		decide = decides(window.Decision{Allowed: true, Limit: 1})
+	}
+	f.shadow = &fakeStore{name: f.name, decide: decide}
 	fakes.Store(t.Name(), f)
 	t.Cleanup(func() { fakes.Delete(t.Name()) })
 	return f, fmt.Sprintf(`{"module":"fake","name":%q}`, t.Name())
@@ -65,6 +73,16 @@ func (f *fakeStore) Take(ctx context.Context, charges []window.Charge, _ ...wind
 	f.taken = append(f.taken, charges)
 	return f.decide(ctx, charges)
 }
+
+func (f *fakeStore) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	for i, charges := range requests {
+		results[i].Decisions, results[i].Err = f.Take(ctx, charges)
+	}
+	return results
+}
+
+func (f *fakeStore) Close() error { return nil }
 
 // Settle fails as Take does.
 func (f *fakeStore) Settle(ctx context.Context, c window.Charge, _, delta int64) error {

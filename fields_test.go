@@ -3,10 +3,12 @@ package slidingwindow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +85,7 @@ func TestFields(t *testing.T) {
 				{Allowed: true, Limit: 5, Remaining: 4, EffectiveWindow: 1 * ms},
 				{Allowed: true, Limit: 10, Remaining: 9, EffectiveWindow: 999 * ms},
 			},
-			`"api:1ms";q=5;w=1, "api:1.5s";q=10;w=2`, `"api:1ms";r=4;t=1, "api:1.5s";r=9;t=1`,
+			`"api:1ms";q=5000;w=1, "api:1.5s";q=20;w=3`, `"api:1ms";r=4;t=1, "api:1.5s";r=9;t=1`,
 		},
 		{
 			"more than fits", `[{"max":9007199254740992,"window":"1ms"}]`,
@@ -123,7 +125,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Zones are lines of one list, in their order; handlers, too.
+// Zones are items of one line, in their order; handlers, too.
 func TestFieldsOfSeveralZones(t *testing.T) {
 	config := func(first, second string) string {
 		return `{"zones":[
@@ -136,9 +138,90 @@ func TestFieldsOfSeveralZones(t *testing.T) {
 	header := serve(t, get(), one, two).Header()
 	want := []string{"fields_a", "fields_b", "fields_c", "fields_d"}
 	for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
+		if lines := header.Values(field); len(lines) != 1 {
+			t.Errorf("%s: got %d lines, want 1: %q", field, len(lines), lines)
+		}
 		if names, _ := parseFields(t, header.Values(field)); !slices.Equal(names, want) {
 			t.Errorf("%s: got %q, want %q", field, names, want)
 		}
+	}
+}
+
+// Of many limits, the response has the ten tightest, whichever handler has them.
+func TestFieldsOfManyZones(t *testing.T) {
+	config := func(from, to int) (string, []window.Decision) {
+		var zones []string
+		var ds []window.Decision
+		for i := from; i < to; i++ {
+			zones = append(zones, fmt.Sprintf(`{"name":"many_%d","limits":[{"max":100,"window":"1m"}]}`, i))
+			ds = append(ds, window.Decision{Allowed: true, Limit: 100, Remaining: int64(100 - i*37%100), EffectiveWindow: time.Minute})
+		}
+		return `{"zones":[` + strings.Join(zones, ",") + `]`, ds
+	}
+	load := func(name string, from, to int) *Handler {
+		zones, ds := config(from, to)
+		var h *Handler
+		t.Run(name, func(*testing.T) {
+			_, store := newFake(t, decides(ds...))
+			h, _ = newHandler(t, zones+`,"store":`+store+`}`)
+		})
+		return h
+	}
+	one := load("all", 0, 100)
+	two, three := []*Handler{load("first", 0, 8)}, []*Handler{}
+	for i := 8; i < 100; i += 23 {
+		three = append(three, load(fmt.Sprint("from ", i), i, i+23))
+	}
+	want := make(map[string]bool)
+	for i := range 100 {
+		if i*37%100 >= 90 {
+			want[fmt.Sprintf("many_%d", i)] = true
+		}
+	}
+	for name, handlers := range map[string][]*Handler{"one handler": {one}, "five handlers": append(two, three...)} {
+		header := serve(t, get(), handlers...).Header()
+		for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
+			names, _ := parseFields(t, header.Values(field))
+			got := make(map[string]bool)
+			for _, n := range names {
+				got[n] = true
+			}
+			if len(header.Values(field)) != 1 || len(names) != mostAnnounced || !maps.Equal(got, want) {
+				t.Errorf("%s: %s: got %q, want the ten with the least left: %v", name, field, header.Values(field), want)
+			}
+		}
+	}
+}
+
+// What is announced passes in the seconds announced, and no more.
+func TestAnnouncedIsTrue(t *testing.T) {
+	for _, c := range []struct {
+		window         time.Duration
+		quota, seconds int64 // of a limit of 2
+	}{
+		{time.Millisecond, 2000, 1},
+		{100 * time.Millisecond, 20, 1},
+		{300 * time.Millisecond, 20, 3},
+		{999 * time.Millisecond, 2000, 999},
+		{time.Second, 2, 1},
+		{1001 * time.Millisecond, 2000, 1001},
+		{1500 * time.Millisecond, 4, 3},
+		{90 * time.Second, 2, 90},
+		{61500 * time.Millisecond, 4, 123},
+		{106751 * 24 * time.Hour, 2, 106751 * 86400},
+	} {
+		p := window.Policy{Limit: 2, Window: c.window}
+		quota, length := announced(p)
+		if quota != c.quota || length != c.seconds {
+			t.Errorf("2 in %s: got %d in %d s, want %d in %d s", c.window, quota, length, c.quota, c.seconds)
+		}
+		// The quota is what whole windows of these seconds let pass.
+		if whole := time.Duration(length) * time.Second; c.window < time.Hour && (whole%c.window != 0 || int64(whole/c.window)*p.Limit != quota) {
+			t.Errorf("2 in %s: %d in %d s is not the same limit", c.window, quota, length)
+		}
+	}
+	if quota, length := announced(window.Policy{Limit: 1 << 53, Window: time.Millisecond}); quota != maxSFInteger || length != 1 {
+		t.Errorf("2^53 in 1ms: got %d in %d s", quota, length)
 	}
 }
 
@@ -267,13 +350,11 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 	for range 2000 {
 		zones := make([]*Zone, 1+r.IntN(3))
 		req := new(request)
-		var wantPolicies []string
-		var wantState httpsfv.List
+		var wantPolicies, wantState httpsfv.List
 		for i := range zones {
 			z := &Zone{Name: []string{"a", "a.b-c_D", "zone.with.a.name.of.64.letters.which.is.as.many.as.there.can.be0"}[r.IntN(3)]}
 			zones[i] = z
 			c := window.Charge{Zone: z.Name}
-			var policies httpsfv.List
 			for range 1 + 2*r.IntN(2) {
 				c.Policies = append(c.Policies, window.Policy{Limit: number(), Window: time.Duration(1+number()>>20) * time.Millisecond})
 			}
@@ -286,18 +367,18 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
 				req.decisions = append(req.decisions, d)
 				policy, state := httpsfv.NewItem(name), httpsfv.NewItem(name)
-				policy.Params.Add("q", min(p.Limit, maxSFInteger))
-				policy.Params.Add("w", min(seconds(p.Window), maxSFInteger))
+				quota, length := announced(p)
+				policy.Params.Add("q", quota)
+				policy.Params.Add("w", min(length, maxSFInteger))
 				state.Params.Add("r", min(d.Remaining, maxSFInteger))
 				state.Params.Add("t", min(seconds(d.EffectiveWindow), maxSFInteger))
-				policies, wantState = append(policies, policy), append(wantState, state)
+				wantPolicies, wantState = append(wantPolicies, policy), append(wantState, state)
 			}
 			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
-			line, err := httpsfv.Marshal(policies)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantPolicies = append(wantPolicies, line)
+		}
+		wantPolicy, err := httpsfv.Marshal(wantPolicies)
+		if err != nil {
+			t.Fatal(err)
 		}
 		want, err := httpsfv.Marshal(wantState)
 		if err != nil {
@@ -305,11 +386,11 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 		}
 		header := http.Header{"Ratelimit": {"earlier"}}
 		(&Handler{Headers: fieldsIETF}).setFields(header, req)
-		if got := header[fieldRateLimit]; !slices.Equal(got, []string{"earlier", want}) {
+		if got := header[fieldRateLimit]; !slices.Equal(got, []string{"earlier, " + want}) {
 			t.Fatalf("RateLimit: got %q, want %q", got, want)
 		}
-		if got := header[fieldPolicy]; !slices.Equal(got, wantPolicies) {
-			t.Fatalf("RateLimit-Policy: got %q, want %q", got, wantPolicies)
+		if got := header[fieldPolicy]; !slices.Equal(got, []string{wantPolicy}) {
+			t.Fatalf("RateLimit-Policy: got %q, want %q", got, wantPolicy)
 		}
 	}
 }

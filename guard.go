@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -49,8 +52,18 @@ type guard struct {
 	away, busy            prometheus.Counter // of errors, by reason
 	refused, foreign      prometheus.Counter // likewise
 
-	foreignLog rare
-	outages    *outageLog // nil for a store that cannot be away
+	foreignLog   rare
+	unsettledLog rare
+	outages      *outageLog // nil for a store that cannot be away
+	lookout      *lookout   // likewise
+
+	// Receipts that are not settled yet keep the guard open. So do the configurations that use
+	// it, which count as one in unsettled.
+	settler   *settler
+	unsettled atomic.Int64
+	closed    atomic.Bool
+
+	shadow shadowSlot
 }
 
 var guards = caddy.NewUsagePool()
@@ -70,12 +83,18 @@ func acquireCounts(name string) *fallback.Counts {
 	return value.(sharedCounts).Counts
 }
 
-// acquireGuard returns the guard of a store, for a handler that decides locally while
+// acquireGuard returns the guard of a module's store, for a handler that decides locally while
 // that is away, or does not. Release it with releaseGuard.
-func acquireGuard(store window.Store, local bool) *guard {
+func acquireGuard(module StoreModule, local bool) *guard {
+	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
+		g.settler = &settler{guard: g}
+		g.unsettled.Add(1)
+		if m, ok := module.(ShadowModule); ok {
+			g.shadow.open = m.ShadowStore
+		}
 		if away, ok := store.(fallback.Store); ok {
 			g.away = storeErrorsTotal.WithLabelValues(name, "away")
 			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
@@ -83,7 +102,9 @@ func acquireGuard(store window.Store, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name)
-			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, Counts: acquireCounts(store.String())})
+			g.outages.of = store
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
+			g.lookout = &lookout{store: store, fallback: g.fallback, name: name}
 		}
 		return g, nil
 	})
@@ -103,13 +124,43 @@ func releaseGuard(g *guard, local bool) {
 
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
-	if g.fallback == nil {
-		return nil
+	if g.lookout != nil {
+		g.lookout.end()
 	}
-	err := g.fallback.Close()
+	g.settler.drain(drainLast)
+	err := g.closeShadows()
+	g.closeUnlessHeld()
+	return err
+}
+
+// drainLast is the longest that a reload waits for units that are being given back.
+const drainLast = time.Second
+
+// hold has the guard and its store stay open for a receipt.
+func (g *guard) hold(c *window.Charge) {
+	g.unsettled.Add(1)
+	if s, ok := g.store.(window.Holder); ok {
+		s.Hold(time.Duration(window.Longest(c)) * time.Millisecond)
+	}
+}
+
+// release undoes hold.
+func (g *guard) release() {
+	if s, ok := g.store.(window.Holder); ok {
+		s.Release()
+	}
+	g.closeUnlessHeld()
+}
+
+// closeUnlessHeld closes the guard when no configuration and no receipt needs it any more. Requests
+// may still come late, and get receipts: it is closed once.
+func (g *guard) closeUnlessHeld() {
+	if g.unsettled.Add(-1) > 0 || g.fallback == nil || g.closed.Swap(true) {
+		return
+	}
+	_ = g.fallback.Close() // it returns no error of its own
 	g.outages.end()
 	_, _ = counts.Delete(g.store.String()) // as releaseGuard
-	return err
 }
 
 // take asks the store, unless it is known to be away.
@@ -147,8 +198,8 @@ func (g *guard) logForeign(charges []window.Charge, cause error) {
 	for i := range charges {
 		zones[i] = charges[i].Zone
 	}
-	caddy.Log().Named("http.handlers.sliding_window").Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
-		zap.String("store", g.store.String()), zap.Strings("zones", zones), zap.Error(cause))
+	storeLogger(g.store.String()).Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
+		zap.Strings("zones", zones), zap.Error(cause))
 }
 
 // rare limits how often something happens.
@@ -161,11 +212,38 @@ func (r *rare) due(interval time.Duration) bool {
 }
 
 // takeLocal decides on this instance's own counts, because of an error of the store.
-func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
+// What the charges at the places unsettled spend is owed when it is settled.
+func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime()
-	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share)
+	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
 	g.localSeconds.Observe((uptime() - start).Seconds())
 	return ds, err
+}
+
+// peek says what the next request with these charges meets, and what decides; nothing is spent. The cause
+// is why the store did not decide, if local counts did in its place.
+func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+	if g.fallback == nil {
+		ds, err = g.store.Peek(ctx, charges)
+		return ds, window.SourceStore, nil, err
+	}
+	ds, by, err = g.fallback.Peek(ctx, charges)
+	if err == nil || !local || !errors.Is(err, window.ErrUnavailable) || ctx.Err() != nil {
+		return ds, by, nil, err
+	}
+	cause = err
+	ds, err = g.fallback.PeekLocal(charges, share)
+	return ds, window.SourceLocal, cause, err
+}
+
+// reset forgets the history of a charge's counter. While the store is away it is not done, and the
+// store is told when it is back.
+func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err error) {
+	if g.fallback == nil {
+		err = g.store.Reset(ctx, c)
+		return err == nil, err
+	}
+	return g.fallback.Reset(ctx, c)
 }
 
 // uptime returns the time since the process began. It costs half of what time.Now
@@ -178,11 +256,24 @@ var began = time.Now()
 // of a Cluster. The name of the store as a whole is empty.
 type outageLog struct {
 	store string
-	since map[string]time.Time // by part that is away; used by one change after the other
+	of    window.Store
+	mu    sync.Mutex        // guards parts, which changes only in one change after the other
+	parts map[string]outage // by part that is away
+	now   func() time.Time
+}
+
+// outage is of a store or a part of it.
+type outage struct {
+	since time.Time
+	cause error // that was told last
+	told  time.Time
+	kind  string // of the cause that was told last; see causeOf
+	// Of the cause of the last ping.
+	pinged string
 }
 
 func newOutageLog(store string) *outageLog {
-	l := &outageLog{store: store, since: make(map[string]time.Time)}
+	l := &outageLog{store: store, parts: make(map[string]outage), now: time.Now}
 	l.open("")
 	return l
 }
@@ -195,17 +286,46 @@ func (l *outageLog) open(part string) prometheus.Gauge {
 
 // end forgets outages that nobody sees the end of. There are no more changes.
 func (l *outageLog) end() {
-	for part := range l.since {
+	for part := range l.away() {
 		l.open(part).Dec()
 	}
 }
 
-// changed logs to Caddy's default log of the moment: the store may outlive the
-// configuration that it came with, and its logger.
-func (l *outageLog) changed(part string, open bool, cause error) {
-	logger := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", l.store))
+// away returns the outages that last, by part.
+func (l *outageLog) away() map[string]outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.parts)
+}
+
+// note notes that a part is away since now, or is back. It returns when the part went.
+func (l *outageLog) note(part string, open bool, cause error) (since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if open {
-		l.since[part] = time.Now()
+		now := l.now()
+		l.parts[part] = outage{since: now, cause: cause, told: now, kind: causeOf(cause)}
+		return now
+	}
+	since = l.parts[part].since
+	delete(l.parts, part)
+	return since
+}
+
+// storeLogger writes to Caddy's default log of the moment: a store may outlive the
+// configuration that it came with, and its logger.
+func storeLogger(store string) *zap.Logger {
+	return caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", store))
+}
+
+// changed logs that a part is away, or back.
+func (l *outageLog) changed(part string, open bool, cause error) {
+	logger := storeLogger(l.store)
+	since := l.note(part, open, cause)
+	if open {
+		if hint := stores.Hint(l.of, cause); hint != "" {
+			logger = logger.With(zap.String("hint", hint))
+		}
 		l.open(part).Inc()
 		if part == "" {
 			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
@@ -216,8 +336,7 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 		return
 	}
 	l.open(part).Dec()
-	away := zap.Duration("away", time.Since(l.since[part]))
-	delete(l.since, part)
+	away := zap.Duration("away", l.now().Sub(since))
 	if part == "" {
 		logger.Warn("store is back", away)
 	} else {

@@ -26,7 +26,10 @@ import (
 func TestReloadUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	alone, fleet, other := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
-	stores := []string{"memory", "redis redis://" + server.Addr, "redis redis://" + server.Addr + "/1"}
+	// On a busy machine Redis seems far away, and a store may use its whole pool.
+	const pool = 4
+	block := fmt.Sprintf(" {\n\t\t\tpool_size %d\n\t\t}", pool)
+	stores := []string{"memory", "redis redis://" + server.Addr + block, "redis redis://" + server.Addr + "/1" + block}
 	algorithms := []string{"zset", "log", "slices", "gcra", "stream"}
 	config := func(limit int) string {
 		n := max(0, limit)
@@ -44,6 +47,7 @@ http://%s {
 	sliding_window fleet {header.X-Key} %d 10m {
 		store redis redis://%s {
 			timeout 10s
+			pool_size %d
 		}
 	}
 	respond ok
@@ -55,13 +59,12 @@ http://%s {
 			limit 1000000 10m
 			algorithm %s
 		}
-		store %s {
-		}
+		store %s
 		on_error allow
 	}
 	respond ok
 }
-`, alone, limit, fleet, limit, server.Addr, other, n%7, algorithms[n%len(algorithms)], stores[n%len(stores)])
+`, alone, limit, fleet, limit, server.Addr, pool, other, n%7, algorithms[n%len(algorithms)], stores[n%len(stores)])
 	}
 	client, key := caddyrun.NewClient(t), rand.Text() // memory outlives this test
 	var closed atomic.Int64
@@ -131,9 +134,10 @@ http://%s {
 	}
 	t.Logf("%d requests passed during %d reloads, %d connections found the listener closing", after[alone]+after[fleet]+after[other], reloads, closed.Load())
 	client.CloseIdleConnections()
-	const connections = 2 * 2 // two calls under way to each of the two stores that are left
-	caddyrun.Eventually(t, 20*time.Second, "no more goroutines than before, and no connections of stores that are gone", func() bool {
-		return runtime.NumGoroutine() <= goroutines && connectionCount(t, server) <= connections
+	const connections = 2 * pool // of the two stores that are left
+	caddyrun.Eventually(t, 20*time.Second, "hardly more goroutines than before, and no connections of stores that are gone", func() bool {
+		// The count before is of a busy process; a leak would leave one for each reload.
+		return runtime.NumGoroutine() <= goroutines+reloads/20 && connectionCount(t, server) <= connections
 	})
 }
 

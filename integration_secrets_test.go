@@ -17,7 +17,7 @@ import (
 )
 
 // TestSecretsStaySecret gives stores secrets by placeholder, lets them fail in
-// every way, and looks for the secrets in the log, at level debug, in the metrics,
+// every way, also by servers that repeat what they are told, and looks for the secrets in the log, at level debug, in the metrics,
 // in the configuration as the admin API shows it, and in the errors of
 // configurations that are refused.
 func TestSecretsStaySecret(t *testing.T) {
@@ -35,6 +35,9 @@ func TestSecretsStaySecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	nowhere, address := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
+	// Redis repeats what it is told of commands that it does not know.
+	noAuth := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	noScript := redistest.Start(t, "--rename-command", "EVALSHA", "")
 	hashes := "hash_keys {env.SLIDING_WINDOW_HASH} {env.SLIDING_WINDOW_FORMER}"
 	stores := []string{
 		"{\naddress " + protected.Addr + "\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
@@ -43,11 +46,13 @@ func TestSecretsStaySecret(t *testing.T) {
 		"rediss://user:{env.SLIDING_WINDOW_URL}@" + open.Addr,
 		"{\naddress " + open.Addr + "\nusername nobody\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
 		"{\naddress " + nowhere + "\nmaster m\nsentinel_password {env.SLIDING_WINDOW_SENTINEL}\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
+		"{\naddress " + noAuth.Addr + "\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
+		"redis://" + noScript.Addr,
 		"{\naddress " + nowhere + "\ncluster\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
 	}
 	var handles strings.Builder
 	for i, store := range stores {
-		fmt.Fprintf(&handles, "handle /%d {\nsliding_window zone%[1]d {client_ip} 5 1h {\nstore redis %s\non_error allow\n}\nrespond ok\n}\n", i, store)
+		fmt.Fprintf(&handles, "handle /%d {\nsliding_window zone%[1]d {query.k} 5 1h {\nstore redis %s\non_error allow\n}\nrespond ok\n}\n", i, store)
 	}
 	caddyfile := fmt.Sprintf("{\nadmin {admin}\npersist_config off\nauto_https off\ndebug\nmetrics\n}\nhttp://%s {\n%s\nhandle /healthz {\nrespond ok\n}\n}\n", address, handles.String())
 	process := caddyrun.Start(t, caddyfile, address)
@@ -55,7 +60,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	fetch := func(url string) string { return caddyrun.Fetch(t, client, url) }
 	caddyrun.Eventually(t, 60*time.Second, "every store is found to be unavailable", func() bool {
 		for i := range stores {
-			_ = fetch(fmt.Sprintf("http://%s/%d", address, i))
+			_ = fetch(fmt.Sprintf("http://%s/%d?k=s3cret-key", address, i))
 		}
 		return strings.Count(process.Log.String(), "store is unavailable") >= len(stores)
 	})
@@ -128,7 +133,7 @@ http://%s {
 `, address, server.Addr), address)
 	keys := []string{
 		"a\r\nSet-Cookie: x=1", "a\nb", "a\x00b", `a"b`, "a\\", "a'b", "{tag}", "\xff\xfe", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n",
-		`"}) redis.call("flushall") --`, "]] .. redis.call('flushall') .. [[", "sw:zset:other:key", "%s%d%v", "{http.request.host}", "\u2028", "*",
+		`"}) redis.call("flushall") --`, "]] .. redis.call('flushall') .. [[", "sw:1-zset:other:key", "%s%d%v", "{http.request.host}", "\u2028", "*",
 		strings.Repeat("long", 1<<18), // 1 MiB
 	}
 	for _, key := range keys {
@@ -155,7 +160,7 @@ http://%s {
 		t.Errorf("%d keys in Redis, %v, want %d: %q", len(names), err, len(keys), names)
 	}
 	for _, name := range names {
-		if rest, ok := strings.CutPrefix(name, "sw:zset:by_query:"); !ok || len(name) > 100 || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' }) {
+		if rest, ok := strings.CutPrefix(name, "sw:1-zset:by_query:"); !ok || len(name) > 100 || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' }) {
 			t.Errorf("there is a key %q", name)
 		}
 	}

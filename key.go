@@ -83,6 +83,9 @@ func checkPlaceholders(text string) error {
 		if name == "http.request.body" || name == "http.request.body_base64" {
 			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
+		if err := checkKnown(name); err != nil {
+			return "", err
+		}
 		return "", checkShorthand(name)
 	})
 	if err != nil {
@@ -100,6 +103,14 @@ func checkShorthand(name string) error {
 	if name == "client_ip" || strings.HasPrefix(name, "file.") {
 		return nil // placeholder knows the first one, and Caddy reads a file for the other
 	}
+	if long := longName(name); long != "" {
+		return fmt.Errorf("{%s} is no placeholder here; write {%s}", name, long)
+	}
+	return nil
+}
+
+// longName returns the name that a shorthand of Caddyfiles abbreviates; empty for other names.
+func longName(name string) string {
 	short, rest, dotted := strings.Cut(name, ".")
 	if dotted {
 		short += ".x"
@@ -107,13 +118,13 @@ func checkShorthand(name string) error {
 	segment := caddyfile.Segment{{Text: "{" + short + "}"}}
 	shorthands.ApplyToSegment(&segment)
 	long := strings.Trim(segment[0].Text, "{}")
-	if long == short {
-		return nil
+	switch {
+	case long == short:
+		return ""
+	case dotted:
+		return strings.TrimSuffix(long, "x") + rest
 	}
-	if dotted {
-		long = strings.TrimSuffix(long, "x") + rest
-	}
-	return fmt.Errorf("{%s} is no placeholder here; write {%s}", name, long)
+	return long
 }
 
 // checkKey reports what is wrong with a key as configured.
@@ -160,7 +171,12 @@ func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *
 	if s.of != nil {
 		name = s.from
 	}
-	value := placeholder(name, vars, repl)
+	return k.spell(name, placeholder(name, vars, repl), s)
+}
+
+// spell returns the value of the placeholder in the one spelling that counts.
+func (k *keyTemplate) spell(name, value string, s spelling) string {
+	value = ownValue(name, value)
 	if s.of != nil {
 		value = s.of(value)
 	}

@@ -16,7 +16,8 @@ type Limit struct {
 	// Placeholders are allowed.
 	Max Value `json:"max"`
 
-	// The length of the window, 1ms or more. Placeholders are allowed.
+	// The length of the window, 1ms or more: `90s`, `5m`, `1h`, `1d`, `1w`. Placeholders
+	// are allowed.
 	Window Value `json:"window"`
 }
 
@@ -46,6 +47,9 @@ func (l Limit) check(field string) error {
 		return fmt.Errorf("%s window %w", field, err)
 	}
 	if _, err := l.known().policy(); err != nil {
+		if meant, fault, ok := l.meant(); ok {
+			return fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
+		}
 		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}
 	return nil

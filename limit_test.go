@@ -65,7 +65,7 @@ func TestExpandLimits(t *testing.T) {
 		repl.Set("window", c.window)
 		z := Zone{Limits: []Limit{{Max: "{max}", Window: "{window}"}}, fallback: fallback}
 		z.compileValues()
-		if got := z.expandLimits(repl); !slices.Equal(got, []window.Policy{c.want}) {
+		if got, _ := z.expandLimits(repl); !slices.Equal(got, []window.Policy{c.want}) {
 			t.Errorf("limit %q %q: got %v, want %v", c.max, c.window, got, c.want)
 		}
 	}
@@ -89,7 +89,7 @@ func TestExpandLimitsWithLayers(t *testing.T) {
 			algorithm: window.Layers{Coarse: 10 * time.Second, Fine: time.Second},
 		}
 		z.compileValues()
-		if got := z.expandLimits(repl); !slices.Equal(got, []window.Policy{want}) {
+		if got, _ := z.expandLimits(repl); !slices.Equal(got, []window.Policy{want}) {
 			t.Errorf("limit 5 %s: got %v, want %v", length, got, want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestExpandSeveralLimits(t *testing.T) {
 		{Limit: 7, Window: time.Second},
 		{Limit: 4, Window: time.Hour},
 	}
-	if got := z.expandLimits(repl); !slices.Equal(got, want) {
+	if got, _ := z.expandLimits(repl); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -143,7 +143,8 @@ func TestExpandCost(t *testing.T) {
 		repl.Set("cost", c.text)
 		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}}
 		z.compileValues()
-		if got := z.charge("k", repl).Cost; got != c.want {
+		charge, _ := z.charge("k", repl)
+		if got := charge.Cost; got != c.want {
 			t.Errorf("cost %q: got %d, want %d", c.text, got, c.want)
 		}
 	}

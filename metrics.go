@@ -15,7 +15,7 @@ import (
 var (
 	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "decisions_total",
-		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away.",
+		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away. Those of zones that do not deny begin with shadow_.",
 	}, []string{"zone", "outcome"})
 
 	decisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -29,17 +29,47 @@ var (
 		Help: "Requests on which a store did not decide, by reason: away, refused by its server, busy while too many requests wait for it, or foreign: no counter.",
 	}, []string{"store", "reason"})
 
+	noValueTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "empty_values_total",
+		Help: "Requests on which placeholders of an option of a zone had no value, by option: key, limit or cost.",
+	}, []string{"zone", "option"})
+
+	settledTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settled_units_total",
+		Help: "Units of zones with count_if whose requests were answered, by direction: kept or given_back.",
+	}, []string{"zone", "direction"})
+
+	settleErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_errors_total",
+		Help: "Requests of zones with count_if whose units stay charged for one window, by reason: unknown if they may have been given back, or failed.",
+	}, []string{"zone", "reason"})
+
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
 	}, []string{"store", "node"})
+
+	storeClockOffset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_clock_offset_seconds",
+		Help: "The clock of a store's server less that of this Caddy, as far as a round trip tells.",
+	}, []string{"store"})
+
+	storeMemory = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_bytes",
+		Help: "Memory that a store's server uses, where the user may ask INFO; in a Cluster, of the fullest node.",
+	}, []string{"store"})
+
+	storeMemoryMax = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_max_bytes",
+		Help: "Memory that a store's server may use, where the user may ask INFO; 0 without a maximum.",
+	}, []string{"store"})
 )
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, storeOpen} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -50,14 +80,47 @@ func registerMetrics(ctx caddy.Context) error {
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
+	empty                                     [len(valueOptions)]prometheus.Counter
+	settled                                   settledCounters
+}
+
+// settledCounters are those of a zone with count_if.
+type settledCounters struct{ kept, givenBack, unknown, failed prometheus.Counter }
+
+func newSettledCounters(zone string) settledCounters {
+	return settledCounters{
+		kept:      settledTotal.WithLabelValues(zone, "kept"),
+		givenBack: settledTotal.WithLabelValues(zone, "given_back"),
+		unknown:   settleErrorsTotal.WithLabelValues(zone, "unknown"),
+		failed:    settleErrorsTotal.WithLabelValues(zone, "failed"),
+	}
 }
 
 func newZoneCounters(zone string) zoneCounters {
-	return zoneCounters{
+	c := zoneCounters{
 		allowed:      decisionsTotal.WithLabelValues(zone, "allowed"),
 		denied:       decisionsTotal.WithLabelValues(zone, "denied"),
 		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
 		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
+	}
+	for i, o := range valueOptions {
+		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
+	}
+	return c
+}
+
+// shadowCounters count what a zone would have decided on requests that it may not deny.
+type shadowCounters struct {
+	allowed, denied, failedOpen, failedClosed, dropped prometheus.Counter
+}
+
+func newShadowCounters(zone string) shadowCounters {
+	return shadowCounters{
+		allowed:      decisionsTotal.WithLabelValues(zone, "shadow_allowed"),
+		denied:       decisionsTotal.WithLabelValues(zone, "shadow_denied"),
+		failedOpen:   decisionsTotal.WithLabelValues(zone, "shadow_failed_open"),
+		failedClosed: decisionsTotal.WithLabelValues(zone, "shadow_failed_closed"),
+		dropped:      decisionsTotal.WithLabelValues(zone, "shadow_dropped"),
 	}
 }
 

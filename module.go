@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -34,7 +35,8 @@ func init() {
 // `{http.sliding_window.remaining}` | Units left of it
 // `{http.sliding_window.retry_after}` | Seconds until the same request would pass; 0 if it passed, or if waiting cannot help; 1 if nobody could decide
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
-// `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone
+// `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known
+// `{http.sliding_window.<zone>.enforced}` | Whether the zone may deny the request
 type Handler struct {
 	// The quotas, in order. One or more.
 	Zones []*Zone `json:"zones"`
@@ -46,8 +48,8 @@ type Handler struct {
 	// What to do while the store is away: `local` enforces the limits on this
 	// instance's own counts, which start from what the store was last known to have
 	// counted, and are booked in it when it is back; `allow` lets requests pass
-	// uncounted, `deny` answers 503. Default: as the sliding_window app says, and
-	// without it `local`.
+	// uncounted, `deny` answers 503, through the error routes if one of them answers.
+	// Default: as the sliding_window app says, and without it `local`.
 	OnError string `json:"on_error,omitempty"`
 
 	// With `on_error` `local`: whether limits are divided, while the store is away, by
@@ -55,10 +57,12 @@ type Handler struct {
 	// at least. Default: false; without `on_error`, as the sliding_window app says.
 	Share bool `json:"share,omitempty"`
 
-	// The status of a denied request. Default: 429.
+	// The status of a denied request; `empty_key_status` of a zone goes before it.
+	// Default: 429.
 	Status int `json:"status,omitempty"`
 
-	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy,
+	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy, one line
+	// each, with the ten tightest limits at most, and quotas for whole seconds;
 	// `legacy` for X-RateLimit-Limit, -Remaining and -Reset (in seconds from now),
 	// `both` or `none`. Default: `ietf`.
 	Headers string `json:"headers,omitempty"`
@@ -72,8 +76,10 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	guard  *guard
-	logger *zap.Logger
+	guard      *guard
+	settles    bool     // whether a zone has count_if
+	controlled []zoneID // whose enforcement is acquired
+	logger     *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -92,15 +98,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	app := value.(*App)
-	var store window.Store
+	var module StoreModule
 	if h.StoreRaw != nil {
-		store, err = loadStore(ctx, h)
+		module, err = loadStore(ctx, h, h.StoreRaw)
 	} else {
-		store, err = app.storeFor(ctx)
+		module, err = app.storeFor(ctx)
 	}
 	if err != nil {
 		return err
 	}
+	store := module.Store()
 	if h.OnError == "" {
 		h.OnError, h.Share = app.OnError, h.Share || app.Share
 	}
@@ -112,8 +119,21 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := z.provision(ctx, use, len(h.Zones) == 1); err != nil {
+		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
+		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
+		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
+		}
+		if len(h.Zones) > 1 {
+			use.beside = append(use.beside, h.Zones...)
+		}
+		if _, ok := module.(ShadowModule); !ok {
+			use.noShadow = true
+		}
+		if z.percent != enforceAll {
+			if err := use.checkShadow(); err != nil {
+				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
+			}
 		}
 		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
 			if err := c.CheckAlgorithm(z.native); err != nil {
@@ -127,9 +147,15 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
-	h.guard = acquireGuard(store, h.OnError == onErrorLocal)
+	h.guard = acquireGuard(module, h.OnError == onErrorLocal)
+	if h.settles = slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountIf != nil }); h.settles {
+		h.guard.settler.use()
+	}
 	if h.Share {
 		app.share(h.guard)
+	}
+	for _, z := range h.Zones {
+		app.running = append(app.running, h.newRunningZone(z))
 	}
 	return registerMetrics(ctx)
 }
@@ -151,7 +177,9 @@ func (h *Handler) check() error {
 			return fmt.Errorf("zone %s: stands twice in one handler", z.Name)
 		}
 		names[z.Name] = true
-		if a := z.Algorithm; a != nil && a.Native == nativeOn && len(h.Zones) > 1 {
+	}
+	for _, z := range h.Zones {
+		if a := z.Algorithm; a != nil && a.Native == nativeOn && !h.decidesAlone(z) {
 			return fmt.Errorf("zone %s: %w", z.Name, errNative(z.checkNative(window.GCRA{}, false)))
 		}
 	}
@@ -166,6 +194,15 @@ func (h *Handler) check() error {
 		}
 	}
 	return nil
+}
+
+// decidesAlone reports whether no other zone of the handler takes part in the decisions on requests that
+// the zone may deny.
+func (h *Handler) decidesAlone(z *Zone) bool {
+	return !slices.ContainsFunc(h.Zones, func(o *Zone) bool {
+		percent, _ := parseEnforce(o.Enforce) // no error: it was checked
+		return o != z && percent != enforceNone
+	})
 }
 
 func checkStatus(status int) error {
@@ -185,6 +222,9 @@ func checkJitter(jitter float64) error {
 // Cleanup implements caddy.CleanerUpper. Requests may still be in flight, and be decided
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
+	for _, id := range h.controlled {
+		releaseEnforcement(id)
+	}
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}
@@ -198,16 +238,29 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return err
 	}
 	if req.keyless == nil && len(req.charges) == 0 {
+		req.allowed = true
+		if h.watch(r, req); req.isShadowed() {
+			req.publish()
+		}
 		return next.ServeHTTP(w, r)
 	}
 	if req.keyless == nil {
-		if err := h.decide(r.Context(), req); err != nil {
+		if h.settles {
+			err = h.decideSettled(r.Context(), req)
+		} else {
+			err = h.decide(r.Context(), req)
+		}
+		if err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
 		h.setFields(w.Header(), req)
 	}
+	h.watch(r, req)
 	req.publish()
 	req.count()
+	if req.allowed && h.settles {
+		return h.serveSettled(w, r, req, next)
+	}
 	if req.allowed {
 		return next.ServeHTTP(w, r)
 	}
@@ -217,12 +270,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
-	ds, err := h.guard.take(ctx, req.charges, req.room)
+	req.place, req.unsure = window.InStore, false
+	ds, err := h.guard.take(ctx, req.charges, req.decisions[:cap(req.decisions)])
 	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share)
+		req.place, req.unsure = window.InProcess, errors.Is(err, window.ErrUnknown)
+		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
 	return err
@@ -249,6 +304,7 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow
+	h.watch(r, req)
 	req.publish()
 	if req.allowed {
 		return next.ServeHTTP(w, r)

@@ -99,7 +99,8 @@ func TestBurstOfExpandedLimit(t *testing.T) {
 	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
 		repl := caddy.NewReplacer()
 		repl.Set("w", w)
-		if got := z.charge("key", repl).Policies[0]; got.Window != want {
+		c, _ := z.charge("key", repl)
+		if got := c.Policies[0]; got.Window != want {
 			t.Errorf("window %s: %+v, want %s", w, got, want)
 		}
 	}

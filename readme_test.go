@@ -68,7 +68,7 @@ func checkCaddyfile(t *testing.T, caddyfile, certificates string, replace ...str
 }
 
 func TestReadmeCaddyfileExample(t *testing.T) {
-	checkCaddyfile(t, readFile(t, "Caddyfile.example"), "")
+	wantWarnings(t, warned(t, checkCaddyfile(t, readFile(t, "Caddyfile.example"), "")))
 }
 
 // What Caddyfile.example has commented is a Caddyfile, too.
@@ -110,10 +110,10 @@ func writeCertificates(t *testing.T) string {
 	return dir
 }
 
-// The page of errors answers to the letter what the README says.
+// The page of errors answers to the letter what docs/clients.md says.
 func TestReadmeErrorPage(t *testing.T) {
 	var page string
-	for _, block := range readmeBlocks(t, "caddyfile") {
+	for _, block := range blocksOf(readFile(t, "docs/clients.md"), "caddyfile") {
 		if strings.Contains(block, "handle_errors") {
 			page = block
 		}
@@ -138,8 +138,8 @@ func TestReadmeErrorPage(t *testing.T) {
 		t.Errorf("the eleventh answer is %d with the body %s, want 429 with %s", last.Status, last.Body, want)
 	}
 	example := `{"code":429,"message":"Too many requests","retry_after":10}`
-	if !strings.Contains(readFile(t, "README.md"), example) {
-		t.Errorf("README.md does not show %s", example)
+	if !strings.Contains(readFile(t, "docs/clients.md"), example) {
+		t.Errorf("docs/clients.md does not show %s", example)
 	}
 }
 
@@ -165,18 +165,18 @@ func main() {
 	}
 }
 
-// The user that the README makes is allowed all that decisions need.
+// The user that docs/redis.md makes is allowed all that decisions need.
 func TestReadmeACL(t *testing.T) {
-	command := regexp.MustCompile(`(?m)^ACL SETUSER (\w+) on >(\w+) ~sw:\* -@all (.*)$`).FindStringSubmatch(readFile(t, "README.md"))
+	command := regexp.MustCompile(`(?m)^ACL SETUSER (\w+) on >(\w+) ~sw:\* -@all (.*)$`).FindStringSubmatch(readFile(t, redisPage))
 	if command == nil {
-		t.Fatal("README.md has no ACL SETUSER")
+		t.Fatal("docs/redis.md has no ACL SETUSER")
 	}
 	if command[3] != redis.Permissions {
-		t.Errorf("README.md allows %s, errors ask for %s", command[3], redis.Permissions)
+		t.Errorf("docs/redis.md allows %s, errors ask for %s", command[3], redis.Permissions)
 	}
 	for _, words := range []string{redis.ClusterPermissions, redis.SentinelPermissions} {
-		if !strings.Contains(readFile(t, "README.md"), "`"+words+"`") {
-			t.Errorf("README.md does not say %s", words)
+		if !strings.Contains(readFile(t, redisPage), "`"+words+"`") {
+			t.Errorf("docs/redis.md does not say %s", words)
 		}
 	}
 	server, ctx := redistest.Start(t), context.Background()
@@ -233,10 +233,17 @@ func TestReadmeACL(t *testing.T) {
 	}
 }
 
+// reference are the documents that hold every option, placeholder, metric and line of log.
+var reference = []string{"README.md", "docs/caddyfile.md", "docs/json.md", "docs/clients.md", "docs/metrics.md", redisPage}
+
 // Every word, field, placeholder and metric that the code knows stands in the
-// README, and every placeholder and metric in the README is known to the code.
+// reference, and every placeholder and metric in the reference is known to the code.
 func TestReadmeNames(t *testing.T) {
-	readme := readFile(t, "README.md")
+	var text strings.Builder
+	for _, document := range reference {
+		text.WriteString(readFile(t, document))
+	}
+	documented := text.String()
 	source := parseSource(t)
 
 	words := source.cases(func(function string) bool { return strings.HasPrefix(strings.ToLower(function), "unmarshal") })
@@ -263,14 +270,14 @@ func TestReadmeNames(t *testing.T) {
 		t.Errorf("found only %d words in the code: %q", len(words), words)
 	}
 	for _, word := range words {
-		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(readme) {
-			t.Errorf("README.md does not say %q", word)
+		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(documented) {
+			t.Errorf("the reference does not say %q", word)
 		}
 	}
 
 	placeholders := setOf(source.cases(func(function string) bool { return function == "placeholder" || function == "decisionField" })...)
 	shown := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`\{http\.sliding_window\.(?:<zone>\.)?([^}]*)\}`).FindAllStringSubmatch(readme, -1) {
+	for _, m := range regexp.MustCompile(`\{http\.sliding_window\.(?:<zone>\.)?([^}]*)\}`).FindAllStringSubmatch(documented, -1) {
 		shown[m[1]] = true
 	}
 	sameNames(t, "placeholders", shown, placeholders)
@@ -279,26 +286,37 @@ func TestReadmeNames(t *testing.T) {
 	for name, labels := range source.metrics() {
 		metrics[name] = true
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| `" + strings.Join(labels, "`, `") + "` \\|")
-		if !row.MatchString(readme) {
-			t.Errorf("README.md has no row for the metric %s with the labels %q", name, labels)
+		if !row.MatchString(documented) {
+			t.Errorf("the reference has no row for the metric %s with the labels %q", name, labels)
 		}
 	}
-	sameNames(t, "metrics", setOf(regexp.MustCompile(`caddy_sliding_window_\w+`).FindAllString(readme, -1)...), metrics)
+	sameNames(t, "metrics", setOf(regexp.MustCompile(`caddy_sliding_window_\w+`).FindAllString(documented, -1)...), metrics)
 	for _, outcome := range source.arguments("WithLabelValues") {
-		if !strings.Contains(readme, "`"+outcome+"`") {
-			t.Errorf("README.md does not name the outcome or store %q", outcome)
+		if !strings.Contains(documented, "`"+outcome+"`") {
+			t.Errorf("the reference does not name the outcome or store %q", outcome)
 		}
 	}
 
 	logged := setOf(source.arguments("Warn")...)
-	for _, m := range regexp.MustCompile(`(?m)^\{"level":"warn".*"msg":"([^"]*)"`).FindAllStringSubmatch(readme, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\{"level":"warn".*"msg":"([^"]*)"`).FindAllStringSubmatch(documented, -1) {
 		if !logged[m[1]] {
-			t.Errorf("README.md shows a line of log that the code does not write: %s", m[1])
+			t.Errorf("the reference shows a line of log that the code does not write: %s", m[1])
 		}
 		delete(logged, m[1])
 	}
 	if len(logged) > 0 {
-		t.Errorf("README.md does not show the lines of log %q", slices.Sorted(maps.Keys(logged)))
+		t.Errorf("the reference does not show the lines of log %q", slices.Sorted(maps.Keys(logged)))
+	}
+}
+
+// The README is as long as somebody reads, and begins with how it is installed.
+func TestReadmeIsShort(t *testing.T) {
+	lines := strings.Split(readFile(t, "README.md"), "\n")
+	if len(lines) > 201 {
+		t.Errorf("README.md has %d lines, want 200 at most", len(lines)-1)
+	}
+	if i := slices.Index(lines, "## Install"); i < 0 || i > 40 {
+		t.Errorf("README.md says how to install in line %d, want one of the first 40", i+1)
 	}
 }
 
@@ -316,7 +334,7 @@ func TestReadmeTargets(t *testing.T) {
 func TestDocumentedTests(t *testing.T) {
 	link := regexp.MustCompile("\\[`(\\w+)(?:/([^`]+))?`\\]\\(\\.\\./([\\w/]+\\.go)\\)")
 	for document, least := range map[string]int{
-		"docs/algorithms.md": 10, "docs/reliability.md": 40,
+		"docs/algorithms.md": 10, "docs/reliability.md": 40, "docs/testing.md": 4,
 		"docs/recipes.md": 1, "docs/redis.md": 2, "docs/choosing.md": 1, "docs/migrating.md": 1,
 	} {
 		named := link.FindAllStringSubmatch(readFile(t, document), -1)
@@ -336,8 +354,8 @@ func TestDocumentedTests(t *testing.T) {
 			t.Errorf("docs/reliability.md: row %d is numbered %s", i+1, row[1])
 		}
 	}
-	if len(rows) != 29 {
-		t.Errorf("docs/reliability.md has %d faults, want 29", len(rows))
+	if len(rows) != 32 {
+		t.Errorf("docs/reliability.md has %d faults, want 32", len(rows))
 	}
 }
 
@@ -360,10 +378,10 @@ func setOf(names ...string) map[string]bool {
 	return s
 }
 
-func sameNames(t *testing.T, what string, readme, code map[string]bool) {
+func sameNames(t *testing.T, what string, documented, code map[string]bool) {
 	t.Helper()
-	if len(code) == 0 || !maps.Equal(readme, code) {
-		t.Errorf("%s: README.md has %q, the code has %q", what, slices.Sorted(maps.Keys(readme)), slices.Sorted(maps.Keys(code)))
+	if len(code) == 0 || !maps.Equal(documented, code) {
+		t.Errorf("%s: the reference has %q, the code has %q", what, slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(code)))
 	}
 }
 

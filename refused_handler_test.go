@@ -9,7 +9,7 @@ import (
 func TestRefusedHandler(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n", 6,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],%s}`, []refusal{
-			{"limit 5 1m", 0, ``, `unrecognized subdirective "limit" of sliding_window`},
+			{"limit 5 1m", 0, ``, `unrecognized subdirective "limit" of sliding_window; it is an option of a zone: write zone <name> { limit 5 1m }`},
 			{"status 429\nstatus 429", 1, ``, `status stands twice`},
 			{"status 200", 0, `"status":200`, `status 200: must be from 400 to 599`},
 			{"status 600", 0, `"status":600`, `status 600: must be from 400 to 599`},
@@ -32,7 +32,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"jitter 20%", 0, ``, `jitter "20%" is not a number`},
 			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'`},
 			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'`},
-			{"store file", 0, ``, `module not registered: http.sliding_window.stores.file`},
+			{"store file", 0, ``, `store "file" is unknown; use one of fake, memory, plain, redis`},
 			{"store memory\nstore memory", 1, ``, `store stands twice`},
 		})
 }
@@ -92,7 +92,7 @@ func TestRefusedJSON(t *testing.T) {
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":true,"window":"1m"}]}]}`, `true is neither a number nor a string`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m","burst":5}]}]}`, `unknown field "burst"`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]},{"name":"api","limits":[{"max":5,"window":"1m"}]}]}`, `zone api: stands twice in one handler`},
-		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `unknown module: http.sliding_window.stores.file`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `store "file" is unknown; use one of fake, memory, plain, redis`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","match":[{"no_such_matcher":{}}],"limits":[{"max":5,"window":"1m"}]}]}`, `zone api: loading matchers`},
 	} {
 		if err := validate(t, handlerConfig(t, r.handler)); err == nil || !strings.Contains(err.Error(), r.want) {
@@ -137,7 +137,7 @@ func TestRefusedShorthands(t *testing.T) {
 func TestRefusedGlobalOption(t *testing.T) {
 	for _, r := range []struct{ option, json, want string }{
 		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis', at Caddyfile:2`},
-		{"sliding_window {\n\t\tstatus 429\n\t}", ``, `unrecognized subdirective "status" of the global option sliding_window, at Caddyfile:3`},
+		{"sliding_window {\n\t\tstatus 429\n\t}", ``, `unrecognized subdirective "status" of the global option sliding_window; it is an option of the directive sliding_window: write it there, at Caddyfile:3`},
 		{"sliding_window {\n\t\ton_error deny\n\t\ton_error deny\n\t}", ``, `on_error stands twice, at Caddyfile:4`},
 		{"sliding_window {\n\t\ton_error never\n\t}", `{"on_error":"never"}`, `on_error "never" is unknown; use one of local, allow, deny`},
 		{"sliding_window {\n\t\ton_error deny {\n\t\t\tshare\n\t\t}\n\t}", `{"on_error":"deny","share":true}`, `share does not go with on_error deny; write on_error local { share }, or take share out`},

@@ -17,12 +17,19 @@ import (
 type request struct {
 	zones     []*Zone // one per charge
 	charges   []window.Charge
-	decisions []window.Decision // one per policy; nil if nothing was decided
+	decisions []window.Decision // one per policy; empty, with room for them, if nothing was decided
 	allowed   bool
+	// Whether the fields of the response held what this request announced and what
+	// earlier handlers did, and nothing else.
+	announced bool
+	place     window.Place // where it was, if it was
+	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key; the store was not asked then.
 	keyless *Zone
 	// The value of Retry-After; 0 for none.
 	retryAfter int64
+	// The request in zones that do not deny it; nil if there are none.
+	shadows *[]shadowed
 	// What an earlier handler decided on the same request.
 	previous *request
 
@@ -30,8 +37,7 @@ type request struct {
 	repl *caddy.Replacer
 	vars map[string]any
 
-	// Room for the decisions, and for the first lines of RateLimit-Policy and RateLimit.
-	room  []window.Decision
+	// Room for the first lines of RateLimit-Policy and RateLimit.
 	lines [2][1]string
 }
 
@@ -56,11 +62,11 @@ type (
 func (h *Handler) emptyRequest() *request {
 	if len(h.Zones) == 1 && len(h.Zones[0].Limits) == 1 {
 		req := new(requestOfOne)
-		req.zones, req.charges, req.room = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:]
+		req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
 		return &req.request
 	}
 	req := new(requestOfTwo)
-	req.zones, req.charges, req.room = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:]
+	req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
 	return &req.request
 }
 
@@ -76,7 +82,16 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	req.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	for _, z := range h.Zones {
+		percent := z.enforced()
+		if percent == enforceNone {
+			req.addShadow(len(h.Zones), z)
+			continue
+		}
 		applies, err := z.applies(r)
+		if percent != enforceAll && (applies || err != nil) && !z.isKeyEnforced(req, percent) {
+			h.assess(req.addShadow(len(h.Zones), z), req, applies, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -84,6 +99,9 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			continue
 		}
 		key, empty := z.key.expand(req.vars, req.repl)
+		if empty {
+			h.noteEmpty(z, noKey, req)
+		}
 		if empty && z.EmptyKey == emptySkip {
 			continue
 		}
@@ -93,11 +111,25 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		req.zones = append(req.zones, z)
-		c := z.charge(key, req.repl)
-		c.Fields = z.notes.expand(req.vars, req.repl)
-		req.charges = append(req.charges, c)
+		req.charges = append(req.charges, h.chargeOf(z, key, req))
 	}
 	return req, nil
+}
+
+// isKeyEnforced reports whether the zone may deny the request's key.
+func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
+	key, _ := z.key.expand(req.vars, req.repl)
+	return isEnforced(z.Name, key, percent)
+}
+
+// chargeOf returns what the request spends on a key of a zone.
+func (h *Handler) chargeOf(z *Zone, key string, req *request) window.Charge {
+	c, none := z.charge(key, req.repl)
+	if none != 0 {
+		h.noteEmpty(z, none, req)
+	}
+	c.Fields = z.notes.expand(req.vars, req.repl)
+	return c
 }
 
 // publish makes the placeholders of the request available.
@@ -141,20 +173,38 @@ func (req *request) placeholder(name string) (any, bool) {
 		case "retry_after":
 			return req.retryAfter, true
 		}
-		if req.decisions == nil {
+		if len(req.decisions) == 0 {
 			return decisionField(nil, field)
 		}
 		return decisionField(req.tightest(), field)
 	}
+	switch field {
+	case "enforced":
+		return req.enforced(zone), true
+	}
 	for ; req != nil; req = req.previous {
 		for i := range req.charges {
-			if req.charges[i].Zone == zone && req.decisions != nil {
+			if req.charges[i].Zone == zone && len(req.decisions) > 0 {
 				ds := req.decisionsOf(i)
 				return decisionField(&ds[tightest(ds)], field)
 			}
 		}
+		if s := req.shadowOf(zone); s != nil {
+			return s.field(field)
+		}
 	}
 	return decisionField(nil, field)
+}
+
+// enforced returns whether a zone that counts the request may deny it; empty if none of that name
+// does.
+func (req *request) enforced(zone string) any {
+	for ; req != nil; req = req.previous {
+		if enforced, counts := req.enforcedHere(zone); counts {
+			return enforced
+		}
+	}
+	return ""
 }
 
 // decisionField returns a field of a decision, empty if d is nil: nothing was
@@ -204,7 +254,7 @@ func (req *request) tightestZone() string {
 	if req.keyless != nil {
 		return req.keyless.Name
 	}
-	if req.decisions == nil {
+	if len(req.decisions) == 0 {
 		return ""
 	}
 	at := tightest(req.decisions)
@@ -221,17 +271,22 @@ func (req *request) tightestZone() string {
 func tightest(ds []window.Decision) int {
 	best := 0
 	for i := range ds {
-		d, b := &ds[i], &ds[best]
-		switch {
-		case d.Allowed != b.Allowed:
-			if !d.Allowed {
-				best = i
-			}
-		case !d.Allowed && d.RetryAfter > b.RetryAfter, d.Allowed && d.Remaining < b.Remaining:
+		if tighter(&ds[i], &ds[best]) {
 			best = i
 		}
 	}
 	return best
+}
+
+// tighter reports whether a decision matters more to the client than another one.
+func tighter(a, b *window.Decision) bool {
+	switch {
+	case a.Allowed != b.Allowed:
+		return !a.Allowed
+	case !a.Allowed:
+		return a.RetryAfter > b.RetryAfter
+	}
+	return a.Remaining < b.Remaining
 }
 
 // wait returns the time until the request would pass.
@@ -252,7 +307,7 @@ func (req *request) violated() []string {
 	for i := range req.charges {
 		for j, d := range req.decisionsOf(i) {
 			if !d.Allowed {
-				names = append(names, req.policyFields(i).names[j])
+				names = append(names, req.policyFields(i).limits[j].name)
 			}
 		}
 	}

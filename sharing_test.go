@@ -145,7 +145,7 @@ func TestZoneOnTwoStores(t *testing.T) {
 		t.Errorf("different stores: got %v, want no error", err)
 	}
 	// Another user of the same server and prefix has the same counters.
-	sameCounters := strings.Replace(strings.Replace(one, `"max":6`, `"max":7`, 1), `"prefix"`, `"username":"u","prefix"`, 1)
+	sameCounters := strings.Replace(strings.Replace(one, `"max":6`, `"max":7`, 1), `"prefix"`, `"username":"u","password":"p","prefix"`, 1)
 	if err := validate(t, handlerConfig(t, one, sameCounters)); err == nil || !strings.Contains(err.Error(), "zone api: defined twice, and not the same") {
 		t.Errorf("same counters: got %v, want an error", err)
 	}

@@ -3,7 +3,9 @@ package slidingwindow
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -64,7 +66,51 @@ func (a *Algorithm) stream() (window.Algorithm, error) {
 			return nil, fmt.Errorf("keep %w", err)
 		}
 	}
-	return s, nil
+	_, err := a.noteBounds()
+	return s, err
+}
+
+// Bounds of what is noted of a request, in bytes.
+const (
+	defaultMaxValue = 256
+	leastMaxValue   = 32 // with room for what says how long a value was
+	commonMaxEntry  = 1024
+)
+
+// leastMaxEntry returns what the fields take if all values are long, in bytes.
+func leastMaxEntry(fields []Field) int64 {
+	var n int64
+	for _, f := range fields {
+		n += int64(len(f.Name)) + leastMaxValue
+	}
+	return n
+}
+
+func defaultMaxEntry(fields []Field) int64 { return max(commonMaxEntry, leastMaxEntry(fields)) }
+
+// noteBounds are how many bytes may be noted of a value, and of a request.
+type noteBounds struct{ value, entry int64 }
+
+// noteBounds returns the bounds of the fields, or what is wrong with them.
+func (a *Algorithm) noteBounds() (b noteBounds, err error) {
+	b = noteBounds{defaultMaxValue, defaultMaxEntry(a.Fields)}
+	if a.MaxValue != "" {
+		if b.value, err = a.MaxValue.int(); err != nil {
+			return b, fmt.Errorf("max_value %w", err)
+		}
+	}
+	if a.MaxEntry != "" {
+		if b.entry, err = a.MaxEntry.int(); err != nil {
+			return b, fmt.Errorf("max_entry %w", err)
+		}
+	}
+	if b.value < leastMaxValue {
+		return b, fmt.Errorf("max_value %d is too small; write %d or more", b.value, leastMaxValue)
+	}
+	if least := max(1, leastMaxEntry(a.Fields)); b.entry < least {
+		return b, fmt.Errorf("max_entry %d is too small for %d fields, which take their names and %d bytes each; write %d or more", b.entry, len(a.Fields), leastMaxValue, least)
+	}
+	return b, nil
 }
 
 // check reports what is wrong with the field, which stands after others.
@@ -85,34 +131,63 @@ func (f Field) check(others []Field) error {
 }
 
 // fieldTemplates are the fields of a zone, compiled at load.
-type fieldTemplates []fieldTemplate
+type fieldTemplates struct {
+	fields []fieldTemplate
+	bounds noteBounds
+}
 
 type fieldTemplate struct {
 	name  string
 	value keyTemplate
 }
 
-// newFieldTemplates compiles fields that have been checked.
-func newFieldTemplates(a *Algorithm) fieldTemplates {
-	if a == nil {
+// newFieldTemplates compiles fields that have been checked. It returns nil if there are
+// none.
+func newFieldTemplates(a *Algorithm) *fieldTemplates {
+	if a == nil || len(a.Fields) == 0 {
 		return nil
 	}
-	var t fieldTemplates
+	t := new(fieldTemplates)
+	t.bounds, _ = a.noteBounds()
 	for _, f := range a.Fields {
 		value, _ := newKeyTemplate(f.Value, addressPrefixes{})
-		t = append(t, fieldTemplate{f.Name, value})
+		t.fields = append(t.fields, fieldTemplate{f.Name, value})
 	}
 	return t
 }
 
-// expand returns names and values for a request.
-func (t fieldTemplates) expand(vars map[string]any, repl *caddy.Replacer) []string {
+// expand returns names and values for a request, no longer than the bounds.
+func (t *fieldTemplates) expand(vars map[string]any, repl *caddy.Replacer) []string {
 	if t == nil {
 		return nil
 	}
-	words := make([]string, 0, 2*len(t))
-	for i := range t {
-		words = append(words, t[i].name, t[i].value.expandPlain(vars, repl))
+	words := make([]string, 0, 2*len(t.fields))
+	left := t.bounds.entry
+	for i := range t.fields {
+		left -= int64(len(t.fields[i].name)) + leastMaxValue
+	}
+	for i := range t.fields {
+		left += leastMaxValue
+		value := shorten(t.fields[i].value.expandPlain(vars, repl), min(t.bounds.value, left))
+		left -= max(leastMaxValue, int64(len(value)))
+		words = append(words, t.fields[i].name, value)
 	}
 	return words
+}
+
+// shorten returns the beginning of a value that has more than n bytes, with how many it
+// has, in n bytes at most.
+func shorten(value string, n int64) string {
+	if int64(len(value)) <= n {
+		return value
+	}
+	end := "…[" + strconv.Itoa(len(value)) + "]"
+	cut := int(n) - len(end)
+	for start := cut; start > 0 && start > cut-utf8.UTFMax; start-- {
+		if utf8.RuneStart(value[start]) { // not in the middle of a character
+			cut = start
+			break
+		}
+	}
+	return value[:cut] + end
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
@@ -47,7 +48,7 @@ func TestStreamFields(t *testing.T) {
 			t.Errorf("request %d: status %d, want 3 to pass", i, resp.StatusCode)
 		}
 	}
-	entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:stream:stream_fields:all", "-", "+").Slice()
+	entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:1-stream:stream_fields:all", "-", "+").Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +58,62 @@ func TestStreamFields(t *testing.T) {
 	for i, e := range entries {
 		got := e.([]any)[1].([]any)
 		want := []any{
-			"cost", "1", "total", fmt.Sprint(i + 1), "gone", "0",
+			"cost", "1", "total", fmt.Sprint(i + 1), "gone", "0 3600000",
 			"user", users[i], "what", fmt.Sprintf("PUT /%d?q=%%00", i), "always", "yes", "none", "",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("entry %d = %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestStreamFieldsAreBounded sends values of 18 KB, which end with how long they were.
+func TestStreamFieldsAreBounded(t *testing.T) {
+	server := redistest.Start(t)
+	address := runSite(t, fmt.Sprintf("\tsliding_window {\n\t\tstore redis {\n\t\t\taddress %s\n\t\t\ttimeout 10s\n\t\t}\n\t}", server.Addr), `
+		sliding_window {
+			zone bounded {
+				key all
+				limit 100 1h
+				algorithm stream {
+					fields one {header.X-Long} two {header.X-Long} three {header.X-Long} four {header.X-Long} five {header.X-Short}
+				}
+			}
+			zone chosen {
+				key all
+				limit 100 1h
+				algorithm stream {
+					fields one {header.X-Long} two {header.X-Wide}
+					max_value 40
+					max_entry 80
+				}
+			}
+		}
+		respond ok`)
+	client := caddyrun.NewClient(t)
+	req, err := http.NewRequest(http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Long", strings.Repeat("long ", 3_600))
+	req.Header.Set("X-Wide", strings.Repeat("ü", 1_000))
+	req.Header.Set("X-Short", "short")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	long := func(n int) string { return strings.Repeat("long ", 3_600)[:n-len("…[17999]")] + "…[17999]" }
+	for zone, want := range map[string][]any{
+		"bounded": {"one", long(256), "two", long(256), "three", long(256), "four", long(1024 - 3*256 - 19 - 32), "five", "short"},
+		"chosen":  {"one", long(40), "two", strings.Repeat("ü", 12) + "…[2000]"},
+	} {
+		entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:1-stream:"+zone+":all", "-", "+").Slice()
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%d entries, %v, want one", len(entries), err)
+		}
+		if got := entries[0].([]any)[1].([]any)[6:]; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", zone, got, want)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // Value is a number or a duration in configuration. It may also be a string,
-// since it may hold placeholders. A duration without a unit counts nanoseconds,
-// as everywhere in Caddy's JSON.
+// since it may hold placeholders. A duration is written as everywhere in Caddy, and may
+// count weeks: 90s, 5m, 1d, 1w. Without a unit it counts nanoseconds, as everywhere in
+// Caddy's JSON.
 type Value string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -58,20 +59,41 @@ func (v Value) int() (int64, error) {
 	case errors.Is(err, strconv.ErrRange) && n > 0:
 		return 0, fmt.Errorf("%q %w", string(v), errTooLarge)
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a whole number", string(v))
+		return 0, noNumber(v)
 	}
 	return n, nil
 }
 
 func (v Value) duration() (time.Duration, error) {
 	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return time.Duration(n), nil
+		d := time.Duration(n)
+		if d > 0 && d < time.Millisecond { // no option takes so little
+			return 0, noDuration(v)
+		}
+		return d, nil
 	}
-	d, err := caddy.ParseDuration(string(v))
+	d, err := parseDuration(string(v))
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration, such as 90s, 5m or 1d", string(v))
+		return 0, noDuration(v)
 	}
 	return d, nil
+}
+
+// parseDuration is caddy.ParseDuration with w for weeks.
+func parseDuration(s string) (time.Duration, error) {
+	end := strings.IndexByte(s, 'w')
+	if end < 0 {
+		return caddy.ParseDuration(s)
+	}
+	start := end
+	for start > 0 && (s[start-1] >= '0' && s[start-1] <= '9' || s[start-1] == '.') {
+		start--
+	}
+	weeks, err := strconv.ParseFloat(s[start:end], 64)
+	if err != nil {
+		return 0, err
+	}
+	return caddy.ParseDuration(s[:start] + strconv.FormatFloat(weeks*7*24, 'f', -1, 64) + "h" + s[end+1:])
 }
 
 // plainInt returns a whole number as it is usually spelt, and anything else as it is.

@@ -21,10 +21,12 @@ type Zone struct {
 	// letters, digits, `_`, `-` and `.`; 64 at most. A renamed zone starts afresh.
 	Name string `json:"name"`
 
-	// Only requests that match are counted. Default: all.
+	// Only requests that match are counted. Inside handle_path, paths are without what that
+	// takes off. Default: all.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// What has a quota of its own; placeholders are allowed. Default:
+	// What has a quota of its own; placeholders are allowed. `all` counts all requests
+	// together; the log warns of other text without a placeholder. Default:
 	// `{http.vars.client_ip}`.
 	Key string `json:"key,omitempty"`
 
@@ -67,8 +69,12 @@ type Zone struct {
 
 	// What to do when the key expands to nothing: `shared` counts all such
 	// requests together, `skip` does not count them, `deny` denies them. Default:
-	// `shared`.
+	// `shared`, and a warning in the log, once a minute at most.
 	EmptyKey string `json:"empty_key,omitempty"`
+
+	// Only with `empty_key` `deny`: the status of such a denial, such as 401. Default: the
+	// `status` of the handler.
+	EmptyKeyStatus int `json:"empty_key_status,omitempty"`
 
 	// How much of the limit an instance may take ahead, to let requests of a busy
 	// key pass without asking a redis store each time. The limit holds as strictly,
@@ -78,6 +84,22 @@ type Zone struct {
 	// the memory store has no use for it. Default: nothing.
 	Lease *Lease `json:"lease,omitempty"`
 
+	// Counts only requests whose answers match. A request is charged when it comes, so that
+	// parallel ones cannot slip through, and what it spent is given back at that very time as soon
+	// as the status of its answer is known not to match. Status codes of one digit stand for a
+	// class. Answers of sliding_window itself do not count; a client that hangs up before the
+	// status is known does. Not with `lease` or `gcra`. Default: all requests count.
+	CountIf *caddyhttp.ResponseMatcher `json:"count_if,omitempty"`
+
+	// Whether the zone denies: `on`; `shadow` counts what it would deny, in metrics and the
+	// access log, and lets everything pass; a percentage, such as `25%`, denies clients
+	// with that share of the keys, and counts the others as `shadow` does. A key is in or
+	// out on every Caddy, and stays in when the percentage rises. Below 100% the zone is no
+	// defence: a client that chooses its key can choose one that is out. Requests that are not denied are
+	// counted beside the handlers that follow, on counters and connections of their own;
+	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
+	Enforce string `json:"enforce,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -86,12 +108,15 @@ type Zone struct {
 	policies  []window.Policy // if no limit is dynamic
 	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
+	lookback  time.Duration // the longest window that is known, if a limit is dynamic
 	algorithm window.Algorithm
 	lease     window.Lease
 	native    window.Algorithm // instead, unless use.script; nil for none
 	use       *zoneUse
-	notes     fieldTemplates // if the algorithm is stream
-	fields    *policyFields  // if no limit is dynamic
+	percent   int64           // of keys that are denied, as configured
+	control   *enforcement    // which goes before it
+	notes     *fieldTemplates // if the algorithm is stream and has fields
+	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
 }
 
@@ -156,11 +181,30 @@ func (z *Zone) checkFields() error {
 	if err := z.checkLease(); err != nil {
 		return err
 	}
+	if err := z.checkEnforce(z.Enforce); err != nil {
+		return err
+	}
+	if err := z.checkCountIf(); err != nil {
+		return err
+	}
 	return errors.Join(
 		checkPrefix("ipv4_prefix", z.IPv4Prefix, 32),
 		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
-		checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny),
+		z.checkEmptyKey(),
 	)
+}
+
+func (z *Zone) checkEmptyKey() error {
+	if err := checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny); err != nil {
+		return err
+	}
+	if z.EmptyKeyStatus != 0 && z.EmptyKey != emptyDeny {
+		return fmt.Errorf("empty_key_status %d: only empty_key deny has a status; write empty_key deny %[1]d, or take the status out", z.EmptyKeyStatus)
+	}
+	if err := checkStatus(z.EmptyKeyStatus); err != nil {
+		return fmt.Errorf("empty_key deny: %w", err)
+	}
+	return nil
 }
 
 func (z *Zone) checkMatch() error {
@@ -169,7 +213,7 @@ func (z *Zone) checkMatch() error {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
 		}
 	}
-	return nil
+	return z.checkMatcherNames()
 }
 
 func (z *Zone) checkLimits() error {
@@ -343,6 +387,9 @@ func (z *Zone) plain() *Zone {
 		p.IPv6Prefix = nil
 	}
 	p.EmptyKey = unless(p.EmptyKey, emptyShared)
+	if percent, err := parseEnforce(p.Enforce); err == nil {
+		p.Enforce = unless(enforceWord(percent), enforceOn)
+	}
 	if z.Lease != nil {
 		p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 	}
@@ -360,6 +407,11 @@ func unless[T ~string](configured, standard T) T {
 // provision compiles the zone, which has been checked. It is alone in its handler
 // or not, and shares its use with the same zone in other handlers.
 func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
+	if !use.warned {
+		use.warned = true
+		z.warnOfNames(ctx)
+	}
+	z.warnOfPlace(ctx)
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -384,6 +436,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	z.key.foldCase = z.FoldCase
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
+	if z.percent, _ = parseEnforce(z.Enforce); z.percent != enforceAll {
+		z.control.counters() // so that they are there before the first request
+	}
 	if native.Native != window.NativeOff {
 		if z.checkNative(native, alone) != nil {
 			use.script = true
@@ -407,9 +462,25 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 			z.policies = append(z.policies, p)
 		}
 		z.fields = newPolicyFields(z.Name, z.policies)
+	} else {
+		z.lookback = z.longestKnown()
 	}
 	z.counters = newZoneCounters(z.Name)
+	if z.CountIf != nil {
+		z.counters.settled = newSettledCounters(z.Name)
+	}
 	return nil
+}
+
+// longestKnown returns the longest window that the configuration itself tells.
+func (z *Zone) longestKnown() time.Duration {
+	longest := z.fallback.Window
+	for _, l := range z.Limits {
+		if length, err := l.Window.duration(); err == nil {
+			longest = max(longest, length)
+		}
+	}
+	return longest
 }
 
 // compileValues compiles what may hold placeholders, beside the key.
@@ -428,27 +499,33 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 	return z.matchers.AnyMatchWithError(r)
 }
 
-// charge returns what the request wants to spend on a key.
-func (z *Zone) charge(key string, repl *caddy.Replacer) window.Charge {
-	c := window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease}
+// charge returns what the request wants to spend on a key, and which options came out empty.
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
+	c = window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease, Lookback: z.lookback}
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}
 	if c.Policies == nil {
-		c.Policies = z.expandLimits(repl)
+		c.Policies, empty = z.expandLimits(repl)
 	}
 	if z.spends.dynamic {
-		c.Cost = z.expandCost(repl)
+		var none bool
+		if c.Cost, none = z.expandCost(repl); none {
+			empty |= noCost
+		}
 	}
-	return c
+	return c, empty
 }
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
-	policies := make([]window.Policy, 0, len(z.limits))
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty noValue) {
+	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
+		if z.limits[i].max.empty(repl, err) || z.limits[i].window.empty(repl, err) {
+			empty = noLimit
+		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
 		}
@@ -459,5 +536,5 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) []window.Policy {
 			policies = append(policies, p)
 		}
 	}
-	return policies
+	return policies, empty
 }

@@ -2,11 +2,11 @@
 --
 -- KEYS    one key per charge, request by request
 -- ARGV[1] now in ms, or "" for the clock of this server
--- ARGV[2] take | peek | settle | reset
+-- ARGV[2] take | peek | settle | settle_each | reset
 -- ARGV[3] what the names of units begin with (unique)
 -- ARGV[4] a list in MessagePack:
 --         number of definitions, and of each: how many items follow, algorithm, packed
---         (0 or 1; see record.lua), longest window in ms, number of policies, (limit,
+--         (0 or 1; see record.lua), how far back it looks in ms, number of policies, (limit,
 --         window in ms)..., option...;
 --         per group of requests one of
 --         n > 0  n requests for a unit of one charge each, of which, unless packed, no two
@@ -31,7 +31,7 @@
 -- record, which stands there too. A charge is used again for later requests; look
 -- begins anew.
 --
--- Most requests are for one unit of one policy. For them an algorithm can have a module
+-- Most requests are for one unit of one policy, beyond whose window nobody looks. For them an algorithm can have a module
 -- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, whether
 -- counters are packed, and the options, it makes a function of a key, the number of the
 -- charge, its field if it is packed, the string at the key, and whether it decided on
@@ -83,8 +83,6 @@ local function any()
     local d = {option = {}, limit = {}, window = {}, charges = {}}
     local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
     d.algorithm, d.packed, d.longest, d.policies = module(name), plan[at + 2] == 1, plan[at + 3], policies
-    -- with some slack: never earlier than the history says
-    d.expires = string.format('%d', now + d.longest + math.min(d.longest, 100))
     at = at + 4
     for j = 1, policies do d.limit[j], d.window[j] = plan[at + 2 * j - 1], plan[at + 2 * j] end
     for i = 1, items - 4 - 2 * policies do d.option[i] = plan[at + 2 * policies + i] end
@@ -95,7 +93,6 @@ local function any()
     return {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
-      expires = d.expires,
       allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
     }
   end
@@ -166,9 +163,25 @@ if op == 'reset' then
   if c.member then
     redis.call('HDEL', c.key, c.member)
   else
-    redis.call('DEL', c.key)
+    redis.call('UNLINK', c.key)
   end
   return reply
+end
+
+-- Returns what says that a request failed. `unwritten` are further words of errors that come
+-- before the first write of such a request.
+local function failure(err, unwritten)
+  local text = type(err) == 'table' and err.err or tostring(err)
+  local function says(...)
+    for _, words in ipairs({...}) do
+      if string.find(text, words, 1, true) then return true end
+    end
+  end
+  -- These meet the first write already, so that nothing can have been written.
+  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return -1 end
+  -- If the user may not run a command, others may have run before it.
+  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
+  return -2
 end
 
 if op == 'settle' then
@@ -180,12 +193,24 @@ if op == 'settle' then
   return reply
 end
 
+if op == 'settle_each' then
+  local read_request, _, item = any()
+  spending = true
+  while keys < total do
+    local c = read_request()[1]
+    local done, err = pcall(c.algorithm.settle, c, now, item(), item())
+    replied = replied + 1
+    reply[replied] = done and 0 or failure(err, 'WRONGTYPE ') -- one key: the first command meets that
+  end
+  return reply
+end
+
 -- What decides on a unit of a definition, where there is such a thing; how many items the
 -- request then has; and those definitions of which it wants strings, if there are any.
 local pass, items, wants = {}, {}
 
 for k, at in ipairs(definitions) do
-  local own = op == 'take' and plan[at + 4] == 1 and module('pass/' .. plan[at + 1])
+  local own = op == 'take' and plan[at + 4] == 1 and plan[at + 3] == plan[at + 6] and module('pass/' .. plan[at + 1])
   if own then
     local packed = plan[at + 2] == 1
     local strings
@@ -249,21 +274,6 @@ local function decide()
       same_key = nil
     end
   end
-end
-
--- Returns what says that a request failed.
-local function failure(err)
-  local text = type(err) == 'table' and err.err or tostring(err)
-  local function says(...)
-    for _, words in ipairs({...}) do
-      if string.find(text, words, 1, true) then return true end
-    end
-  end
-  -- These meet the first write already, so that nothing can have been written.
-  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ') then return -1 end
-  -- If the user may not run a command, others may have run before it.
-  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
-  return -2
 end
 
 repeat

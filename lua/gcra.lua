@@ -2,13 +2,21 @@
 --
 -- Key     a record: the time in ms, then a window in ms and a level per policy. The
 --         levels are those at the time.
+--         While buckets of other windows are kept: the time, 0, how many buckets are
+--         the charge's own, then a window, a level, a limit, and an age in ms per bucket
 -- Options burst (0: the limit)
 --
 -- A level is measured in units × ms of its window, so that all steps are whole
 -- numbers: a unit adds the window, and a millisecond takes the limit away.
+--
+-- Which buckets are kept, and how they leak, says window/gcra.go. A packed counter has
+-- room for seven.
 local gcra, record = {}, module('record')
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local unpack = table.unpack or unpack
+
+local most = 2 ^ 53                  -- a level
+local longest_drain = 9223372036854 -- ms
 
 -- How many units may pass at once.
 local function at_once(c, j)
@@ -29,6 +37,13 @@ local function drain(level, limit, window)
   return ceil(level / limit)
 end
 
+-- How long a bucket is kept after it was an own one.
+local function holds(c, window, limit)
+  local windows, burst = 1, c.option[1]
+  if limit > 0 and burst > limit then windows = ceil(burst / limit) end
+  return window * min(windows, floor(longest_drain / window))
+end
+
 -- Makes room for what the charge's next requests use again: how many units a bucket
 -- holds, how full it is with them, and the record that is written.
 local function prepare(c)
@@ -40,50 +55,125 @@ local function prepare(c)
   end
 end
 
--- Which bucket of the record before is that of policy j, or nil: limits may have come,
--- gone or changed places. It is that of the same window; without one, the one in its
--- place, unless that is another policy's.
-local function bucket(c, j, before)
-  local window, there = c.window[j], before[2 * j]
-  if there == window then return j end
-  for k = 1, (#before - 1) / 2 do
-    if before[2 * k] == window then return k end
+-- Reads the record: c.before, in which a bucket begins every c.step numbers after the
+-- number c.first, and c.own of c.count buckets are those of the last charge.
+local function read(c, now)
+  local before = record.get(c)
+  c.before, c.stepped, c.count = before, false, 0
+  if not before then return end
+  if #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
+  c.stepped = before[1] > now
+  if before[2] == 0 then
+    c.first, c.step, c.own, c.count = 3, 4, before[3], (#before - 3) / 4
+  else
+    c.first, c.step, c.count = 1, 2, (#before - 1) / 2
+    c.own = c.count
   end
-  if not there then return nil end
-  for i = 1, c.policies do
-    if c.window[i] == there then return nil end
+  if c.count % 1 > 0 then error('WRONGTYPE the key holds no state of gcra', 0) end
+end
+
+-- Where in the record bucket k begins: its window. The others follow.
+local function place(c, k) return c.first + c.step * (k - 1) + 1 end
+
+-- Which policy has a window: policy k if it does, else the first, or nil.
+local function policy_of(c, window, k)
+  if c.window[k] == window and k <= c.policies then return k end
+  for j = 1, c.policies do
+    if c.window[j] == window then return j end
   end
+end
+
+-- Which bucket of the record is that of policy j, or nil: limits may have come, gone or
+-- changed places. It is that of the same window; without one, the own one in its place,
+-- unless that is another policy's.
+local function bucket(c, j)
+  local before, window, count = c.before, c.window[j], c.count
+  if j <= count and before[place(c, j)] == window then return j end
+  for k = 1, count do
+    if before[place(c, k)] == window then return k end
+  end
+  if j > c.own or policy_of(c, before[place(c, j)], j) then return nil end
   return j
 end
 
--- How full the bucket of policy j is, by the record before. What was measured in another
--- window is converted, and cut to what the bucket can hold before it leaks: a denial
--- holds as long as it says, whatever the limit was before.
-local function level(c, now, j, before)
-  local k = bucket(c, j, before)
-  local level = k and before[2 * k + 1] or 0
+-- How full the bucket of policy j is. What was measured in another window is converted,
+-- and cut to what the bucket can hold before it leaks. Unless raw is set, a bucket that
+-- holds more than the policy allows counts as one that loses the excess within a window.
+local function level(c, now, j, raw)
+  local k = c.count > 0 and bucket(c, j)
+  if not k then return 0 end
+  local at = place(c, k)
+  local measured, level, window = c.before[at], c.before[at + 1], c.window[j]
   if level == 0 then return 0 end
-  local measured, window, full = before[2 * k], c.window[j], c.full[j]
-  if measured ~= window then level = ceil(level / measured * window) end
-  if level > full then level = full end
-  return rest(level, now - before[1], c.limit[j])
+  if measured ~= window then
+    level = min(ceil(level / measured * window), c.full[j])
+  elseif not raw then
+    level = min(level, c.full[j] + c.limit[j] * window)
+  end
+  return rest(level, now - c.before[1], c.limit[j])
 end
 
--- Writes the levels, which are those at now. They go when the last one is 0.
-local function save(c, now, longest)
-  c.state[1] = now
-  record.set(c, now + max(1, longest + min(longest, 100)), unpack(c.state))
+-- Returns the buckets that are kept beside the charge's own, with n units more, or nil if
+-- there is none.
+local function keep(c, now, n)
+  local before, kept = c.before
+  for k = 1, c.count do
+    local at = place(c, k)
+    local window, level = before[at], before[at + 1]
+    if not policy_of(c, window, k) then
+      local limit, age, elapsed = 0, 0, max(0, now - before[1])
+      if c.step == 4 then
+        limit, age = before[at + 2], before[at + 3]
+      elseif c.option[1] == 0 then
+        limit = floor(level / window)
+      end
+      age = age + elapsed
+      local left = holds(c, window, limit) - age
+      if left > 0 then
+        level = min(most, rest(level, elapsed, limit) + n * window)
+        kept = kept or {}
+        kept[#kept + 1] = {window, level, limit, age, left = left}
+      end
+    end
+  end
+  while kept and #kept > max(4, 7 - c.policies) do
+    local first = 1
+    for k = 2, #kept do
+      if kept[k].left < kept[first].left then first = k end
+    end
+    table.remove(kept, first)
+  end
+  return kept
+end
+
+-- Writes the levels, which are those at now, and adds n units to the buckets that are kept.
+-- The key expires when the last level is 0, and no kept bucket matters any more.
+local function save(c, now, longest, n)
+  local state, kept = c.state, c.count > 0 and keep(c, now, n)
+  if kept then
+    local all = {0, 0, c.policies}
+    for j = 1, c.policies do
+      local at, window, limit = 4 * j, c.window[j], c.limit[j]
+      all[at], all[at + 1], all[at + 2], all[at + 3] = window, state[2 * j + 1], limit, 0
+      longest = max(longest, holds(c, window, limit))
+    end
+    for _, one in ipairs(kept) do
+      for i = 1, 4 do all[#all + 1] = one[i] end
+      longest = max(longest, one.left)
+    end
+    state = all
+  end
+  state[1] = now
+  record.set(c, now + max(1, longest + min(longest, 100)), unpack(state))
 end
 
 function gcra.look(c, now)
   if not c.state then prepare(c) end
-  local before = record.get(c)
-  if before and #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
-  c.before = before
+  read(c, now)
   local fits, cost, state = true, c.cost, c.state
   for j = 1, c.policies do
-    local level = before and level(c, now, j, before) or 0
-    local left = floor((c.full[j] - level) / c.window[j])
+    local level = level(c, now, j)
+    local left = max(0, floor((c.full[j] - level) / c.window[j]))
     local allowed = cost == 0 or cost <= left
     state[2 * j + 1] = level
     c.allowed[j], c.remaining[j] = allowed, left
@@ -105,20 +195,30 @@ end
 function gcra.spend(c, now)
   local cost, state, longest = c.cost, c.state, 0
   for j = 1, c.policies do
-    local level = min(state[2 * j + 1] + cost * c.window[j], c.full[j])
+    local level = state[2 * j + 1] + cost * c.window[j]
     state[2 * j + 1] = level
     c.retry[j], c.remaining[j] = 0, c.remaining[j] - cost
     longest = max(longest, times(c, j, level))
   end
-  save(c, now, longest)
+  save(c, now, longest, cost)
+end
+
+-- Writes the record anew, as one of now: it lies in the future.
+local function mend(c, now)
+  local before, longest = c.before, 0
+  before[1] = now
+  for k = 1, c.count do
+    local at = place(c, k)
+    if c.step == 4 then longest = max(longest, holds(c, before[at], before[at + 2]) - before[at + 3]) end
+  end
+  for j = 1, c.policies do
+    longest = max(longest, drain(c.state[2 * j + 1], c.limit[j], c.window[j]))
+  end
+  record.set(c, now + max(1, longest + min(longest, 100)), unpack(before))
 end
 
 function gcra.explain(c, now, repair)
-  local before = c.before
-  if repair and before and before[1] > now then
-    before[1] = now
-    record.set(c, nil, unpack(before))
-  end
+  if repair and c.stepped then mend(c, now) end
   for j = 1, c.policies do
     local level = c.state[2 * j + 1]
     if c.allowed[j] then
@@ -132,23 +232,38 @@ function gcra.explain(c, now, repair)
   end
 end
 
-function gcra.settle(c, now, at, delta)
-  if delta > 0 then c.cost = delta end
-  gcra.look(c, now)
-  if delta > 0 then
-    gcra.spend(c, now)
-    return
-  end
-  if not c.before or at > c.before[1] then return end -- nothing was spent then
+-- Spends units now, above the limit if need be.
+local function charge(c, now, n)
   local state, longest = c.state, 0
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
-    local back = rest(min(-delta * window, c.full[j]), now - at, limit)
-    local level = max(0, state[2 * j + 1] - back)
+    local level = min(most, level(c, now, j, true) + n * window)
     state[2 * j + 1] = level
-    longest = max(longest, drain(level, limit, window))
+    longest = max(longest, drain(min(level, c.full[j] + limit * window), limit, window))
   end
-  save(c, now, longest)
+  save(c, now, longest, n)
+end
+
+function gcra.settle(c, now, at, delta)
+  gcra.look(c, now)
+  if delta > 0 then return charge(c, now, delta) end
+  local before = c.before
+  local left = 0
+  if not before or at > before[1] then return end -- nothing was spent then
+  for k = 1, c.count do
+    local i = place(c, k)
+    local window, level, back = before[i], before[i + 1], 0
+    local j = policy_of(c, window, k)
+    if j then
+      back = rest(min(-delta * window, c.full[j]), now - at, c.limit[j])
+    elseif at == before[1] then
+      back = -delta * window
+    end
+    before[i + 1] = max(0, level - back)
+    left = left + before[i + 1]
+  end
+  if left == 0 then return record.drop(c) end
+  record.set(c, nil, unpack(before))
 end
 
 return gcra

@@ -4,15 +4,23 @@
 --         <n>   fine slice n, closed: "<units>:<time of the latest - start>"
 --         c<n>  coarse slice n, closed: the same, with the time of its first fine
 --               slice
---         open  what every decision needs: "<coarse>:<fine>:<since>:<coarse time>:
---               <coarse units>:<fine time>:<fine units>": the lengths of slices,
---               when the history begins, and the two slices that are open
+--         open  the two slices that are open: "<coarse time>:<coarse units>:<fine time>:
+--               <fine units>"
+--         kept  "<coarse>:<fine>:<since>:<window>:<till>:<stale>": the lengths of slices,
+--               when the history begins, the horizon (see horizon.lua), and 1 if there may
+--               be slices from before the history
+--         Every decision needs these two. They are apart because Redis keeps a hash small
+--         only while each value has at most 64 bytes (hash-max-listpack-value).
 -- Options length of a coarse and of a fine slice in ms; the first is a multiple
 --         of the second
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
-local layers = {}
+local layers, horizon = {}, module('horizon')
 local unpack = table.unpack or unpack
+
+-- Names that a decision forgets at once, and fields that it looks at for those to forget: all
+-- if there are no more than many, and some at random if there are.
+local names_at_once, many, some = 100, 200, '20'
 
 -- A layer holds slices of one length. The newest is open; of the closed ones, those
 -- that were read are known, as false if they are not there.
@@ -20,7 +28,7 @@ local function layer(prefix, length) return {prefix = prefix, length = length, c
 
 -- A history of two layers. It knows what it has to write and to delete.
 local function history(coarse, fine, since)
-  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, written = {}, stale = {}}
+  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, window = 0, till = 0, written = {}, stale = {}}
 end
 
 local function number(l, t) return math.floor(t / l.length) end
@@ -44,15 +52,23 @@ local function call(command, key, args)
   end
 end
 
--- Reads the open slices, and with them the history; nil if there is none.
-local function open(c)
-  local raw = redis.call('HMGET', c.key, 'open')[1]
-  if not raw then return nil end
+-- The numbers of a value.
+local function numbers_of(raw)
   local v = {}
   for n in string.gmatch(raw, '[^:]+') do v[#v + 1] = tonumber(n) end
-  local h = history(v[1], v[2], v[3])
-  h.coarse.open = {at = v[4], count = v[5]}
-  h.fine.open = {at = v[6], count = v[7]}
+  return v
+end
+
+-- Reads the open slices, and with them the history; nil if there is none.
+local function open(c)
+  local opened, kept = unpack(redis.call('HMGET', c.key, 'open', 'kept'))
+  if not opened then return nil end
+  local o, k = numbers_of(opened), numbers_of(kept)
+  local h = history(k[1], k[2], k[3])
+  h.window, h.till, h.has_stale = k[4], k[5], k[6] == 1
+  h.coarse.open = {at = o[1], count = o[2]}
+  h.fine.open = {at = o[3], count = o[4]}
+  h.kept = kept
   return h
 end
 
@@ -70,16 +86,22 @@ local function fetch(c, l, first, last)
   for i, n in ipairs(numbers) do l.closed[n] = values[i] and tally(l, n, values[i]) end
 end
 
+-- Has a field written.
+local function put(h, name, value)
+  h.written[#h.written + 1] = name
+  h.written[#h.written + 1] = value
+end
+
 -- Writes the history. Writes that need memory come first: without it nothing at
 -- all is changed. Without a time at which the key expires, it does when it would have.
 local function save(c, expires)
   local h, gone = c.history, {}
   local coarse, fine = h.coarse.open, h.fine.open
   if fine then
-    h.stale.open = nil
-    h.written[#h.written + 1] = 'open'
-    h.written[#h.written + 1] = string.format('%d:%d:%d:%d:%d:%d:%d',
-      h.coarse.length, h.fine.length, h.since, coarse.at, coarse.count, fine.at, fine.count)
+    h.stale.open, h.stale.kept = nil, nil
+    put(h, 'open', string.format('%d:%d:%d:%d', coarse.at, coarse.count, fine.at, fine.count))
+    local kept = string.format('%d:%d:%d:%d:%d:%d', h.coarse.length, h.fine.length, h.since, h.window, h.till, h.has_stale and 1 or 0)
+    if kept ~= h.kept then put(h, 'kept', kept) end
   end
   for name in pairs(h.stale) do gone[#gone + 1] = name end
   call('HSET', c.key, h.written)
@@ -98,8 +120,7 @@ local function add_to(h, l, at, n)
       return true
     end
     l.closed[newest] = l.open
-    h.written[#h.written + 1] = field(l, newest)
-    h.written[#h.written + 1] = value(l, l.open)
+    put(h, field(l, newest), value(l, l.open))
     h.stale[field(l, newest)] = nil
   end
   l.open = {at = at, count = n}
@@ -112,13 +133,29 @@ local function forget(h, l, n)
   h.stale[field(l, n)] = true
 end
 
+-- Forgets those of some fields that are slices which end before since. Returns how many.
+local function forget_of(h, fields, step)
+  local found = 0
+  for i = 1, #fields, step do
+    for _, l in ipairs({h.coarse, h.fine}) do
+      local n = tonumber(string.match(fields[i], '^' .. l.prefix .. '(%-?%d+)$'))
+      if n and n < l.to then
+        forget(h, l, n)
+        found = found + 1
+      end
+    end
+  end
+  return found
+end
+
 -- Forgets the closed slices that end before since: all numbers from the last such time
--- on or, if the hash has fewer fields than that, the fields.
+-- on if they are few, or else the fields. Of many fields, some are looked at now, and some
+-- with each further charge, until none of them is one to forget.
 local function drop(c, h, since)
-  local all, many = {h.coarse, h.fine}, 0
+  local all, numbers = {h.coarse, h.fine}, 0
   for _, l in ipairs(all) do
     l.from, l.to = number(l, h.since), math.min(number(l, since), number(l, l.open.at))
-    many = many + l.to - l.from
+    numbers = numbers + l.to - l.from
   end
   if h.fine.complete then
     for _, l in ipairs(all) do
@@ -126,18 +163,21 @@ local function drop(c, h, since)
         if t and n < l.to then forget(h, l, n) end
       end
     end
-  elseif many > 32 and many > redis.call('HLEN', c.key) then
-    local raw = redis.call('HGETALL', c.key)
-    for i = 1, #raw, 2 do
-      for _, l in ipairs(all) do
-        local n = tonumber(string.match(raw[i], '^' .. l.prefix .. '(%-?%d+)$'))
-        if n and n < l.to then forget(h, l, n) end
-      end
-    end
-  else
+    return
+  end
+  if numbers <= names_at_once then
     for _, l in ipairs(all) do
       for n = l.from, l.to - 1 do forget(h, l, n) end
     end
+  else
+    h.has_stale = true
+  end
+  if not h.has_stale then return end
+  if redis.call('HLEN', c.key) <= many then
+    forget_of(h, redis.call('HGETALL', c.key), 2)
+    h.has_stale = false
+  else
+    h.has_stale = forget_of(h, redis.call('HRANDFIELD', c.key, some), 1) > 0
   end
 end
 
@@ -192,6 +232,7 @@ end
 -- the time at. The second value says whether there is one. h is used up.
 local function refit(c, h, now, at, back)
   local fit = history(c.option[1], c.option[2], math.min(h.since, now))
+  fit.window, fit.till = h.window, h.till
   local loaded, names = load(c, h)
   local all = {}
   for _, t in ipairs(loaded) do
@@ -277,9 +318,11 @@ local function falls(c, now, window, target)
   return edge + window - now
 end
 
--- Adds n units at now, after it dropped the slices that no policy sees.
+-- Adds n units at now, after it dropped the slices that nobody looks at any more.
 local function add(c, now, n)
-  local h, since = c.history, now - c.longest + 1
+  local h = c.history
+  h.window, h.till = horizon.after(c, now, h.window, h.till, function() return h.fine.open and h.fine.open.at end)
+  local since = now - c.keep + 1
   if not h.fine.open then
     h.since = since
   elseif since > h.since then
@@ -315,7 +358,7 @@ function layers.spend(c, now)
 end
 
 function layers.explain(c, now, repair)
-  if c.stepped and repair then save(c, c.expires) end
+  if c.stepped and repair then save(c, horizon.renewed(c, now, c.history.window, c.history.till)) end
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
     local count = limit - c.remaining[j]
@@ -335,6 +378,82 @@ function layers.explain(c, now, repair)
   end
 end
 
+-- Returns the number of the latest closed slice of those first to last, which has units
+-- from a time on, and that slice; nothing if there is none.
+local function latest(c, l, first, last, since)
+  fetch(c, l, first, last)
+  for n = last, first, -1 do
+    local t = l.closed[n]
+    if t and t.at >= since then return n, t end
+  end
+end
+
+-- Makes the latest closed slices the open ones, in place of those that have no units any
+-- more. Returns whether there are any.
+local function open_latest(c, h, is_empty)
+  local coarse, fine = h.coarse, h.fine
+  local each = coarse.length / fine.length
+  local c_number = number(coarse, coarse.open.at)
+  if is_empty then
+    local n, t = latest(c, coarse, number(coarse, h.since), c_number - 1, -math.huge)
+    if not n then return false end
+    forget(h, coarse, n)
+    coarse.open, c_number = t, n
+  end
+  local n, t = latest(c, fine, c_number * each, math.min(c_number * each + each, number(fine, fine.open.at)) - 1, h.since)
+  if not n then return false end
+  forget(h, fine, n)
+  fine.open = t
+  return true
+end
+
+-- Writes closed slice n.
+local function put_closed(h, l, n, t) put(h, field(l, n), value(l, t)) end
+
+-- Takes n units from the fine slice that counts a time, and from its coarse one. Returns
+-- whether there is one, and whether others are left.
+local function take_back(c, h, at, n)
+  local coarse, fine = h.coarse, h.fine
+  local f, newest = number(fine, at), number(fine, fine.open.at)
+  if f > newest then return false end
+  fetch(c, fine, f, f)
+  local t = f == newest and fine.open or fine.closed[f]
+  if not t or at > t.at or t.at < h.since then return false end
+  local k = number(coarse, at)
+  local is_open = k == number(coarse, coarse.open.at)
+  fetch(c, coarse, k, k)
+  local whole = is_open and coarse.open or coarse.closed[k]
+  local back = math.min(t.count, n)
+  t.count = t.count - back
+  whole.count = whole.count - back
+  if t.count > 0 then
+    if f < newest then put_closed(h, fine, f, t) end
+    if not is_open then put_closed(h, coarse, k, whole) end
+    return true, true
+  end
+  -- The fine slice is gone. The coarse one begins with the next one, if there is any.
+  local each, first = coarse.length / fine.length
+  fetch(c, fine, k * each, k * each + each - 1)
+  for i = k * each, k * each + each - 1 do
+    local other = i == newest and fine.open or fine.closed[i]
+    if i ~= f and other and other.at >= h.since then
+      first = other
+      break
+    end
+  end
+  if first then
+    whole.at = first.at
+    if not is_open then put_closed(h, coarse, k, whole) end
+  elseif not is_open then
+    forget(h, coarse, k)
+  end
+  if f < newest then
+    forget(h, fine, f)
+    return true, true
+  end
+  return true, open_latest(c, h, not first)
+end
+
 function layers.settle(c, now, at, delta)
   if delta > 0 then
     c.history = view(c, now)
@@ -343,10 +462,19 @@ function layers.settle(c, now, at, delta)
   end
   local h = open(c)
   if not h then return end
-  local found
-  c.stepped = stepped(h, now)
-  c.history, found = refit(c, h, now, at, -delta)
-  if found or c.stepped then save(c) end
+  c.history, c.stepped = h, stepped(h, now)
+  if c.stepped or h.coarse.length ~= c.option[1] or h.fine.length ~= c.option[2] then
+    local found
+    c.history, found = refit(c, h, now, at, -delta)
+    if found or c.stepped then save(c) end
+    return
+  end
+  local found, rest = take_back(c, h, at, -delta)
+  if found and rest then
+    save(c)
+  elseif found then
+    redis.call('UNLINK', c.key)
+  end
 end
 
 return layers

@@ -1,7 +1,7 @@
 // Package lua holds the scripts that decide inside Redis: one file per
 // algorithm, for some a second one in pass that is quick where all is simple, a record
-// that some of them keep, and the driver that calls them; and one that counts those who
-// ask. The header of each file names its keys, arguments and reply.
+// that some of them keep, the horizon of those that keep units, and the driver that calls
+// them; and one that counts those who ask. The header of each file names its keys, arguments and reply.
 package lua
 
 import (
@@ -18,8 +18,8 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
-// Script is the one script that the Redis store runs: the record, every algorithm and
-// what it has in pass, then the driver.
+// Script is the one script that the Redis store runs: the record, the horizon, every
+// algorithm and what it has in pass, then the driver.
 var Script = build()
 
 // Instances is the script by which processes that share a store count each other.
@@ -39,7 +39,7 @@ func build() string {
 
 // modules are the files that the driver loads, each when it needs it.
 func modules() []string {
-	all := append([]string{"record"}, Algorithms...)
+	all := append([]string{"record", "horizon"}, Algorithms...)
 	for _, name := range Passing {
 		all = append(all, "pass/"+name)
 	}

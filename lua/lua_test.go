@@ -18,7 +18,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver.lua", "instances.lua", "record.lua"}
+	want := []string{"driver.lua", "horizon.lua", "instances.lua", "record.lua"}
 	for _, name := range Algorithms {
 		want = append(want, name+".lua")
 	}
@@ -42,6 +42,7 @@ func TestHeaders(t *testing.T) {
 		header(t, name, "The driver", parts...)
 	}
 	header(t, "record", "record:", "Key ")
+	header(t, "horizon", "horizon:", "after(")
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")

@@ -9,6 +9,8 @@
 --                     first; the first number in 6 bytes, up to 31 others in so many
 --         expires     two times of 6 bytes: when the hash expires, not before the last
 --                     of them is over; when to look for some that are
+--         and what an algorithm keeps for all of them, in up to 8 bytes: the field
+--         c.shared, whose value is c.sharing
 --
 -- Keys live for a while longer than counters, so that most decisions leave the expiry
 -- as it is, and write a string in its place: that takes a third of the time.
@@ -74,8 +76,14 @@ local function slack(ms)
 end
 
 local function packed_values(c)
-  local values = call('HMGET', c.key, c.member, 'expires')
+  local values
+  if c.shared then
+    values = call('HMGET', c.key, c.member, 'expires', c.shared)
+  else
+    values = call('HMGET', c.key, c.member, 'expires')
+  end
   local value, times = values[1], values[2]
+  c.sharing = values[3]
   if not times then
     c.ends, c.looks, changed[c.key] = 0, never, nil
   elseif #times == 12 then
@@ -136,6 +144,24 @@ local function look(key, at, now, lasting)
   return found, at
 end
 
+-- A hash of more fields is not looked through at once.
+local small = 512
+
+-- Returns when a hash is to expire whose clock has stepped back: when the last of its
+-- counters is over, for which what is written in the future counts as written now.
+local function renew(c, expires, now)
+  if call('HLEN', c.key) > small then return c.ends end
+  local all, latest = call('HGETALL', c.key), expires
+  for i = 1, #all, 2 do
+    local field, value = all[i], all[i + 1]
+    if #value > 8 and field ~= 'expires' and field ~= c.member then
+      local n, _, at = read('>BBI6', value)
+      latest = max(latest, min(at, now) + ceil(lasts(n)))
+    end
+  end
+  return latest + slack(latest - now)
+end
+
 local function set_packed(c, expires, now, ...)
   local key, gone, ends, looks, known = c.key, none, c.ends, c.looks, changed[c.key]
   if known then ends, looks = known.ends, known.looks end
@@ -144,7 +170,11 @@ local function set_packed(c, expires, now, ...)
     local lasting = expires - now
     if not c.life then gone, looks = look(key, looks, now, lasting) end
     c.life = life(lasting)
-    if expires > ends then ends = expires + slack(lasting) end
+    if expires > ends then
+      ends = expires + slack(lasting)
+    elseif c.stepped then
+      ends = min(ends, renew(c, expires, now))
+    end
   end
   local value = encode(c.life, now, ...)
   if ends == ended and looks == looked then
@@ -158,17 +188,24 @@ local function set_packed(c, expires, now, ...)
 end
 
 -- Writes numbers, each for itself, in place of those that were read. Without a time
--- at which they expire, they do when those would have.
+-- at which they expire, they do when those would have. With c.stepped, those that were
+-- read lie in the future: the clock has stepped back, and a key of before the step may
+-- expire no later than it has to by the clock of now.
 function record.set(c, expires, at, ...)
   if c.member then return set_packed(c, expires, at, ...) end
   local pairs = select('#', ...) / 2
   local value, ends = write(formats[pairs], at, ...), c.ends
-  if ends and c.pairs == pairs and (not expires or expires <= ends) then
+  if ends and c.pairs == pairs and (not expires or expires <= ends and not c.stepped) then
     call('SETRANGE', c.key, '0', value)
   else
     ends = expires + slack(expires - at)
     call('SET', c.key, value .. write('>I6', ends), 'PXAT', text(ends))
   end
+end
+
+-- Forgets a counter.
+function record.drop(c)
+  if c.member then call('HDEL', c.key, c.member) else call('UNLINK', c.key) end
 end
 
 return record

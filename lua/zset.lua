@@ -4,16 +4,22 @@
 --         hundred, ..., so that 203 units are five. Scored with their millisecond, plus
 --         2^44 for a ten, twice that for a hundred, ...: those of one size lie together.
 --         Members are the charge's id, and id:2, id:3, ...
+--         Two more members hold the horizon (see horizon.lua): w, scored 2^50 + window,
+--         and, unless till is 0, t, scored 2^51 + till.
 -- Options none
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
-local zset = {names = true}
+local zset, horizon = {names = true}, module('horizon')
 local unpack, call = table.unpack or unpack, redis.call
 
 -- Between scores of members of 10^p units and of 10^(p+1): 2^44 ms are 557 years, and more
 -- than any time and window together.
 local apart = 17592186044416
 local ever = apart - 1 -- the last time that there is
+local windows, tills = 2 ^ 50, 2 ^ 51 -- least scores of w and of t
+
+-- Members of a size that are tidied up in a call, at most: more than it adds.
+local tidied = 500
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.
@@ -45,10 +51,21 @@ end
 
 local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
--- The largest p of which there may be members of 10^p units.
-local function top(c)
-  local last = call('ZRANGE', c.key, '-1', '-1', 'WITHSCORES')
-  return math.floor(tonumber(last[2] or 0) / apart)
+-- Reads the horizon, and the largest p of which there may be members of 10^p units.
+local function load(c)
+  local last = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES')
+  c.top, c.kept, c.till = 0, 0, 0
+  for i = #last, 2, -2 do
+    local score = tonumber(last[i])
+    if score >= tills then
+      c.till = score - tills
+    elseif score >= windows then
+      c.kept = score - windows
+    else
+      c.top = math.floor(score / apart)
+      return
+    end
+  end
 end
 
 -- The units that come after a time, and not after another.
@@ -88,34 +105,70 @@ local function leaves(c, now, j, k)
   return window - (now - (time_of(c, now, now - window, k) or now))
 end
 
--- Writes n units at a time.
-local function put(c, at, n)
-  local args, members, p = {}, 0, 0
+-- The score of the newest member of 10^p units.
+local function newest_of(c, p)
+  return call('ZRANGE', c.key, text(p * apart + ever), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+end
+
+-- The time of the newest unit, or nil.
+local function newest(c)
+  local newest
+  for p = 0, c.top do
+    local last = newest_of(c, p)
+    if last then newest = math.max(newest or 0, tonumber(last) - p * apart) end
+  end
+  return newest
+end
+
+-- Writes n units at a time, and what else is in args: scores and members.
+local function put(c, at, n, args)
+  local others, members, p = #args, 0, 0
   while n > 0 do
     local digit = math.fmod(n, 10)
     local score = text(p * apart + at)
     for _ = 1, digit do
       members = members + 1
-      args[2 * members - 1] = score
-      args[2 * members] = members == 1 and c.id or c.id .. ':' .. members
+      args[others + 2 * members - 1] = score
+      args[others + 2 * members] = members == 1 and c.id or c.id .. ':' .. members
     end
     n, p = (n - digit) / 10, p + 1
   end
-  call('ZADD', c.key, unpack(args, 1, 2 * members))
+  call('ZADD', c.key, unpack(args, 1, others + 2 * members))
 end
 
--- Adds n units at now, and tidies up what has left.
-local function add(c, now, n)
-  put(c, now, n)
+-- Removes n members of 10^p units, the oldest that come after a time.
+local function remove(c, p, from, n)
+  local before = 0
+  if p > 0 or from > 0 then before = call('ZCOUNT', c.key, '-inf', text(p * apart + from)) end
+  call('ZREMRANGEBYRANK', c.key, before, before + n - 1)
+end
+
+-- Tidies up some of what does not come after a time.
+local function tidy(c, edge)
   for p = 0, c.top do
-    call('ZREMRANGEBYSCORE', c.key, between(p, -1, now - c.longest))
+    local n = call('ZCOUNT', c.key, between(p, -1, edge))
+    if n > 0 then remove(c, p, -1, math.min(n, tidied)) end
   end
+end
+
+-- Adds n units at now, and tidies up what nobody looks at any more.
+local function add(c, now, n)
+  local args = {}
+  local window, till = horizon.after(c, now, c.kept, c.till, function() return newest(c) end)
+  if window ~= c.kept then args = {text(windows + window), 'w'} end
+  if till > 0 and till ~= c.till then
+    args[#args + 1] = text(tills + till)
+    args[#args + 1] = 't'
+  end
+  put(c, now, n, args)
+  if till == 0 and c.till > 0 then call('ZREM', c.key, 't') end
+  tidy(c, now - c.keep)
   expire(c)
 end
 
 function zset.look(c, now)
   local fits = true
-  c.top = top(c)
+  load(c)
   for j = 1, c.policies do
     local left = c.limit[j] - count(c, now - c.window[j], ever)
     c.allowed[j] = c.cost == 0 or c.cost <= left
@@ -139,12 +192,13 @@ end
 function zset.explain(c, now, repair)
   local newest = 0
   for p = 0, c.top do
-    local last = call('ZRANGE', c.key, text(p * apart + ever), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+    local last = newest_of(c, p)
     local at = last and tonumber(last) - p * apart or 0
     if at > now and repair then
       for _, member in ipairs(call('ZRANGEBYSCORE', c.key, between(p, now, ever))) do
         call('ZADD', c.key, 'XX', text(p * apart + now), member)
       end
+      c.expires = horizon.renewed(c, now, c.kept, c.till)
       expire(c)
     end
     newest = math.max(newest, math.min(at, now))
@@ -168,18 +222,35 @@ function zset.explain(c, now, repair)
 end
 
 function zset.settle(c, now, at, delta)
-  c.top = top(c)
+  load(c)
   if delta > 0 then
     add(c, now, delta)
     return
   end
   if at < 0 or at > ever then return end
-  local units = count(c, at - 1, at)
-  -- In this order: a server that is full refuses what is added, unless the script wrote before.
-  for p = 0, c.top do call('ZREMRANGEBYSCORE', c.key, between(p, at - 1, at)) end
-  if units > -delta then
-    put(c, at, units + delta)
-    expire(c)
+  local there, size, back = {}, 1, 0 -- members of that time, and the units of them all
+  for p = 0, c.top do
+    there[p] = call('ZCOUNT', c.key, between(p, at - 1, at))
+    back = back + there[p] * size
+    size = size * 10
+  end
+  back = math.min(back, -delta)
+  local gone = {} -- members, the largest first
+  for p = c.top, 0, -1 do
+    size = size / 10
+    gone[p] = math.min(there[p], math.floor(back / size))
+    back = back - gone[p] * size
+  end
+  if back > 0 then -- a larger one gives place to smaller ones
+    local p = 0
+    while there[p] == gone[p] do p, size = p + 1, size * 10 end
+    gone[p] = gone[p] + 1
+    -- After this write, want of memory stops nothing.
+    pcall(call, 'PEXPIREAT', c.key, horizon.renewed(c, now, c.kept, c.till), 'GT')
+    put(c, at, size - back, {})
+  end
+  for p = 0, c.top do
+    if gone[p] > 0 then remove(c, p, at - 1, gone[p]) end
   end
 end
 

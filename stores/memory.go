@@ -36,7 +36,9 @@ var memories = caddy.NewUsagePool()
 var caps = struct {
 	sync.Mutex
 	of map[*Memory]int64
-}{of: make(map[*Memory]int64)}
+	// The stores that ShadowStore has returned and nobody has closed.
+	shadows map[*shadowMemory]struct{}
+}{of: make(map[*Memory]int64), shadows: make(map[*shadowMemory]struct{})}
 
 // CaddyModule returns the Caddy module information.
 func (Memory) CaddyModule() caddy.ModuleInfo {
@@ -76,13 +78,42 @@ func (m *Memory) setCap(n int64) {
 	if n == 0 {
 		delete(caps.of, m)
 	}
-	var largest int64
+	if largest := largestCap(); largest > 0 {
+		m.pooled.store.Store.(*memory.Store).SetMaxKeys(largest)
+		for s := range caps.shadows {
+			s.SetMaxKeys(largest)
+		}
+	}
+}
+
+// largestCap returns the largest number of those that live modules want; 0 if there are none. caps
+// is locked.
+func largestCap() (largest int64) {
 	for _, n := range caps.of {
 		largest = max(largest, n)
 	}
-	if largest > 0 {
-		m.pooled.store.Store.(*memory.Store).SetMaxKeys(largest)
-	}
+	return largest
+}
+
+// shadowMemory is a store for zones that do not deny, with as many keys as the store of those that do.
+type shadowMemory struct{ *memory.Store }
+
+// ShadowStore returns a store with memory of its own; see slidingwindow.ShadowModule. It keeps up to
+// max_keys keys.
+func (m *Memory) ShadowStore() window.Store {
+	caps.Lock()
+	defer caps.Unlock()
+	s := &shadowMemory{memory.New(memory.Options{MaxKeys: largestCap()})}
+	caps.shadows[s] = struct{}{}
+	return s
+}
+
+// Close implements window.Store.
+func (s *shadowMemory) Close() error {
+	caps.Lock()
+	delete(caps.shadows, s)
+	caps.Unlock()
+	return s.Store.Close()
 }
 
 func (m *Memory) check() error {
@@ -111,7 +142,7 @@ func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}
 		if d.Val() != "max_keys" {
-			return d.Errf("unrecognized subdirective %q of store memory", d.Val())
+			return errOption(d, "memory", meantByMemory())
 		}
 		var value string
 		if !d.AllArgs(&value) {

@@ -81,15 +81,21 @@ type Redis struct {
 	// names as they are.
 	HashKeys []string `json:"hash_keys,omitempty"`
 
-	// The longest that a request waits for a decision, connecting included.
-	// Default: 100ms.
+	// The longest that a request waits for a decision, also for a connection. A round trip
+	// to the server has to fit into it. Connections take longer if need be, for the requests
+	// that follow: a second, or four times the timeout if that is more. Default: 100ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// Connections to each server at most, up to 100000. Default: 10 per CPU, 5 in a
 	// Cluster.
 	PoolSize int `json:"pool_size,omitempty"`
 
+	// File and line of options that hold placeholders or name files, for errors. The
+	// Caddyfile adapter sets it. Default: none.
+	WrittenAt map[string]string `json:"written_at,omitempty"`
+
 	pooled *pooled
+	opened redis.Options // what the store was made of
 }
 
 var clients = caddy.NewUsagePool()
@@ -106,22 +112,35 @@ func (r *Redis) Provision(caddy.Context) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	expanded, err := r.expand()
+	expanded, options, err := r.expandedOptions()
 	if err != nil {
-		return fmt.Errorf("store redis: %w", err)
-	}
-	if err := expanded.checkExpanded(r); err != nil {
-		return fmt.Errorf("store redis: %w", err)
-	}
-	options, err := expanded.options(r.TLS)
-	if err != nil {
-		return fmt.Errorf("store redis: %w", err)
+		return fmt.Errorf("store redis: %w", r.located(err))
 	}
 	options.Report = new(reports).add
+	r.opened = options
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
+	if options.TLS != nil {
+		encrypted.Store(r.Store(), true)
+	}
 	return nil
+}
+
+// expandedOptions replaces the placeholders, and checks what comes out.
+func (r *Redis) expandedOptions() (Redis, redis.Options, error) {
+	expanded, err := r.expand()
+	if err != nil {
+		return expanded, redis.Options{}, err
+	}
+	if err := expanded.checkExpanded(r); err != nil {
+		return expanded, redis.Options{}, err
+	}
+	options, err := expanded.options(r.TLS)
+	if hasPlaceholder(r.URL) && err != nil && !errors.As(err, new(optionError)) {
+		err = ofOption("url", err)
+	}
+	return expanded, options, err
 }
 
 // Cleanup implements caddy.CleanerUpper.
@@ -129,6 +148,9 @@ func (r *Redis) Cleanup() error { return r.pooled.release() }
 
 // Store returns the store; see slidingwindow.StoreModule.
 func (r *Redis) Store() window.Store { return r.pooled.store.Store }
+
+// ShadowStore returns a store on the same servers; see slidingwindow.ShadowModule.
+func (r *Redis) ShadowStore() window.Store { return redis.New(r.opened) }
 
 // check reports what is wrong with the options as configured.
 func (r *Redis) check() error {
@@ -190,18 +212,18 @@ func (r *Redis) checkEach() error {
 func (r *Redis) checkExpanded(written *Redis) error {
 	if hasPlaceholder(written.URL) {
 		if _, err := r.parseURL(); errors.Is(err, redis.ErrOption) {
-			return errURL(redis.ErrOption) // without its name
+			return ofOption("url", errURL(redis.ErrOption)) // without its name
 		}
 	}
 	for i, address := range r.Address {
 		if err := checkAddress(address, written.Address[i]); err != nil {
-			return err
+			return ofOption("address", err)
 		}
 	}
 	if strings.ContainsAny(r.Prefix, "{}") {
-		return fmt.Errorf("prefix %q: must not come out with braces, which pick the slot in a Cluster", written.Prefix)
+		return ofOption("prefix", fmt.Errorf("prefix %q: must not come out with braces, which pick the slot in a Cluster", written.Prefix))
 	}
-	return checkExpandedHashKeys(r.HashKeys)
+	return ofOption("hash_keys", checkExpandedHashKeys(r.HashKeys))
 }
 
 // parseURL returns what the URL says.
@@ -211,10 +233,6 @@ func (r *Redis) parseURL() (redis.Options, error) {
 		return o, errURL(err)
 	}
 	return o, checkNumbers(o.DB, o.PoolSize)
-}
-
-func errURL(err error) error {
-	return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
 }
 
 // mostConnections is more than a server takes, and far below what makes go-redis panic.
@@ -264,40 +282,48 @@ func hasPlaceholder(s string) bool { return strings.Contains(s, "{") && strings.
 // expand returns a copy with its placeholders replaced.
 func (r *Redis) expand() (Redis, error) {
 	e := *r
-	e.pooled = nil
+	e.pooled, e.WrittenAt, e.opened = nil, nil, redis.Options{}
 	e.Address = slices.Clone(r.Address)
 	e.HashKeys = slices.Clone(r.HashKeys)
 	if r.TLS != nil {
 		tls := *r.TLS
 		e.TLS = &tls
 	}
-	fields := map[string]*string{
-		"master": &e.Master, "username": &e.Username, "sentinel_username": &e.SentinelUsername, "prefix": &e.Prefix,
+	repl := caddy.NewReplacer()
+	replace := func(option, name string, field *string, expand func(*caddy.Replacer, string) (string, error)) error {
+		value, err := expand(repl, *field)
+		if err != nil {
+			return ofOption(option, fmt.Errorf("%s: %w", name, err))
+		}
+		*field = value
+		return nil
 	}
-	secrets := map[string]*string{"url": &e.URL, "password": &e.Password, "sentinel_password": &e.SentinelPassword}
-	for i := range e.HashKeys {
-		secrets[fmt.Sprintf("hash_keys %d", i+1)] = &e.HashKeys[i]
+	for name, field := range map[string]*string{
+		"master": &e.Master, "username": &e.Username, "sentinel_username": &e.SentinelUsername, "prefix": &e.Prefix,
+	} {
+		if err := replace(name, name, field, expandText); err != nil {
+			return e, err
+		}
+	}
+	for name, field := range map[string]*string{"url": &e.URL, "password": &e.Password, "sentinel_password": &e.SentinelPassword} {
+		if err := replace(name, name, field, expandSecret); err != nil {
+			return e, err
+		}
 	}
 	for i := range e.Address {
-		fields[fmt.Sprintf("address %d", i+1)] = &e.Address[i]
+		if err := replace("address", fmt.Sprintf("address %d", i+1), &e.Address[i], expandText); err != nil {
+			return e, err
+		}
+	}
+	for i := range e.HashKeys {
+		if err := replace("hash_keys", fmt.Sprintf("hash_keys %d", i+1), &e.HashKeys[i], expandSecret); err != nil {
+			return e, err
+		}
 	}
 	for name, field := range e.TLS.fields() {
-		fields[name] = field
-	}
-	repl := caddy.NewReplacer()
-	for name, field := range fields {
-		value, err := repl.ReplaceOrErr(*field, true, true)
-		if err != nil {
-			return e, fmt.Errorf("%s: %w", name, err)
+		if err := replace(name, name, field, expandText); err != nil {
+			return e, err
 		}
-		*field = value
-	}
-	for name, field := range secrets {
-		value, err := expandSecret(repl, *field)
-		if err != nil {
-			return e, fmt.Errorf("%s: %w", name, err)
-		}
-		*field = value
 	}
 	return e, nil
 }
@@ -341,7 +367,7 @@ func (r *Redis) servers() (redis.Options, error) {
 	case o.Master == "" && cluster && o.DB != 0:
 		return o, fmt.Errorf("db %d: a Cluster has only database 0", o.DB)
 	}
-	return o, nil
+	return o, checkUsers(o, r.URL)
 }
 
 // options returns the expanded options as the store takes them. Errors name files as
@@ -417,7 +443,8 @@ func (r *reports) add(err error) {
 }
 
 // quietClient keeps go-redis, which logs to standard error on its own, to the
-// debug level of Caddy's log: what matters is in the errors that it returns.
+// debug level of Caddy's log, and what servers say out of it. What matters is in the errors
+// that it returns.
 var quietClient = sync.OnceFunc(func() { goredis.SetLogger(clientLog{}) })
 
 type clientLog struct{}
@@ -425,6 +452,11 @@ type clientLog struct{}
 // Printf implements the logger of go-redis.
 func (clientLog) Printf(_ context.Context, format string, v ...any) {
 	if c := caddy.Log().Named("http.sliding_window.stores.redis").Check(zap.DebugLevel, "client"); c != nil {
+		for i := range v {
+			if err, ok := v[i].(error); ok {
+				v[i] = redis.Shown(err)
+			}
+		}
 		c.Write(zap.String("message", fmt.Sprintf(format, v...)))
 	}
 }

@@ -45,6 +45,7 @@ func TestRedisCaddyfile(t *testing.T) {
 		{"redis {\ntls {\ncert c\nkey k\n}\n}", Redis{TLS: &TLS{Cert: "c", Key: "k"}}},
 	} {
 		got, err := parseRedis(c.caddyfile)
+		got.WrittenAt = nil // see TestMissingIsLocated
 		if err != nil || !reflect.DeepEqual(*got, c.want) {
 			t.Errorf("%q: got %+v, %v, want %+v", c.caddyfile, *got, err, c.want)
 		}
@@ -128,7 +129,7 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis {\ntimeout 0\n}", "2", ``, `store redis: timeout "0": must be above 0`},
 		{"redis {\ntimeout -1s\n}", "2", `"timeout":"-1s"`, `store redis: timeout -1s: must be above 0`},
 		{"redis {\ntimeout 100us\n}", "2", `"timeout":100000`, `store redis: timeout 100µs: must be at least 1ms`},
-		{"redis {\ntimeout 100\n}", "2", ``, `store redis: timeout "100" is not a duration, such as 100ms`},
+		{"redis {\ntimeout 100\n}", "2", ``, `store redis: timeout 100 has no unit; write 100ms for milliseconds`},
 		{"redis {\npool_size -1\n}", "2", `"pool_size":-1`, `store redis: pool_size -1: must be from 1 to 100000`},
 		{"redis {\npool_size 0\n}", "2", ``, `store redis: pool_size 0: must be from 1 to 100000`},
 		{"redis {\npool_size 100001\ncluster\n}", "2", `"pool_size":100001,"cluster":true`, `store redis: pool_size 100001: must be from 1 to 100000`},

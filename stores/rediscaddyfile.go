@@ -43,6 +43,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
 		}
+		r.notePlaceholders(d, "url", r.URL)
 	}
 	texts := map[string]*string{
 		"master": &r.Master, "username": &r.Username, "sentinel_username": &r.SentinelUsername, "prefix": &r.Prefix,
@@ -63,6 +64,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			if *texts[option] == "" {
 				return errEmpty(d, option)
 			}
+			r.notePlaceholders(d, option, *texts[option])
 		case secrets[option] != nil:
 			if !d.AllArgs(secrets[option]) {
 				return d.Errf("store redis: write %s <secret>, in quotes if it holds spaces", option)
@@ -70,10 +72,12 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			if *secrets[option] == "" {
 				return errEmpty(d, option)
 			}
+			r.notePlaceholders(d, option, *secrets[option])
 		case option == "hash_keys":
 			if r.HashKeys = d.RemainingArgs(); len(r.HashKeys) == 0 || len(r.HashKeys) > 2 {
 				return d.Err("store redis: write hash_keys <secret> [<former secret>]")
 			}
+			r.notePlaceholders(d, option, r.HashKeys...)
 		case numbers[option] != nil:
 			if err := number(d, option, numbers[option]); err != nil {
 				return err
@@ -85,6 +89,10 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			if r.Address = d.RemainingArgs(); len(r.Address) == 0 {
 				return d.ArgErr()
 			}
+			if err := checkWords(r.Address); err != nil {
+				return d.WrapErr(err)
+			}
+			r.notePlaceholders(d, option, r.Address...)
 		case option == "cluster":
 			if d.NextArg() {
 				return d.ArgErr()
@@ -96,11 +104,11 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 		case option == "tls":
 			r.TLS = new(TLS)
-			if err := r.TLS.unmarshal(d); err != nil {
+			if err := r.unmarshalTLS(d); err != nil {
 				return err
 			}
 		default:
-			return d.Errf("unrecognized subdirective %q of store redis", option)
+			return errOption(d, "redis", meantOptions)
 		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
@@ -143,6 +151,9 @@ func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
 	}
 	timeout, err := caddy.ParseDuration(value)
 	if err != nil {
+		if _, err := strconv.Atoi(value); err == nil {
+			return d.Errf("store redis: timeout %s has no unit; write %[1]sms for milliseconds", value)
+		}
 		return d.Errf("store redis: timeout %q is not a duration, such as 100ms", value)
 	}
 	if timeout == 0 {
@@ -152,10 +163,11 @@ func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (t *TLS) unmarshal(d *caddyfile.Dispenser) error {
+func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
+	t := r.TLS
 	files := map[string]*string{"ca": &t.CA, "cert": &t.Cert, "key": &t.Key, "server_name": &t.ServerName}
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -170,6 +182,11 @@ func (t *TLS) unmarshal(d *caddyfile.Dispenser) error {
 			}
 			if *files[option] == "" {
 				return errEmpty(d, "tls: "+option)
+			}
+			if option == "server_name" {
+				r.notePlaceholders(d, "tls server_name", t.ServerName)
+			} else {
+				r.note(d, "tls "+option)
 			}
 		case option == "insecure_skip_verify":
 			if d.NextArg() {

@@ -52,8 +52,30 @@ func expandSecret(repl *caddy.Replacer, text string) (string, error) {
 		case caddy.ToString(value) != "":
 			return value, nil
 		case strings.HasPrefix(name, "env."), strings.HasPrefix(name, "file."):
-			return nil, fmt.Errorf("{%s} has no value", name)
+			return nil, errNoValue(name)
 		}
 		return nil, errors.New("the braces in it are no placeholder that has a value; write \\{ and \\} for braces of the text")
 	})
+}
+
+// expandText replaces the placeholders in a text that is no secret.
+func expandText(repl *caddy.Replacer, text string) (string, error) {
+	return repl.ReplaceFunc(text, func(name string, value any) (any, error) {
+		if caddy.ToString(value) == "" {
+			return nil, errNoValue(name)
+		}
+		return value, nil
+	})
+}
+
+// errNoValue refuses a placeholder without a value. What it says of the cure holds for
+// the process that loads the configuration, not for one that only adapts it.
+func errNoValue(name string) error {
+	switch {
+	case strings.HasPrefix(name, "env."):
+		return fmt.Errorf("{%s} has no value; set the variable in the environment of Caddy", name)
+	case strings.HasPrefix(name, "file."):
+		return fmt.Errorf("{%s} has no value; Caddy must be able to read the file, which must not be empty", name)
+	}
+	return fmt.Errorf("unrecognized placeholder {%s}; use {env.*} or {file.*}, or \\{ and \\} for braces of the text", name)
 }

@@ -26,8 +26,12 @@ type closer struct{ window.Store }
 // wait for them.
 const linger = 5 * time.Second
 
+// lookAgain is the time between two looks whether something is still to be settled in a store.
+const lookAgain = time.Second
+
 // Destruct implements caddy.Destructor.
 func (c closer) Destruct() error {
+	encrypted.Delete(c.Store)
 	late, ok := c.Store.(interface {
 		Drain()
 		Timeout() time.Duration
@@ -36,8 +40,21 @@ func (c closer) Destruct() error {
 		return c.Close()
 	}
 	late.Drain()
-	time.AfterFunc(max(linger, late.Timeout()), func() { _ = c.Close() })
+	c.closeAfter(max(linger, late.Timeout()), 0)
 	return nil
+}
+
+// closeAfter closes the store after a time, some time after it was to be closed. It stays open
+// for requests that are answered later and settled then.
+func (c closer) closeAfter(wait, since time.Duration) {
+	time.AfterFunc(wait, func() {
+		since += wait
+		if held, ok := c.Store.(interface{ Held() time.Duration }); ok && held.Held() > since {
+			c.closeAfter(lookAgain, since)
+			return
+		}
+		_ = c.Close()
+	})
 }
 
 // acquire returns the store of that key, made by open if there is none yet. A panic of

@@ -64,7 +64,7 @@ func (t *TLS) config(written *TLS) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls: ca %s: holds no certificate", written.CA)
+			return nil, ofOption("tls ca", fmt.Errorf("tls: ca %s: holds no certificate", written.CA))
 		}
 	}
 	if t.Cert != "" {
@@ -78,7 +78,7 @@ func (t *TLS) config(written *TLS) (*tls.Config, error) {
 		}
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("tls: cert: %w", err)
+			return nil, ofOption("tls cert", fmt.Errorf("tls: cert: %w", err))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
@@ -92,12 +92,12 @@ func readPEM(field, name, written string) ([]byte, error) {
 		return b, nil
 	}
 	if strings.Contains(written, "\n") {
-		return nil, fmt.Errorf("tls: %s: must be the path of a file, not what is in it", field)
+		return nil, ofOption("tls "+field, fmt.Errorf("tls: %s: must be the path of a file, not what is in it", field))
 	}
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		err = path.Err // without the path
 	}
-	return nil, fmt.Errorf("tls: %s: open %s: %w", field, written, err)
+	return nil, ofOption("tls "+field, fmt.Errorf("tls: %s: open %s: %w", field, written, err))
 }
 
 // contents returns what is in the files now.

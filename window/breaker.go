@@ -36,6 +36,7 @@ type Breaker struct {
 	pinger   Pinger
 	parted   Parted // nil: the store is one part
 	onChange func(part string, open bool, cause error)
+	onPing   func(part string, cause error)
 
 	whole *part    // the store, or what of it has no name yet
 	parts sync.Map // a *part by name, once it has failed
@@ -61,14 +62,15 @@ type part struct {
 }
 
 // NewBreaker guards store, which has to be a Pinger, and may be Parted. onChange is told of
-// every change of state of every part, one after the other. The name of the part is empty for
-// the store as a whole.
+// every change of state of every part, one after the other, and onPing of every ping that fails
+// while a part is open; nil: nobody is told. The name of the part is empty for the store as a
+// whole.
 func NewBreaker(store interface {
 	Store
 	Pinger
-}, onChange func(part string, open bool, cause error),
+}, onChange func(part string, open bool, cause error), onPing func(part string, cause error),
 ) *Breaker {
-	b := &Breaker{store: store, pinger: store, onChange: onChange, whole: new(part)}
+	b := &Breaker{store: store, pinger: store, onChange: onChange, onPing: onPing, whole: new(part)}
 	b.parted, _ = store.(Parted)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
@@ -125,6 +127,58 @@ func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) er
 		b.failed(began, []Charge{charge}, err)
 	}
 	return err
+}
+
+// SettleBatch is BatchSettler.SettleBatch, with ErrUnavailable and ErrOpen at once for charges of
+// which the store is away.
+func (b *Breaker) SettleBatch(ctx context.Context, all []Settlement) []error {
+	errs := make([]error, len(all))
+	asked, places := all, []int(nil)
+	if b.failing.Load() != 0 {
+		asked, places = nil, make([]int, 0, len(all))
+		for i := range all {
+			if errs[i] = errBreakerOpen; !b.Open(all[i].Charge) {
+				asked, places = append(asked, all[i]), append(places, i)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return errs
+	}
+	began := b.tick.Load()
+	for k, err := range SettleBatch(ctx, b.store, asked) {
+		if err != nil {
+			b.failed(began, []Charge{asked[k].Charge}, err)
+		}
+		if places != nil {
+			errs[places[k]] = err
+		} else {
+			errs[k] = err
+		}
+	}
+	return errs
+}
+
+// Reset is Store.Reset, or ErrUnavailable and ErrOpen at once.
+func (b *Breaker) Reset(ctx context.Context, charge Charge) error {
+	if b.Open(charge) {
+		return errBreakerOpen
+	}
+	began := b.tick.Load()
+	err := b.store.Reset(ctx, charge)
+	if err != nil {
+		b.failed(began, []Charge{charge}, err)
+	}
+	return err
+}
+
+// Peek is Store.Peek, or ErrUnavailable and ErrOpen at once. Its errors do not count as failures:
+// nobody but an operator asks.
+func (b *Breaker) Peek(ctx context.Context, charges []Charge) ([]Decision, error) {
+	if b.Open(charges...) {
+		return nil, errBreakerOpen
+	}
+	return b.store.Peek(ctx, charges)
 }
 
 // Open reports whether the store is not asked about a request: it is away as a whole, or one
@@ -192,6 +246,27 @@ func (b *Breaker) Doubt(name string, cause error) {
 			b.probe(p)
 		}
 	})
+}
+
+// Reach pings the store until it answers, and returns nil then. After three pings that failed
+// the breaker is open, as after three requests. It returns an error if ctx or the breaker ends.
+func (b *Breaker) Reach(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		err := b.pinger.Ping(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if failures == breakAfter {
+			b.Doubt("", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ctx.Done():
+			return b.ctx.Err()
+		case <-time.After(probeInterval):
+		}
+	}
 }
 
 // opens opens a part. b.mu is held.
@@ -290,6 +365,9 @@ func (b *Breaker) answers(p *part) bool {
 		err = b.parted.PingPart(b.ctx, p.name)
 	}
 	if err != nil {
+		if b.onPing != nil && b.ctx.Err() == nil {
+			b.onPing(p.name, err)
+		}
 		return false
 	}
 	b.tell(p, false, nil)

@@ -85,7 +85,7 @@ func inPartedBubble(t *testing.T, run func(b *partedBreaker)) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.changes = append(b.changes, fmt.Sprint(part, " ", open))
-		})
+		}, nil)
 		run(b)
 		if err := b.Close(); err != nil {
 			t.Error(err)

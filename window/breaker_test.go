@@ -89,7 +89,7 @@ func inBubble(t *testing.T, run func(b *breaker)) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.changes = append(b.changes, strings.TrimSpace(fmt.Sprintf("%s %v %v", part, open, cause)))
-		})
+		}, nil)
 		run(b)
 		if err := b.Close(); err != nil {
 			t.Error(err)

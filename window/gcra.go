@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -17,9 +18,17 @@ import (
 // (2×Limit-1 unless Burst is set), and a charge is denied only if the bucket has
 // no room for it. Decision.Limit is the burst: a cost above it never passes.
 //
+// Limits of one window may differ by request. All of them share the bucket of the
+// window, and no decision takes units out of it before their time: the promise holds for
+// the highest limit. A bucket that holds more than the limit of a request denies it for
+// at most one Window longer than a full one.
+//
+// Windows may differ by request, too. Each has a bucket of its own, which goes on to count
+// what requests of other windows spend; see gcraState.
+//
 // Units lose their time once they are in the bucket. Settle gives back only what
-// cannot have leaked since they were spent, and spends no more than the bucket
-// still holds.
+// cannot have leaked since they were spent. What it spends may be more than the bucket
+// has room for.
 type GCRA struct {
 	// Units that may pass at once; 0 means the limit.
 	Burst int64
@@ -110,15 +119,40 @@ func (a GCRA) AtOnce(p Policy) int64 {
 // its window, so that all steps are whole numbers: a unit adds the window, and a
 // millisecond takes the limit away. Its History is the time, and of each bucket the
 // window and the level.
+//
+// # Windows that differ by request
+//
+// A bucket whose window the charge does not have is kept beside the charge's own. The
+// history is then mixed: the time, 0, how many buckets are the charge's own, and of each
+// bucket its window, level, limit and age. The age is how long before the time the bucket
+// was an own one, in ms. A kept bucket leaks at its limit and gets what is spent, even
+// if it cannot hold it.
+//
+// A bucket is kept until it has not been an own one for its window, or for as long as it
+// takes to run empty if Burst is above the limit: see holds. If there are too many, the one
+// goes that would go first: see mostKept.
+//
+// A history that is not mixed does not tell limits. If such a bucket becomes a kept one, its
+// limit is taken to be what is in the bucket: with Burst 0 that is at most the limit. If Burst
+// is set, the bucket does not leak until it is an own one again.
 type gcraState struct {
 	at      int64 // ms: when the levels were as they are here
+	own     int   // how many buckets are those of the last charge, in its order; the others follow
 	buckets []gcraBucket
+	terms   []gcraTerms // of each bucket, if the history is mixed
 }
 
-type gcraBucket struct{ window, level int64 }
+type (
+	gcraBucket struct{ window, level int64 }
+	gcraTerms  struct{ limit, age int64 }
+)
 
-// gcraRoom is for the buckets of the usual request, which then needs no memory.
+// gcraRoom is the buckets of the usual request, which then needs no memory.
 type gcraRoom [4]gcraBucket
+
+// mostKept returns how many buckets are kept beside n own ones. A packed counter has
+// room for seven buckets.
+func mostKept(n int) int { return max(4, 7-n) }
 
 func readGCRA(h History, room *gcraRoom) gcraState {
 	s := gcraState{buckets: room[:0]}
@@ -127,26 +161,54 @@ func readGCRA(h History, room *gcraRoom) gcraState {
 	}
 	all := numbers(h)
 	for s.at = all.next(); len(all) > 0; {
-		s.buckets = append(s.buckets, gcraBucket{window: all.next(), level: all.next()})
+		b := gcraBucket{window: all.next(), level: all.next()}
+		if b.window == 0 {
+			s.readMixed(all, int(b.level))
+			return s
+		}
+		s.buckets = append(s.buckets, b)
 	}
+	s.own = len(s.buckets)
 	return s
 }
 
-func (s gcraState) write(h History) History {
+func (s *gcraState) readMixed(all numbers, own int) {
+	s.own = own
+	for len(all) > 0 {
+		s.buckets = append(s.buckets, gcraBucket{window: all.next(), level: all.next()})
+		s.terms = append(s.terms, gcraTerms{limit: all.next(), age: all.next()})
+	}
+}
+
+func (s *gcraState) write(h History) History {
 	h = h[:0].appendNumbers(s.at)
-	for _, b := range s.buckets {
+	if s.terms != nil {
+		h = h.appendNumbers(0, int64(s.own))
+	}
+	for k, b := range s.buckets {
 		h = h.appendNumbers(b.window, b.level)
+		if s.terms != nil {
+			h = h.appendNumbers(s.terms[k].limit, s.terms[k].age)
+		}
 	}
 	return h
 }
 
 // rest returns what is left of a level after a time.
-func rest(level, elapsed int64, p Policy) int64 {
-	high, gone := bits.Mul64(uint64(max(0, elapsed)), uint64(p.Limit))
+func rest(level, elapsed, limit int64) int64 {
+	high, gone := bits.Mul64(uint64(max(0, elapsed)), uint64(limit))
 	if high > 0 || gone > uint64(level) {
 		return 0
 	}
 	return level - int64(gone)
+}
+
+// poured returns a level with n units more, which is at most 2^53.
+func poured(level, n, window int64) int64 {
+	if n > (MaxProduct-level)/window {
+		return MaxProduct
+	}
+	return level + n*window
 }
 
 // drain returns the time until a level is gone; the whole window if it never is.
@@ -161,33 +223,45 @@ func drain(level int64, p Policy) time.Duration {
 }
 
 // bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
-// changed places. It is that of the same window; without one, the one in its place,
+// changed places. It is that of the same window; without one, the own one in its place,
 // unless that is another policy's.
-func (s gcraState) bucket(c *Charge, j int) int {
-	is := func(p Policy, b gcraBucket) bool { return p.Window.Milliseconds() == b.window }
-	if j < len(s.buckets) && is(c.Policies[j], s.buckets[j]) {
+func (s *gcraState) bucket(c *Charge, j int) int {
+	window := c.Policies[j].Window.Milliseconds()
+	if j < len(s.buckets) && s.buckets[j].window == window {
 		return j
 	}
-	for k, b := range s.buckets {
-		if is(c.Policies[j], b) {
+	for k := range s.buckets {
+		if s.buckets[k].window == window {
 			return k
 		}
 	}
-	if j >= len(s.buckets) {
+	if j >= s.own || policyOf(c, s.buckets[j].window, j) >= 0 {
 		return -1
-	}
-	for _, p := range c.Policies {
-		if is(p, s.buckets[j]) {
-			return -1
-		}
 	}
 	return j
 }
 
+// policyOf returns which policy has a window, given in ms: policy k if it does, else the
+// first, or -1.
+func policyOf(c *Charge, window int64, k int) int {
+	if k < len(c.Policies) && c.Policies[k].Window.Milliseconds() == window {
+		return k
+	}
+	for j, p := range c.Policies {
+		if p.Window.Milliseconds() == window {
+			return j
+		}
+	}
+	return -1
+}
+
 // level returns how full the bucket of policy j is. What was measured in another window
-// is converted, and cut to what the bucket can hold before it leaks: a denial holds
-// as long as it says, whatever the limit was before.
-func (s gcraState) level(now int64, c *Charge, j int) int64 {
+// is converted, and cut to what the bucket can hold before it leaks.
+//
+// Unless raw is set, a bucket that holds more than the policy allows counts as one that
+// loses the excess within a window. Until then the policy denies. After it, what is cut is
+// older than a window, so that a higher limit does not miss it either.
+func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	at := s.bucket(c, j)
 	if at < 0 {
 		return 0
@@ -196,13 +270,17 @@ func (s gcraState) level(now int64, c *Charge, j int) int64 {
 	window := p.Window.Milliseconds()
 	full := c.Algorithm.(GCRA).AtOnce(p) * window
 	level := b.level
-	if b.window != window {
+	switch {
+	case b.window != window:
 		level = int64(math.Min(math.Ceil(float64(level)/float64(b.window)*float64(window)), float64(full)))
+	case !raw:
+		level = min(level, full+p.Limit*window)
 	}
-	return rest(min(level, full), now-s.at, p)
+	return rest(level, now-s.at, p.Limit)
 }
 
-// Empty implements Algorithm.
+// Empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
+// looks at them any more: a counter whose units are all given back starts afresh.
 func (GCRA) Empty(h History) bool {
 	var room gcraRoom
 	for _, b := range readGCRA(h, &room).buckets {
@@ -219,7 +297,7 @@ func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
 	s, fits := readGCRA(h, &room), true
 	for j, p := range c.Policies {
 		burst, window := a.AtOnce(p), p.Window.Milliseconds()
-		left := (burst*window - s.level(now, c, j)) / window
+		left := max(0, burst*window-s.level(now, c, j, false)) / window
 		allowed := c.Cost == 0 || c.Cost <= left
 		ds[j] = Decision{Allowed: allowed, Limit: burst, Remaining: left, At: now}
 		fits = fits && allowed
@@ -231,7 +309,7 @@ func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
 func (GCRA) Spend(h History, now int64, c *Charge, ds []Decision) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
-	s = s.add(now, c, c.Cost)
+	s.add(now, c, c.Cost, false)
 	for j := range c.Policies {
 		ds[j].Remaining -= c.Cost
 		s.times(now, c, j, &ds[j])
@@ -254,7 +332,7 @@ func (GCRA) Explain(h History, now int64, c *Charge, ds []Decision, repair bool)
 		case c.Cost > d.Limit:
 			d.RetryAfter = Never
 		default:
-			d.RetryAfter = drain(s.level(now, c, j)+(c.Cost-d.Limit)*window, p)
+			d.RetryAfter = drain(s.level(now, c, j, false)+(c.Cost-d.Limit)*window, p)
 		}
 		s.times(now, c, j, d)
 	}
@@ -263,48 +341,111 @@ func (GCRA) Explain(h History, now int64, c *Charge, ds []Decision, repair bool)
 
 // times sets the times until bucket j is empty, and until it has room for one
 // unit more than remains.
-func (s gcraState) times(now int64, c *Charge, j int, d *Decision) {
-	p, level := c.Policies[j], s.level(now, c, j)
+func (s *gcraState) times(now int64, c *Charge, j int, d *Decision) {
+	p, level := c.Policies[j], s.level(now, c, j, false)
 	d.ResetAfter = drain(level, p)
 	d.EffectiveWindow = drain(level+(d.Remaining+1-d.Limit)*p.Window.Milliseconds(), p)
 }
 
 // Settle implements Algorithm.
+//
+// What is given back is taken from the levels as they are stored. A bucket whose limit c
+// does not tell gives back only what was spent last.
 func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
 	if delta > 0 {
-		return s.add(now, c, delta).write(h)
+		s.add(now, c, delta, true)
+		return s.write(h)
 	}
 	if len(s.buckets) == 0 || at > s.at {
 		return h // nothing was spent then
 	}
-	s = s.refresh(now, c)
-	for j, p := range c.Policies {
-		b := &s.buckets[j]
-		units := min(-delta, a.AtOnce(p))
-		b.level = max(0, b.level-rest(units*b.window, now-at, p))
+	for k := range s.buckets {
+		b, back := &s.buckets[k], int64(0)
+		if j := policyOf(c, b.window, k); j >= 0 {
+			p := c.Policies[j]
+			back = rest(min(-delta, a.AtOnce(p))*b.window, now-at, p.Limit)
+		} else if at == s.at {
+			back = min(-delta, ceilDiv(b.level, b.window)) * b.window
+		}
+		b.level = max(0, b.level-back)
 	}
 	return s.write(h)
 }
 
-// add pours n units into each bucket, as far as they fit.
-func (s gcraState) add(now int64, c *Charge, n int64) gcraState {
-	s = s.refresh(now, c)
-	for j, p := range c.Policies {
-		b, burst := &s.buckets[j], c.Algorithm.(GCRA).AtOnce(p)
-		b.level = min(b.level+min(n, burst)*b.window, burst*b.window)
+// Until returns the time in ms until which kept buckets matter, or 0 if there is none.
+func (a GCRA) Until(h History) int64 {
+	var room gcraRoom
+	s, until := readGCRA(h, &room), int64(0)
+	for k, t := range s.terms {
+		until = max(until, s.at+a.holds(s.buckets[k], t)-t.age)
 	}
-	return s
+	return until
 }
 
-// refresh brings the buckets to now, and to the policies of c.
-func (s gcraState) refresh(now int64, c *Charge) gcraState {
-	var room gcraRoom
-	fresh := room[:0]
-	for j, p := range c.Policies {
-		fresh = append(fresh, gcraBucket{window: p.Window.Milliseconds(), level: s.level(now, c, j)})
+// holds returns for how long a bucket is kept after it was an own one, in ms.
+func (a GCRA) holds(b gcraBucket, t gcraTerms) int64 {
+	windows := int64(1)
+	if t.limit > 0 && a.Burst > t.limit {
+		windows = ceilDiv(a.Burst, t.limit)
 	}
-	s.at, s.buckets = now, append(s.buckets[:0], fresh...)
-	return s
+	return b.window * min(windows, longestDrain/b.window)
+}
+
+// add pours n units into each bucket: those of c, brought to its policies, and those that
+// are kept. With raw they need not fit.
+func (s *gcraState) add(now int64, c *Charge, n int64, raw bool) {
+	var room gcraRoom
+	fresh, kept := gcraState{at: now, own: len(c.Policies), buckets: room[:0]}, false
+	for j, p := range c.Policies {
+		window := p.Window.Milliseconds()
+		fresh.buckets = append(fresh.buckets, gcraBucket{window: window, level: poured(s.level(now, c, j, raw), n, window)})
+	}
+	for k := range s.buckets {
+		kept = kept || policyOf(c, s.buckets[k].window, k) < 0
+	}
+	if kept {
+		s.keep(&fresh, c, n)
+	}
+	s.at, s.own, s.terms = now, fresh.own, fresh.terms
+	s.buckets = append(s.buckets[:0], fresh.buckets...)
+}
+
+// keep adds to fresh, which has c's own buckets, those that are kept beside them, with n units
+// more.
+func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
+	a, elapsed, own := c.Algorithm.(GCRA), max(0, fresh.at-s.at), fresh.own
+	for _, p := range c.Policies {
+		fresh.terms = append(fresh.terms, gcraTerms{limit: p.Limit})
+	}
+	for k, b := range s.buckets {
+		if policyOf(c, b.window, k) >= 0 {
+			continue
+		}
+		var t gcraTerms
+		switch {
+		case s.terms != nil:
+			t = s.terms[k]
+		case a.Burst == 0:
+			t.limit = b.level / b.window
+		}
+		if t.age += elapsed; t.age < a.holds(b, t) {
+			b.level = poured(rest(b.level, elapsed, t.limit), n, b.window)
+			fresh.buckets, fresh.terms = append(fresh.buckets, b), append(fresh.terms, t)
+		}
+	}
+	for len(fresh.buckets)-own > mostKept(own) {
+		first, soonest := own, int64(math.MaxInt64)
+		for k := own; k < len(fresh.buckets); k++ {
+			if left := a.holds(fresh.buckets[k], fresh.terms[k]) - fresh.terms[k].age; left < soonest {
+				first, soonest = k, left
+			}
+		}
+		fresh.buckets = slices.Delete(fresh.buckets, first, first+1)
+		fresh.terms = slices.Delete(fresh.terms, first, first+1)
+	}
+	if len(fresh.buckets) == own {
+		fresh.terms = nil
+	}
 }

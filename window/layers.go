@@ -13,7 +13,7 @@ const maxLayerFields = 1_000
 // the fine length do: never over the limit, and a charge is denied for at most one
 // fine slice longer than it had to be. To count a window, it takes the sums of the
 // coarse slices that lie in it as a whole, and of the coarse slice at its edge the
-// fine ones that are still in it: with 10 s over 1 s, that is 16 fields of a
+// fine ones that are still in it: with 10 s over 1 s, that is 17 fields of a
 // minute's hash at most, where Slices of 1 s reads 61. A denial looks at the fine
 // slices of one more coarse slice, to tell when it ends.
 //
@@ -206,12 +206,13 @@ func (s *layersState) falls(now, window, target int64) time.Duration {
 	return millis(edge + window - now)
 }
 
-// FieldsRead implements FieldsReader: the open slices, which share a field, and
-// the closed ones that a policy has to look at, whether they are there or not.
+// FieldsRead implements FieldsReader: the open slices, which share a field, what else is
+// kept of the history, and the closed slices that a policy has to look at, whether they are
+// there or not.
 func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 	s := a.read(h)
 	if s.fine.open.count == 0 {
-		return 1
+		return 2
 	}
 	coarse, fine := make(map[int64]bool), make(map[int64]bool)
 	for _, p := range c.Policies {
@@ -223,7 +224,7 @@ func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 			coarse[n] = true
 		}
 	}
-	return 1 + len(coarse) + len(fine)
+	return 2 + len(coarse) + len(fine)
 }
 
 // Empty implements Algorithm.

@@ -105,11 +105,11 @@ func TestLayersFieldsRead(t *testing.T) {
 		policies []window.Policy
 		want     int
 	}{
-		0: {layers, []window.Policy{minute}, 1 + 5 + 10},
+		0: {layers, []window.Policy{minute}, 2 + 5 + 10},
 		1: {window.Slices{Size: time.Second}, []window.Policy{minute}, 61},
-		2: {layers, []window.Policy{{Limit: 1_000_000, Window: 55_500 * time.Millisecond}}, 1 + 4 + 10},
-		3: {layers, []window.Policy{minute, {Limit: 1_000, Window: time.Minute}}, 1 + 5 + 10},
-		4: {layers, []window.Policy{minute, {Limit: 1_000_000, Window: 25 * time.Second}}, 1 + 5 + 10 + 5},
+		2: {layers, []window.Policy{{Limit: 1_000_000, Window: 55_500 * time.Millisecond}}, 2 + 4 + 10},
+		3: {layers, []window.Policy{minute, {Limit: 1_000, Window: time.Minute}}, 2 + 5 + 10},
+		4: {layers, []window.Policy{minute, {Limit: 1_000_000, Window: 25 * time.Second}}, 2 + 5 + 10 + 5},
 	} {
 		now := windowtest.Start
 		got := traffic(&windowtest.Kept{Algorithm: c.algo}, window.Charge{Algorithm: c.algo, Policies: c.policies, Cost: 1}, &now, 37, 20_000)

@@ -17,7 +17,7 @@ func (Log) Options() []int64 { return nil }
 
 // Spend implements Algorithm.
 func (Log) Spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c, false).spent(now, c, ds)
+	return addBehind(records(h), now, c.Cost, c).spent(now, c, ds)
 }
 
 // Settle implements Algorithm.
@@ -25,13 +25,13 @@ func (Log) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	if delta < 0 {
 		return History(records(h).giveBack(at, -delta))
 	}
-	return History(addBehind(records(h), now, delta, c, false))
+	return History(addBehind(records(h), now, delta, c))
 }
 
 // addBehind books n units at now, to where it moves those that lie in the future.
-func addBehind(h records, now, n int64, c *Charge, exact bool) records {
+func addBehind(h records, now, n int64, c *Charge) records {
 	if newest, _ := h.last(); newest > now {
 		h = h.pullBack(now)
 	}
-	return h.add(now, n, now-longest(c), exact)
+	return h.add(now, n, now-longest(c))
 }

@@ -9,13 +9,9 @@ import (
 // logFull is how many entries a chunk among others gets, and logAlone the only one, as
 // if all were as long as the next.
 const (
-	logFull  = 32
+	logFull  = 64
 	logAlone = 128
 )
-
-// logStale is how many bytes of the oldest chunk may have left the longest window
-// before it is written anew for that alone.
-const logStale = 16
 
 // last returns the time of the newest record, and the running total; 0 if there are none.
 func (h records) last() (newestAt, total int64) {
@@ -64,9 +60,8 @@ func (h records) leaves(now int64, p Policy, k int64) time.Duration {
 }
 
 // add books n units at now, which is not before any others, and forgets what was spent
-// at the edge or before: whole chunks, and the beginning of one if exact, or where that
-// is much or it is written anyway. Units above 2^53 in all are not counted.
-func (h records) add(now, n, edge int64, exact bool) records {
+// at the edge or before. Units above 2^53 in all are not counted.
+func (h records) add(now, n, edge int64) records {
 	if newest, total := h.last(); newest > edge && n > MaxProduct-total {
 		h = h.rebase(edge)
 		_, total = h.last()
@@ -82,17 +77,13 @@ func (h records) add(now, n, edge int64, exact bool) records {
 	last, tail, full := h.newest(), rest, logAlone
 	if first != last {
 		tail, full = h.part(last), logFull
-		if exact {
-			full *= 2 // for fewer chunks
-		}
 	}
 	var room [2 * binary.MaxVarintLen64]byte
 	entry, fits := tail.add(now, n, full, room[:0])
 	if fits && first == last {
 		return h.only(&tail, entry...)
 	}
-	stale := len(h.part(first).entries) - len(rest.entries)
-	rewrite := stale > 0 && (exact || first == last) || stale > logStale
+	rewrite := len(h.part(first).entries) > len(rest.entries)
 	if h[0] == 0 && rewrite {
 		h, rewrite = h.only(&rest), false
 	}

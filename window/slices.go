@@ -9,6 +9,10 @@ import (
 	"time"
 )
 
+// maxSliceFields bounds how many slices a decision on one policy reads: a minute of 100 ms
+// each. A slice takes more than a microsecond in Redis, which runs nothing else at the same time.
+const maxSliceFields = 600
+
 // DefaultSlices is how many slices a window is cut into unless told otherwise.
 const DefaultSlices = 60
 
@@ -80,6 +84,26 @@ func (a Slices) checkAdaptive() error {
 	return fmt.Errorf("adaptive %s %s%s", a.Min, a.Max, problem)
 }
 
+// CheckPolicy reports a policy that would need more slices than a decision may read. Each
+// slice holds a unit at least, so that a small limit needs few, however short they are.
+func (a Slices) CheckPolicy(p Policy) error {
+	slices := min(p.Limit, a.most(p.Window))
+	if slices <= maxSliceFields {
+		return nil
+	}
+	var options, cure string
+	switch {
+	case a.Max > 0:
+		options, cure = fmt.Sprintf("adaptive %s %s", a.Min, a.Max), "write a longer min"
+	case a.Size > 0:
+		options, cure = fmt.Sprintf("size %s", a.Size), "use longer slices"
+	default:
+		options, cure = fmt.Sprintf("count %d", a.count()), "use fewer slices"
+	}
+	return fmt.Errorf("%s would make a decision on the limit %d and the window %s read %d slices, where %d is the most; %s, layers, or algorithm log",
+		options, p.Limit, p.Window, slices, maxSliceFields, cure)
+}
+
 // Name implements Algorithm.
 func (Slices) Name() string { return "slices" }
 
@@ -93,14 +117,16 @@ func (a Slices) Options() []int64 {
 }
 
 // Most returns how many slices a window is counted in at most.
-func (a Slices) Most(length time.Duration) int {
+func (a Slices) Most(length time.Duration) int { return int(a.most(length)) }
+
+func (a Slices) most(length time.Duration) int64 {
 	switch {
 	case a.Max > 0:
-		return int(length / a.Min)
+		return int64(length / a.Min)
 	case a.Size > 0:
-		return int(length / a.Size)
+		return int64(length / a.Size)
 	}
-	return int(a.count())
+	return min(a.count(), length.Milliseconds())
 }
 
 func (a Slices) count() int64 {
@@ -194,9 +220,20 @@ func (s slicesState) weight(i int, now, window int64, a Slices) int64 {
 	case !a.Weighted || edge < sl.start:
 		return sl.count
 	}
-	end := s.end(i, a.size(window))
+	end, ok := s.spread(i, a.size(window))
+	if !ok {
+		return sl.count
+	}
 	quotient, rest := product(sl.count, end-1-edge, end-sl.start)
 	return quotient + min(1, rest)
+}
+
+// spread returns where slice i ends. It reports whether the units of the slice may be
+// taken to be spread evenly: not if the slice is longer than those of the window, as one
+// from a charge under a longer window can be.
+func (s slicesState) spread(i int, size int64) (end int64, ok bool) {
+	end = s.end(i, size)
+	return end, end-s.at(i).start <= size
 }
 
 // product returns a × b / c, and what is left over. The product may be beyond int64,
@@ -250,9 +287,10 @@ func (s slicesState) falls(now, window, target int64, a Slices) time.Duration {
 		}
 		edge := sl.last
 		if a.Weighted {
-			end := s.end(i, a.size(window))
-			quotient, _ := product(target-rest, end-sl.start, sl.count)
-			edge = min(edge, end-1-quotient)
+			if end, ok := s.spread(i, a.size(window)); ok {
+				quotient, _ := product(target-rest, end-sl.start, sl.count)
+				edge = min(edge, end-1-quotient)
+			}
 		}
 		return millis(edge + window - now)
 	}
@@ -354,8 +392,8 @@ func (a Slices) Settle(h History, now int64, c *Charge, at, delta int64) History
 	return History(s)
 }
 
-// add books n units at now; then it drops the slices that no policy sees, and
-// merges neighbours that are no longer than one slice together.
+// add books n units at now. It then drops the slices that are older than the charge looks
+// back, and merges neighbours that are no longer than one slice together.
 func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 	finest := int64(math.MaxInt64)
 	lengths := make([]int64, 0, 8)
@@ -364,7 +402,7 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	start := now / finest * finest
+	keep, start := longest(c), now/finest*finest
 	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
 		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {
@@ -381,6 +419,9 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 			if sl.last > now-p.Window.Milliseconds() && (length == 0 || lengths[j] < length) {
 				length = lengths[j]
 			}
+		}
+		if length == 0 && sl.last > now-keep {
+			length = a.size(keep) // of no policy of this charge
 		}
 		switch {
 		case length == 0:

@@ -36,7 +36,7 @@ func (a Stream) Options() []int64 { return []int64{a.Keep.Milliseconds()} }
 
 // Spend implements Algorithm.
 func (Stream) Spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c, true).spent(now, c, ds)
+	return addBehind(records(h), now, c.Cost, c).spent(now, c, ds)
 }
 
 // Settle implements Algorithm.
@@ -44,5 +44,5 @@ func (Stream) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	if delta < 0 {
 		return History(records(h).giveBack(at, -delta))
 	}
-	return History(addBehind(records(h), now, delta, c, true))
+	return History(addBehind(records(h), now, delta, c))
 }

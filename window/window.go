@@ -78,6 +78,10 @@ type Charge struct {
 	Pack int64
 	// How much a store may take ahead. The memory store has no use for it.
 	Lease Lease
+	// How far back the zone looks, if other requests on the counter may have longer
+	// windows than this one; whole milliseconds. No decision forgets a unit that is
+	// younger. Default: the longest window of Policies.
+	Lookback time.Duration
 }
 
 // Lease lets a store that other processes share take units ahead, to hand them out
@@ -101,6 +105,9 @@ type Decision struct {
 	// Whether this policy lets the charge pass. Units are spent only if every
 	// policy of every charge of the request does.
 	Allowed bool
+	// How many ms later than At the units were charged under the counter's former name, on
+	// the clock of another server; 0 where one server has both names. See Settlement.
+	Former int32
 	// What may pass at once, which is the policy's limit unless the algorithm says
 	// otherwise, and what is left of it after the decision; 0 or more.
 	Limit, Remaining int64
@@ -181,10 +188,68 @@ type Parted interface {
 	PingPart(ctx context.Context, name string) error
 }
 
+// Foreteller is implemented by stores that answer some requests without their server.
+type Foreteller interface {
+	// Foretell returns what Take would answer at once without asking the server, but as Peek does:
+	// nothing is spent. It returns nil if Take would ask.
+	Foretell(charges []Charge) ([]Decision, Source)
+}
+
+// Source says what decides on a request.
+type Source string
+
+// Sources other than the store itself.
+const (
+	SourceStore      Source = ""           // the store, or its server
+	SourceLease      Source = "lease"      // units that were taken ahead
+	SourceRemembered Source = "remembered" // a denial that still holds
+	SourceLocal      Source = "local"      // counts of this process, in the store's place
+)
+
+// CounterNamer is implemented by stores that keep counters on a server, where an operator can
+// look for them.
+type CounterNamer interface {
+	// CounterName returns the name of the key that holds the charge's counter.
+	CounterName(charge Charge) string
+}
+
 // AlgorithmChecker is implemented by stores that do not go with every algorithm.
 type AlgorithmChecker interface {
 	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.
 	CheckAlgorithm(a Algorithm) error
+}
+
+// Describer is implemented by stores on servers that tell something of themselves.
+type Describer interface {
+	// Describe asks the server. Of several, Memory is that of the fullest, and ClockOffset that
+	// of the one that is farthest off. It returns errors as Take does.
+	Describe(ctx context.Context) (Description, error)
+}
+
+// Description is what a server says of itself. What is empty is not known.
+type Description struct {
+	Version string // such as "redis 7.0.15"
+	Mode    string // "standalone" or "cluster"
+	// The server's clock less this process's, as far as a round trip tells.
+	ClockOffset time.Duration
+	Memory      *ServerMemory // nil: the user may not know
+}
+
+// ServerMemory is the memory of a server.
+type ServerMemory struct {
+	Used, Max int64  // in bytes; Max is 0 without a maximum
+	Policy    string // what is dropped when it is full, as the server calls it
+}
+
+// Evicts reports whether the server drops counters when its memory is full.
+func (m *ServerMemory) Evicts() bool { return m.Max > 0 && m.Policy != "" && m.Policy != "noeviction" }
+
+// Share returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
+func (m *ServerMemory) Share() float64 {
+	if m.Max <= 0 {
+		return 0
+	}
+	return float64(m.Used) / float64(m.Max)
 }
 
 // Instancer is implemented by stores that know how many processes use them.
@@ -214,8 +279,8 @@ type Algorithm interface {
 	// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0
 	// when the limit was lowered) of each policy's decision.
 	Look(h History, now int64, c *Charge, ds []Decision) bool
-	// Spend books c.Cost at now, forgets what no policy of c looks back at, and
-	// completes the decisions that Look began.
+	// Spend books c.Cost at now, forgets what is older than Longest(c), and completes the
+	// decisions that Look began.
 	Spend(h History, now int64, c *Charge, ds []Decision) History
 	// Explain completes the decisions that Look began for a charge that is not
 	// spent. With repair it may correct units that lie in the future; without, it
@@ -231,6 +296,12 @@ type Algorithm interface {
 type FieldsReader interface {
 	// FieldsRead returns how many fields a decision that is allowed reads.
 	FieldsRead(h History, now int64, c *Charge) int
+}
+
+// Keeper is implemented by algorithms that may keep more than the last charge looks at.
+type Keeper interface {
+	// Until returns the time in ms until which that matters; 0 if there is nothing else.
+	Until(h History) int64
 }
 
 // CheckCharges returns an error that wraps ErrInvalid unless the charges make up
@@ -260,6 +331,9 @@ func CheckCharges(charges []Charge) error {
 			if err := CheckPolicy(c.Algorithm, p); err != nil {
 				return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
 			}
+		}
+		if c.Lookback < 0 || c.Lookback%time.Millisecond != 0 {
+			return fmt.Errorf("zone %q: %w: lookback %s is not a whole number of milliseconds of 0 or more", c.Zone, ErrInvalid, c.Lookback)
 		}
 		if err := c.Lease.Check(c.Algorithm); err != nil {
 			return fmt.Errorf("zone %q: %w: lease: %w", c.Zone, ErrInvalid, err)
@@ -398,13 +472,4 @@ func Allowed(decisions []Decision) bool {
 		}
 	}
 	return true
-}
-
-// longest returns the longest window of the charge, in milliseconds.
-func longest(c *Charge) int64 {
-	var ms int64
-	for _, p := range c.Policies {
-		ms = max(ms, p.Window.Milliseconds())
-	}
-	return ms
 }

@@ -34,14 +34,14 @@ func (Zset) Settle(h History, now int64, c *Charge, at, delta int64) History {
 func addBetween(h records, now, n int64, c *Charge) records {
 	edge := now - longest(c)
 	if newest, _ := h.last(); newest <= now {
-		return h.add(now, n, edge, true)
+		return h.add(now, n, edge)
 	}
 	all := h.all()
 	i := slices.IndexFunc(all, func(r logRecord) bool { return r.at > now })
 	all = slices.Insert(all, i, logRecord{now, n})
 	h = h[:0]
 	for _, r := range all {
-		h = h.add(r.at, r.units, edge, true)
+		h = h.add(r.at, r.units, edge)
 	}
 	return h
 }

@@ -39,14 +39,15 @@ var variants = []variant{
 func main() {
 	plots := flag.String("plots", "", "folder to write SVG plots to; empty: none")
 	seed := flag.Uint64("seed", 1, "of the traffic")
+	redraw := flag.String("redraw", "", "Markdown file whose tables of costs to draw, without measuring costs again; empty: measure")
 	flag.Parse()
-	if err := run(*plots, *seed); err != nil {
+	if err := run(*plots, *redraw, *seed); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(plots string, seed uint64) error {
+func run(plots, redraw string, seed uint64) error {
 	results := make(map[string]map[string]traffic.Accuracy)
 	for _, s := range traffic.Shapes {
 		arrivals := s.Make(traffic.Seeded(seed))
@@ -56,6 +57,17 @@ func run(plots string, seed uint64) error {
 		}
 	}
 	printAccuracy(results)
+	if redraw != "" {
+		text, err := os.ReadFile(redraw)
+		if err != nil {
+			return err
+		}
+		all, err := costsIn(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", redraw, err)
+		}
+		return plotAll(plots, results, all)
+	}
 	printFields(seed)
 
 	all := make(map[string]*costs)

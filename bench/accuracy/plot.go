@@ -1,87 +1,109 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
-	"slices"
+	"strconv"
+	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-
+	"github.com/slidingwindow/caddy-sliding-window/bench/chart"
+	"github.com/slidingwindow/caddy-sliding-window/bench/report"
 	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
 )
 
-const (
-	plotWidth  = 9 * vg.Inch
-	plotHeight = 4.5 * vg.Inch
-)
-
-// colors are one for each algorithm.
-var colors = slices.Concat(plotutil.SoftColors, plotutil.DarkColors)
-
 func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]*costs) error {
-	if err := plotShapes(filepath.Join(dir, "overshoot.svg"), "Worst overshoot of a trailing window", "% of the limit", results, traffic.Accuracy.Overshoot); err != nil {
+	if err := shapes("Worst overshoot of a trailing window", "% of the limit, by the shape of the traffic", results, traffic.Accuracy.Overshoot).
+		Draw(filepath.Join(dir, "overshoot.svg")); err != nil {
 		return err
 	}
-	if err := plotShapes(filepath.Join(dir, "denied.svg"), "Wrongly denied", "% of requests", results, traffic.Accuracy.WronglyDeniedShare); err != nil {
+	if err := shapes("Wrongly denied", "% of requests, by the shape of the traffic", results, traffic.Accuracy.WronglyDeniedShare).
+		Draw(filepath.Join(dir, "denied.svg")); err != nil {
 		return err
 	}
-	if err := plotSizes(filepath.Join(dir, "bytes.svg"), "Memory in Redis", "bytes per key", func(name string, i int) float64 {
+	if err := bySize("Memory in Redis", "bytes per key", func(name string, i int) float64 {
 		return float64(all[name].redisBytes[i])
-	}); err != nil {
+	}).Draw(filepath.Join(dir, "bytes.svg")); err != nil {
 		return err
 	}
-	return plotSizes(filepath.Join(dir, "decision.svg"), "Cost of a decision in Redis", "µs", func(name string, i int) float64 {
+	return bySize("Cost of a decision in Redis", "µs of the server", func(name string, i int) float64 {
 		return all[name].redisMicros[i]
-	})
+	}).Draw(filepath.Join(dir, "decision.svg"))
 }
 
-// plotShapes draws a group of bars per shape, one bar per algorithm.
-func plotShapes(path, title, unit string, results map[string]map[string]traffic.Accuracy, value func(traffic.Accuracy) float64) error {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = title, unit
-	p.Y.Min = 0
-	width := vg.Points(60 / float64(len(variants)))
-	names := make([]string, len(traffic.Shapes))
+// shapes is a column of bars per shape, one bar per algorithm; algorithms that do the
+// same share a row.
+func shapes(title, unit string, results map[string]map[string]traffic.Accuracy, value func(traffic.Accuracy) float64) chart.Bars {
+	b := chart.Bars{Title: title, About: unit, Shared: true}
+	rows := make([]chart.Row, len(variants))
 	for i, v := range variants {
-		values := make(plotter.Values, len(traffic.Shapes))
-		for k, s := range traffic.Shapes {
-			values[k], names[k] = value(results[s.Name][v.name]), s.Name
+		rows[i].Name = v.name
+		for _, s := range traffic.Shapes {
+			x := value(results[s.Name][v.name])
+			rows[i].Cells = append(rows[i].Cells, chart.Cell{Value: x, Low: x, High: x})
 		}
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return err
-		}
-		bars.Color, bars.LineStyle.Width = colors[i], 0
-		bars.Offset = width * vg.Length(float64(i)-float64(len(variants)-1)/2)
-		p.Add(bars)
-		p.Legend.Add(v.name, bars)
 	}
-	p.Legend.Top = true
-	p.NominalX(names...)
-	return p.Save(plotWidth, plotHeight, path)
+	b.Rows = chart.Group(rows)
+	for _, s := range traffic.Shapes {
+		b.Columns = append(b.Columns, s.Name)
+	}
+	return b
 }
 
-// plotSizes draws a line per algorithm over the number of units in the window.
-func plotSizes(path, title, unit string, value func(name string, i int) float64) error {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "units in the window", unit
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	for i, v := range variants {
-		points := make(plotter.XYs, len(sizes))
-		for k, n := range sizes {
-			points[k] = plotter.XY{X: float64(n), Y: value(v.name, k)}
-		}
-		line, marks, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return err
-		}
-		line.Color, marks.Color, marks.Shape = colors[i], colors[i], plotutil.Shape(i)
-		p.Add(line, marks)
-		p.Legend.Add(v.name, line, marks)
+// bySize is a line per algorithm over the number of units in the window.
+func bySize(title, unit string, value func(name string, i int) float64) chart.Lines {
+	l := chart.Lines{
+		Title: title, About: fmt.Sprintf("%s; algorithms within a factor of %g of the first share its line", unit, chart.Near),
+		XLabel: "units in the window", Log: true,
 	}
-	p.Legend.Top, p.Legend.Left = true, true
-	return p.Save(plotWidth, plotHeight, path)
+	for _, n := range sizes {
+		l.X = append(l.X, float64(n))
+	}
+	for _, v := range variants {
+		s := chart.Series{Name: v.name}
+		for i := range sizes {
+			s.Values = append(s.Values, value(v.name, i))
+		}
+		l.Series = append(l.Series, s)
+	}
+	return l
+}
+
+// costsIn returns what a document says that algorithms cost in Redis, in the tables
+// that printCosts printed.
+func costsIn(document string) (map[string]*costs, error) {
+	all := make(map[string]*costs)
+	found := 0
+	for _, table := range report.Tables(document) {
+		if len(table[0]) <= len(sizes) || table[0][1] != fmt.Sprintf("n = %d", sizes[0]) {
+			continue
+		}
+		found++
+		for _, row := range table[1:] {
+			name := strings.Trim(row[0], "`")
+			if all[name] == nil {
+				all[name] = new(costs)
+			}
+			for _, cell := range row[1 : len(sizes)+1] {
+				inRedis, _, isBytes := strings.Cut(cell, ";")
+				v, err := strconv.ParseFloat(inRedis, 64)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+				if isBytes {
+					all[name].redisBytes = append(all[name].redisBytes, int64(v))
+				} else {
+					all[name].redisMicros = append(all[name].redisMicros, v)
+				}
+			}
+		}
+	}
+	if found != 2 {
+		return nil, fmt.Errorf("%d tables of costs, want 2", found)
+	}
+	for _, v := range variants {
+		if c := all[v.name]; c == nil || len(c.redisBytes) != len(sizes) || len(c.redisMicros) != len(sizes) {
+			return nil, fmt.Errorf("the tables of costs lack %s", v.name)
+		}
+	}
+	return all, nil
 }

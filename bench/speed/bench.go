@@ -20,8 +20,11 @@ type table struct {
 	once    bool   // what does not vary is measured in one round
 	counted bool   // a turn is a number of calls, and as long as they take
 	lines   bool   // the plot: a line over the variants, which are sizes
+	drawn   []int  // the plot: metrics to draw bars of, each in a column; nil: the first
 	// prepare starts what the variants need; b.atEnd takes what stops it.
 	prepare func(b *bench) ([]variant, error)
+	// remark returns what the figures themselves add to the note; nil: nothing.
+	remark func(b *bench, result *report.Table) string
 }
 
 // variant is one of the things that a table compares.
@@ -37,6 +40,7 @@ type bench struct {
 	rounds int           // of most tables
 	length time.Duration // of one turn
 	quick  bool
+	busy   string // the load average before a table that names it
 
 	cleanups []func()
 }
@@ -66,6 +70,9 @@ func (b *bench) measure(t table) (*report.Table, error) {
 		}
 	}
 	result.Note = b.note(t)
+	if t.remark != nil {
+		result.Note += " " + t.remark(b, result)
+	}
 	return result, nil
 }
 

@@ -20,7 +20,7 @@ import (
 
 // tables are all that can be measured, in the order of the document.
 var tables = []table{
-	overHTTP, hotOverHTTP, deniedOverHTTP,
+	overHTTP, hotOverHTTP, deniedOverHTTP, atRates,
 	onRedis, onHotKey, shards, latency, manyKeys, manyPackedKeys, articles, redisBytes,
 	inMemory, memoryBytes, allocations,
 }
@@ -33,7 +33,15 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 11, "how often each variant has its turn; half as often where a turn is a number of calls")
 	flag.DurationVar(&b.length, "length", time.Second, "of one turn, after a quarter of it to warm up")
 	flag.BoolVar(&b.quick, "quick", false, "3 short rounds, and fewer keys: a run of about a minute, which no document gets")
+	redraw := flag.Bool("redraw", false, "measure nothing: draw the plots of the tables that -document has")
 	flag.Parse()
+	if *redraw {
+		if err := drawAgain(*document, *plots, *only); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(b, *document, *plots, *only); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -82,9 +90,40 @@ func run(b *bench, document, plots, only string) error {
 			return err
 		}
 		if plots != "" {
-			if err := t.draw(filepath.Join(plots, "speed-"+t.name+".svg"), result); err != nil {
+			if err := t.draw(t.picture(plots), result); err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
+		}
+	}
+	return nil
+}
+
+// picture returns the path of the plot of a table.
+func (t table) picture(plots string) string { return filepath.Join(plots, "speed-"+t.name+".svg") }
+
+// drawAgain draws plots of the tables that a document has, without measuring.
+func drawAgain(document, plots, only string) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-run: %w", err)
+	}
+	if document == "" || plots == "" {
+		return errors.New("-redraw needs -document and -plots")
+	}
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if !pattern.MatchString(t.name) {
+			continue
+		}
+		result, err := report.Parse(string(text), t.name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", document, err)
+		}
+		if err := t.draw(t.picture(plots), result); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func TestAddressChanges(t *testing.T) {
 		if open {
 			causes <- cause
 		}
-	})
+	}, nil)
 	defer func() { _ = b.Close() }()
 	take := func() error {
 		start := time.Now()
@@ -102,7 +102,7 @@ func TestAddressChanges(t *testing.T) {
 	one.Stop()
 	dns.address.Store("127.0.0.2")
 	caddyrun.Eventually(t, back, "the server at the new address decides", decides)
-	if n := next.Client(t).Exists(t.Context(), "sw:slices:zone:key").Val(); n != 1 {
+	if n := next.Client(t).Exists(t.Context(), "sw:1-slices:zone:key").Val(); n != 1 {
 		t.Error("nothing was charged at the new address")
 	}
 

@@ -256,7 +256,7 @@ func (s *sites) open() bool {
 func (s *sites) logged() []string {
 	var lines []string
 	for line := range strings.Lines(s.caddy.Log.String()) {
-		if strings.Contains(line, `"logger":"http.handlers.sliding_window"`) {
+		if strings.Contains(line, `"logger":"http.handlers.sliding_window"`) && !strings.Contains(line, `"level":"info"`) {
 			lines = append(lines, line)
 		}
 	}

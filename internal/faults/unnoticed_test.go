@@ -118,6 +118,7 @@ func TestHangingUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout/10)
 			defer cancel()
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address["deny"]+"/", nil)
+			req.Header.Set("X-Key", "hangs up")
 			if resp, err := s.client.Do(req); err == nil {
 				_ = resp.Body.Close()
 				t.Error("an answer came from a hung Redis")
@@ -179,7 +180,7 @@ func TestForeignData(t *testing.T) {
 	r := startRemote(t)
 	s := startSites(t, r.server.Addr, patient)
 	for _, policy := range policies {
-		r.do(t, "SET", "sw:slices:"+policy+":"+visitor+"foreign", "something else")
+		r.do(t, "SET", "sw:1-slices:"+policy+":"+visitor+"foreign", "something else")
 	}
 	want := map[string]int{"local": http.StatusOK, "allow": http.StatusOK, "deny": http.StatusServiceUnavailable}
 	asked := 0
@@ -208,7 +209,7 @@ func TestForeignData(t *testing.T) {
 	}
 	s.keepsSecrets()
 	for _, policy := range policies {
-		r.do(t, "DEL", "sw:slices:"+policy+":"+visitor+"foreign")
+		r.do(t, "DEL", "sw:1-slices:"+policy+":"+visitor+"foreign")
 		status, units := http.StatusOK, int64(1)
 		if policy == "local" { // what passed meanwhile is booked
 			status, units = http.StatusTooManyRequests, limit

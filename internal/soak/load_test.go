@@ -16,7 +16,7 @@ import (
 
 const (
 	callers = 12
-	keys    = 4 // of each zone
+	keys    = 1 // of each zone: with more, a slow machine reaches no limit
 )
 
 // counter is a key of a zone.

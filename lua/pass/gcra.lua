@@ -8,12 +8,14 @@ return function(limit, window, now, _, _, packed, burst)
   -- Only packed counters need the module: to make it takes as long as a decision.
   local record, counter = packed and module('record'), {}
 
-  -- Returns the first three numbers of the record, and, unless it is packed, when its
-  -- key expires: nothing if there is none, false if it is not one of one policy.
+  -- Returns the first three numbers of the record, and when its key expires, which
+  -- means nothing if it is packed: nothing if there is none, false if it has another length.
   local function load(key, field)
     if record then
       counter.key, counter.member = key, field
-      return record.values(counter)
+      local at, measured, stored, ends, more = record.values(counter)
+      if more then return false end
+      return at, measured, stored, ends
     end
     local value = call('GET', key)
     if not value then return end
@@ -27,8 +29,8 @@ return function(limit, window, now, _, _, packed, burst)
     if not again then at, measured, stored, ends = load(key, field) end
     local level = 0
     if at then
-      if at > now or measured ~= window then return end
-      level = min(stored, full) - (now - at) * limit
+      if at > now or measured ~= window or stored > full then return end
+      level = stored - (now - at) * limit
       if level < 0 then level = 0 end
     elseif at == false then
       return

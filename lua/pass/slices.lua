@@ -1,7 +1,7 @@
 -- pass/slices: slices.lua for a unit of one policy, where slices have one length and
 -- count as a whole, and no two of them become one.
 local call, byte, find, sub, format = redis.call, string.byte, string.find, string.sub, string.format
-local ceil, min = math.ceil, math.min
+local ceil, min, unpack = math.ceil, math.min, table.unpack or unpack
 
 local colon = byte(':')
 
@@ -9,17 +9,21 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
   if packed or weighted == 1 or longest > 0 then return nil end
   local length = size > 0 and min(size, window) or ceil(window / count)
   local edge, begin = now - window, now - now % length
-  local fresh, expires = format('%d', begin), format('%d', now + window + min(window, 100))
+  local fresh, expires, kept = format('%d', begin), format('%d', now + window + min(window, 100)), format('%d', window)
 
   local used, start, last, units, newest -- of what counts, and of the newest slice, with its field
   local oldest -- the last unit of the oldest slice that counts
   local gone   -- the fields of those before it
+  local new    -- there is nothing yet
 
   -- Reads the slices. Returns whether they are as they have to be.
   local function load(key)
     local all = call('HGETALL', key)
     used, start, last, units, newest, oldest, gone = 0, 0, 0, 0, nil, nil, nil
-    for i = 1, #all, 2 do
+    new = not all[1]
+    if new then return true end
+    if all[1] ~= 'w' or all[2] ~= kept then return false end
+    for i = 3, #all, 2 do
       local field, value = all[i], all[i + 1]
       local next = field + 0
       if next <= last then return false end
@@ -61,9 +65,14 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
       start, units, newest = begin, 1, fresh
     end
     spending = true
-    call('HSET', key, newest, format('%d:%d', units, now - start))
+    if new then
+      call('HSET', key, 'w', kept, newest, format('%d:%d', units, now - start))
+      new = false
+    else
+      call('HSET', key, newest, format('%d:%d', units, now - start))
+    end
     if gone then
-      for i = 1, #gone do call('HDEL', key, gone[i]) end
+      for i = 1, #gone, 1000 do call('HDEL', key, unpack(gone, i, min(i + 999, #gone))) end
       gone = nil
     end
     if not again then call('PEXPIREAT', key, expires) end

@@ -113,7 +113,7 @@ func TestWaitForBooking(t *testing.T) {
 	}
 	s.remote.mu.Unlock()
 	group.Wait()
-	if passed.Load() > 0 || s.remote.settles != 1 || s.remote.settled["zone"] != 10 {
-		t.Errorf("%d requests passed, %d units were booked in %d calls; want 0, 10 and 1", passed.Load(), s.remote.settled["zone"], s.remote.settles)
+	if passed.Load() > 0 || s.remote.bookings() != 1 || s.remote.booked("zone") != 10 {
+		t.Errorf("%d requests passed, %d units were booked in %d calls; want 0, 10 and 1", passed.Load(), s.remote.booked("zone"), s.remote.bookings())
 	}
 }

@@ -24,6 +24,9 @@ type Counts struct {
 	// it may be without them.
 	unsure   debts
 	settling atomic.Int64 // counters whose units are being booked
+	late     atomic.Int64 // counters with corrections
+
+	background
 
 	away  away
 	seen  atomic.Int64 // processes, see crew
@@ -58,11 +61,14 @@ func (a *away) parts() []string {
 
 // NewCounts returns counts of nothing. Close them after the guards that have them.
 func NewCounts() *Counts {
-	return &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), unsure: newDebts(maxUnsure)}
+	c := &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), unsure: newDebts(maxUnsure)}
+	c.mostDebtors, c.wake = maxDebtors, make(chan struct{}, 1)
+	return c
 }
 
-// Close ends what sweeps the counts.
+// Close ends what sweeps the counts. Their guards must be closed.
 func (c *Counts) Close() error {
+	c.group.Wait()
 	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())
 }
 

@@ -36,6 +36,9 @@ func (g *Guard) Unshare() { g.crew.leave() }
 // was.
 func (g *Guard) Instances() int64 { return g.crew.size() }
 
+// Counted is Instances, but 0 if they were never counted.
+func (g *Guard) Counted() int64 { return g.crew.seen.Load() }
+
 func (w *crew) size() int64 { return max(1, w.seen.Load()) }
 
 func (w *crew) join() {

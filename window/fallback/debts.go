@@ -1,6 +1,7 @@
 package fallback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,9 @@ func (d debts) takeOut(c *window.Charge) int64 {
 }
 
 // settled reports whether there is nothing to be booked before a store decides.
-func (g *Guard) settled() bool { return g.owed.none() && g.settling.Load() == 0 }
+func (g *Guard) settled() bool {
+	return g.owed.none() && g.settling.Load() == 0 && g.late.Load() == 0
+}
 
 // repay books what is owed on the counters of a request, before the store decides on
 // it. It returns when that is done, by whomever, or has failed.
@@ -93,12 +96,53 @@ func (g *Guard) repay(ctx context.Context, charges []window.Charge) (booked []in
 }
 
 func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, late(err)
+	hash := g.table().hash(c)
+	s, err := g.turn(ctx, hash)
+	if err != nil {
+		return 0, err
 	}
-	k := g.table()
-	hash := k.hash(c)
-	s := k.shard(hash)
+	g.settling.Add(1) // first: at no moment may it seem that nothing is left to be booked
+	units, corrections := g.takeOwed(s, hash, c), g.takeCorrections(s, hash)
+	if units == 0 && corrections == nil {
+		g.settling.Add(-1)
+		s.mu.Unlock()
+		return 0, nil
+	}
+	s.begin(hash)
+	s.mu.Unlock()
+
+	rest, err := g.correct(ctx, corrections)
+	unknown := false
+	if err == nil && units > 0 {
+		err = g.settle(ctx, c, units)
+		unknown = errors.Is(err, window.ErrUnknown)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.correctLater(s, hash, rest)
+	switch {
+	case units == 0 || err == nil:
+	case unknown:
+		g.unsure.add(c, units)
+	default:
+		g.owe(s, hash, c, units)
+	}
+	g.paid(s, hash)
+	g.finish(s, hash)
+	if err != nil {
+		return 0, window.NotSent(err)
+	}
+	return units, nil
+}
+
+// turn returns the shard of a counter, locked, when nobody settles the counter with the store. It
+// waits for that until ctx ends.
+func (g *Guard) turn(ctx context.Context, hash uint64) (*shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, late(err)
+	}
+	s := g.table().shard(hash)
 	s.mu.Lock()
 	for s.settling[hash] != nil {
 		done := s.settling[hash]
@@ -106,56 +150,51 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return 0, late(ctx.Err())
+			return nil, late(ctx.Err())
 		}
 		s.mu.Lock()
 	}
-	g.settling.Add(1) // first: at no moment may it seem that nothing is left to be booked
-	units := g.owed.takeOut(c)
-	if units == 0 {
-		g.settling.Add(-1)
-		s.mu.Unlock()
-		return 0, nil
-	}
+	return s, nil
+}
+
+// begin makes the caller the only one who settles a counter with the store, until finish; it has
+// counted itself in settling. The shard's lock must be held.
+func (s *shard) begin(hash uint64) {
 	if s.settling == nil {
 		s.settling = make(map[uint64]chan struct{})
 	}
-	done := make(chan struct{})
-	s.settling[hash] = done
-	s.mu.Unlock()
-
-	err := g.settle(ctx, c, units)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-	case errors.Is(err, window.ErrUnknown):
-		g.unsure.add(c, units)
-	default:
-		g.owed.add(c, units)
-	}
-	delete(s.settling, hash)
-	g.settling.Add(-1)
-	close(done)
-	if err != nil {
-		return 0, window.NotSent(err)
-	}
-	return units, nil
+	s.settling[hash] = make(chan struct{})
 }
 
-// settle books units in the store. It has as much time as its caller, but goes on when
-// the client goes: who else waits for it has to know how it went.
+// finish ends what begin began. The shard's lock must be held.
+func (g *Guard) finish(s *shard, hash uint64) {
+	close(s.settling[hash])
+	delete(s.settling, hash)
+	g.settling.Add(-1)
+}
+
+// settle books units in the store.
 func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error {
-	own := context.WithoutCancel(ctx)
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		own, cancel = context.WithDeadline(own, end)
-		defer cancel()
-	}
+	own, cancel := lasts(ctx)
+	defer cancel()
 	owed := *c
 	owed.Fields = nil // they are of the request that came next, not of those that passed
 	return g.breaker.Settle(own, owed, 0, units)
+}
+
+// lasts returns a context that has as much time as ctx, but goes on when the client goes: who
+// else waits for a call has to know how it went.
+func lasts(ctx context.Context) (context.Context, context.CancelFunc) {
+	own := context.WithoutCancel(ctx)
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(own, end)
+	}
+	return own, func() {}
+}
+
+// patience is lasts for a caller that has no deadline of its own.
+func (g *Guard) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(g.timeout(), bookLast))
 }
 
 func late(err error) error {

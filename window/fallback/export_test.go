@@ -51,3 +51,12 @@ func (g *Guard) Settling() int64 { return g.settling.Load() }
 
 // BoundOwed bounds the counters on which something is owed.
 func (g *Guard) BoundOwed(most int64) { g.owed.most = most }
+
+// Limits of what is booked in the background.
+const (
+	BookMost  = bookMost
+	BookPause = bookPause
+)
+
+// BoundDebtors bounds the counters that are booked in the background.
+func (g *Guard) BoundDebtors(most int) { g.mostDebtors = most / shardCount }

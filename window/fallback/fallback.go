@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -25,8 +26,13 @@ type Options struct {
 	// Is told of every change of the state of the store, or of a part of it, one after the
 	// other; see window.NewBreaker. Nil: nobody.
 	OnChange func(part string, open bool, cause error)
+	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
+	OnPing func(part string, cause error)
 	// Those of the store's counters. Nil: it has its own, and closes them.
 	Counts *Counts
+	// The guard whose count of processes divides limits in TakeLocal. It is in use for longer.
+	// Nil: its own.
+	Crew *Guard
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
@@ -39,9 +45,10 @@ type Options struct {
 // by one window at most; where a key has several limits, a short one sees all of them.
 //
 // What was admitted here is booked before the store decides on the key again, once at
-// most. A request that may have been charged in the store is never booked again: up to
-// so many more may pass if it was not. So may those that are under way when the store
-// goes or comes back. Counts of CL.THROTTLE cannot be booked.
+// most, and in the background as soon as the store answers. A request that may have been
+// charged in the store is never booked again: up to so many more may pass if it was not.
+// So may those that are under way when the store goes or comes back. Counts of
+// CL.THROTTLE cannot be booked.
 type Guard struct {
 	*Counts
 	own     bool            // they are this guard's
@@ -49,6 +56,7 @@ type Guard struct {
 	store   Store
 	breaker *window.Breaker
 	crew    crew
+	booking sync.WaitGroup // rounds of the background that use it
 }
 
 // New returns a guard of a store, which it does not close.
@@ -59,17 +67,24 @@ func New(store Store, o Options) *Guard {
 	}
 	g.crew.store, _ = store.(window.Instancer)
 	g.crew.seen = &g.seen
+	if o.Crew != nil {
+		g.crew.seen = o.Crew.crew.seen
+	}
 	g.breaker = window.NewBreaker(store, func(part string, open bool, cause error) {
 		g.changed(part, open)
 		if o.OnChange != nil {
 			o.OnChange(part, open, cause)
 		}
-	})
+	}, o.OnPing)
 	for _, part := range g.away.parts() {
 		g.breaker.Doubt(part, errBefore)
 	}
+	g.register(g)
 	return g
 }
+
+// Reach waits until the store answers. See window.Breaker.Reach.
+func (g *Guard) Reach(ctx context.Context) error { return g.breaker.Reach(ctx) }
 
 var errBefore = errors.New("it was before the configuration was loaded")
 
@@ -86,6 +101,9 @@ func (g *Guard) changed(part string, open bool) {
 
 // Close ends what the guard has started.
 func (g *Guard) Close() error {
+	if g.unregister(g) {
+		g.bookRest()
+	}
 	g.crew.close()
 	err := g.breaker.Close()
 	for part := range g.open {
@@ -122,10 +140,15 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
-	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+	if timeout := g.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.Timeout()) // of both calls
+		ctx, cancel = context.WithTimeout(ctx, timeout) // of both calls
 		defer cancel()
+	}
+	if s, ok := g.store.(interface {
+		HasTimeFor(ctx context.Context, trips int64) bool
+	}); ok && !s.HasTimeFor(ctx, 2) {
+		return g.repayBeside(ctx, charges, room)
 	}
 	booked, err := g.repay(ctx, charges)
 	var ds []window.Decision
@@ -138,10 +161,20 @@ func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room 
 	return ds, err
 }
 
+// timeout returns the longest that one call of the store waits, or 0 if the store does not
+// say.
+func (g *Guard) timeout() time.Duration {
+	if s, ok := g.store.(interface{ Timeout() time.Duration }); ok {
+		return s.Timeout()
+	}
+	return 0
+}
+
 // TakeLocal decides in place of the store, which could not: cause is its error. With
 // share, limits are divided by the number of processes that were last seen to share the
-// store.
-func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool) ([]window.Decision, error) {
+// store. Unsettled are the places of charges that get receipts: what they spend is owed to the
+// store once it is settled.
+func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled ...int) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil {
 		return nil, err
 	}
@@ -158,11 +191,8 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	}
 	locked := k.lock(hashes)
 	defer k.unlock(locked)
-	now := g.now()
 	for i := range own {
-		if used, full, ok := k.shard(hashes[i]).takeOut(now, hashes[i]); ok {
-			g.startFrom(&own[i], (used+n-1)/n, full)
-		}
+		g.start(k.shard(hashes[i]), hashes[i], &own[i], n)
 	}
 	ds, err := g.local.Take(ctx, own)
 	if err != nil || !window.Allowed(ds) {
@@ -173,27 +203,39 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		case c.Cost == 0:
 		case errors.Is(cause, window.ErrUnknown) || isNative(c):
 			g.unsure.add(c, c.Cost)
+		case slices.Contains(unsettled, i):
 		default:
-			g.owed.add(c, c.Cost)
+			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost)
 		}
 	}
 	return ds, nil
 }
 
-// startFrom makes the local count of a key what the store was known to have, and what
-// it is not known to have of the units that were admitted here. They count from now on:
-// when they were spent is not known, and the store's own count of time is another. If
-// nothing was left, the store may have more than the limit, which may be another now.
-// The lock of the key's shard is held.
-func (g *Guard) startFrom(c *window.Charge, used int64, full bool) {
-	used += g.owed.of(c) + g.unsure.of(c)
-	if full {
-		used = max(used, g.counted(c))
+// start makes the local count of a key what the store was known to have, divided by n, if
+// anything was known, and what it is not known to have of the units that were admitted here.
+// They count from now on: when they were spent is not known, and the store's own count of time
+// is another. The lock of the key's shard must be held.
+func (g *Guard) start(s *shard, hash uint64, own *window.Charge, n int64) {
+	used, full, ok := s.takeOut(g.now(), hash)
+	if !ok {
+		return
 	}
-	_ = g.local.Reset(context.Background(), *c)
+	used = g.starts(own, (used+n-1)/n, full)
+	_ = g.local.Reset(context.Background(), *own)
 	if used > 0 {
-		_ = g.local.Settle(context.Background(), *c, 0, used)
+		_ = g.local.Settle(context.Background(), *own, 0, used)
 	}
+}
+
+// starts returns the units from which the local count of a key starts. If nothing was left, the
+// store may have more than the limit, which may be another now. The lock of the key's shard must
+// be held.
+func (g *Guard) starts(own *window.Charge, used int64, full bool) int64 {
+	used += g.owed.of(own) + g.unsure.of(own)
+	if full {
+		used = max(used, g.counted(own))
+	}
+	return used
 }
 
 func isNative(c *window.Charge) bool {
@@ -209,6 +251,9 @@ func (g *Guard) counted(c *window.Charge) (most int64) {
 		for i := range look.Policies {
 			p := &look.Policies[i]
 			p.Limit = window.MaxProduct / p.Window.Milliseconds()
+			for p.Limit > c.Policies[i].Limit && window.CheckPolicy(c.Algorithm, *p) != nil {
+				p.Limit /= 2 // short slices go with small limits only
+			}
 		}
 	}
 	ds, err := g.local.Peek(context.Background(), []window.Charge{look})

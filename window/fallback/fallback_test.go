@@ -71,7 +71,7 @@ func TestGuardWhileAway(t *testing.T) {
 		}
 		synctest.Wait()
 		r.become(dropped)
-		before := r.tries
+		before := r.attempts()
 		guard(&changes[1]).close(t) // a reload that is reloaded
 		young := guard(&changes[1])
 		if err := old.Close(); err != nil {
@@ -80,12 +80,12 @@ func TestGuardWhileAway(t *testing.T) {
 		if got := young.passed(t, 10, c); got != 3 {
 			t.Errorf("%d more pass, want 3", got)
 		}
-		if r.tries > before {
-			t.Errorf("what is owed was booked, %d times, in a store that is away", r.tries-before)
+		if r.attempts() > before {
+			t.Errorf("what is owed was booked, %d times, in a store that is away", r.attempts()-before)
 		}
 		young.back()
-		if got := young.passed(t, 1, c); got != 0 || r.settled["zone"] != 10 {
-			t.Errorf("once it is back, %d more pass, and %d units are booked, want 0 and 10", got, r.settled["zone"])
+		if got := young.passed(t, 1, c); got != 0 || r.booked("zone") != 10 {
+			t.Errorf("once it is back, %d more pass, and %d units are booked, want 0 and 10", got, r.booked("zone"))
 		}
 		youngest := guard(&changes[2]) // comes when all is well
 		if _, err := youngest.Take(t.Context(), []window.Charge{c}); err != nil {
@@ -174,12 +174,12 @@ func TestReturn(t *testing.T) {
 		} else if got := s.passed(t, 20, c); got > 2 { // 2 s of a bucket
 			t.Errorf("when it is back: %d pass, want 2 at most", got)
 		}
-		if s.remote.settled["zone"] != 6 || s.remote.settles != 1 {
-			t.Errorf("%d units were booked in %d calls, want 6 in 1", s.remote.settled["zone"], s.remote.settles)
+		if s.remote.booked("zone") != 6 || s.remote.bookings() != 1 {
+			t.Errorf("%d units were booked in %d calls, want 6 in 1", s.remote.booked("zone"), s.remote.bookings())
 		}
 		s.passed(t, 3, c)
-		if s.remote.settles != 1 {
-			t.Errorf("%d calls booked it, want 1", s.remote.settles)
+		if s.remote.bookings() != 1 {
+			t.Errorf("%d calls booked it, want 1", s.remote.bookings())
 		}
 		time.Sleep(12 * time.Second)
 		s.want(t, "when a window is over", 10, c)
@@ -195,23 +195,23 @@ func TestBookingHasNoFields(t *testing.T) {
 		s.want(t, "without the store", 10, c)
 		s.back()
 		s.want(t, "when it is back", 0, c)
-		if s.remote.settled["zone"] != 10 || len(s.remote.fields) > 0 {
-			t.Errorf("%d units were booked, with %q, want 10 without fields", s.remote.settled["zone"], s.remote.fields)
+		if s.remote.booked("zone") != 10 || len(s.remote.fields) > 0 {
+			t.Errorf("%d units were booked, with %q, want 10 without fields", s.remote.booked("zone"), s.remote.fields)
 		}
 	})
 }
 
-// Keys that are not asked for again are forgotten with their window.
+// What is owed is forgotten with its window while the store is away.
 func TestOwedIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("zone", "key", 10, 10*time.Second)
-		s.remote.become(down)
+		s.away(t)
 		s.want(t, "without the store", 10, c)
-		s.back()
 		time.Sleep(11 * time.Second)
+		s.back()
 		s.want(t, "a window later", 10, c)
-		if s.remote.settles != 0 {
-			t.Errorf("%d units were booked, want none", s.remote.settled["zone"])
+		if s.remote.bookings() != 0 {
+			t.Errorf("%d units were booked, want none", s.remote.booked("zone"))
 		}
 	})
 }
@@ -226,10 +226,10 @@ func TestOwedKeepsItsTime(t *testing.T) {
 			time.Sleep(time.Second)
 			s.passed(t, 1, c)
 		}
-		s.back()
 		time.Sleep(time.Second)
+		s.back()
 		s.want(t, "a window later", 10, c)
-		if got := s.remote.settled["zone"]; got != 0 {
+		if got := s.remote.booked("zone"); got != 0 {
 			t.Errorf("%d units were booked, want none", got)
 		}
 	})
@@ -250,8 +250,8 @@ func TestUnknownIsNotBooked(t *testing.T) {
 				if got := s.passed(t, 3, c); got != 3 {
 					t.Fatalf("%d of 3 pass", got)
 				}
-				if s.remote.settles != 0 {
-					t.Errorf("%d units were booked, want none", s.remote.settled["zone"])
+				if s.remote.bookings() != 0 {
+					t.Errorf("%d units were booked, want none", s.remote.booked("zone"))
 				}
 				s.remote.become(down)
 				// What the store counted may be without the two, and they count here.
@@ -287,7 +287,7 @@ func TestBookingFails(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if got := s.remote.settled["zone"]; got != want {
+				if got := s.remote.booked("zone"); got != want {
 					t.Errorf("%d units were booked, want %d", got, want)
 				}
 				s.remote.become(down)
@@ -315,8 +315,8 @@ func TestBookingOpensTheBreaker(t *testing.T) {
 		for range 10 {
 			_, _ = s.Take(t.Context(), []window.Charge{c})
 		}
-		if s.remote.tries != 3 {
-			t.Errorf("booking was tried %d times, want 3", s.remote.tries)
+		if s.remote.attempts() != 3 {
+			t.Errorf("booking was tried %d times, want 3", s.remote.attempts())
 		}
 	})
 }
@@ -339,7 +339,7 @@ func TestSeveralLimits(t *testing.T) {
 		s.want(t, "and then", 0, c)
 		s.back()
 		s.want(t, "when the store is back", 0, c)
-		if got := s.remote.settled["zone"]; got != 5 {
+		if got := s.remote.booked("zone"); got != 5 {
 			t.Errorf("%d units were booked, want 5", got)
 		}
 	})
@@ -387,19 +387,19 @@ func TestClientGoes(t *testing.T) {
 		r.become(busy)
 		s.passed(t, 3, c)
 		r.become(up)
-		tries := r.tries
+		tries := r.attempts()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Take(gone, []window.Charge{c}); !errors.Is(err, context.Canceled) || r.tries != tries {
-			t.Errorf("Take of one who has gone = %v, with %d tries to book; want Canceled and none", err, r.tries-tries)
+		if _, err := s.Take(gone, []window.Charge{c}); !errors.Is(err, context.Canceled) || r.attempts() != tries {
+			t.Errorf("Take of one who has gone = %v, with %d tries to book; want Canceled and none", err, r.attempts()-tries)
 		}
 		going, cancel := context.WithTimeout(t.Context(), time.Minute)
 		time.AfterFunc(10*time.Millisecond, cancel)
 		if _, err := s.Take(going, []window.Charge{c}); err == nil {
 			t.Error("Take of one who goes: no error")
 		}
-		if r.settled["zone"] != 3 {
-			t.Errorf("%d units were booked, want 3", r.settled["zone"])
+		if r.booked("zone") != 3 {
+			t.Errorf("%d units were booked, want 3", r.booked("zone"))
 		}
 	})
 }
@@ -413,8 +413,8 @@ func TestNative(t *testing.T) {
 		s.remote.become(down)
 		s.want(t, "without the store", 4, c)
 		s.back()
-		if _, err := s.Take(t.Context(), []window.Charge{c}); err != nil || s.remote.settles != 0 {
-			t.Errorf("Take = %v after %d bookings, want none", err, s.remote.settles)
+		if _, err := s.Take(t.Context(), []window.Charge{c}); err != nil || s.remote.bookings() != 0 {
+			t.Errorf("Take = %v after %d bookings, want none", err, s.remote.bookings())
 		}
 	})
 }
@@ -423,9 +423,8 @@ func TestNative(t *testing.T) {
 func TestBookingIsUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("zone", "key", 100, time.Minute)
-		s.remote.become(down)
+		s.remote.become(busy)
 		s.want(t, "without the store", 100, c)
-		s.back()
 		s.remote.become(lost)
 		if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) || errors.Is(err, window.ErrUnknown) {
 			t.Errorf("Take = %v, want that it was not sent", err)

@@ -33,7 +33,8 @@ type shard struct {
 	sets     [setCount]set
 	mu       sync.Mutex
 	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
-	_        [112]byte                // keeps the locks of two shards apart
+	debtors  *debtors                 // nil: none yet
+	_        [104]byte                // keeps the locks of two shards apart
 }
 
 // set is two cache lines long.
@@ -218,6 +219,13 @@ func (s *shard) takeOut(now int64, hash uint64) (used int64, full, ok bool) {
 	used, full, ok = e.use.units(), e.use.share() == 0xff, e.until > now
 	*e = entry{}
 	return used, full, ok
+}
+
+// gaveBack takes units from what is known. mu is held.
+func (s *shard) gaveBack(hash uint64, units int64) {
+	if e := s.find(hash); e != nil {
+		e.use = use(max(0, e.use.units()-units))<<8 | min(e.use.share(), 0xfe)
+	}
 }
 
 // lock locks the shards of the hashes in ascending order, and returns them, a bit each.

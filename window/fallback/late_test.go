@@ -32,8 +32,8 @@ func TestLateAnswer(t *testing.T) {
 		// The eight are booked, and the decision that would tell is not heard of.
 		s.remote.failTake = true
 		s.remote.become(up)
-		if _, err := s.Take(t.Context(), []window.Charge{c}); err == nil || s.remote.settled["zone"] != 8 {
-			t.Fatalf("Take = %v, and %d units are booked; want an error, and 8", err, s.remote.settled["zone"])
+		if _, err := s.Take(t.Context(), []window.Charge{c}); err == nil || s.remote.booked("zone") != 8 {
+			t.Fatalf("Take = %v, and %d units are booked; want an error, and 8", err, s.remote.booked("zone"))
 		}
 		s.remote.become(busy)
 		late(1)
@@ -100,8 +100,8 @@ func TestOwedApart(t *testing.T) {
 		s.passed(t, 1, zset)
 		s.passed(t, 1, log)
 		s.passed(t, 1, several)
-		s.remote.become(up)
 		time.Sleep(25 * time.Second)
+		s.remote.become(up)
 		for _, c := range []struct {
 			charge window.Charge
 			left   int64
@@ -132,8 +132,8 @@ func TestOwedIsBounded(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got := s.remote.settled["zone"]; got != 10 || s.remote.settles != 10 {
-			t.Errorf("%d units were booked in %d calls, want 10 in 10", got, s.remote.settles)
+		if got := s.remote.booked("zone"); got != 10 || s.remote.bookings() != 10 {
+			t.Errorf("%d units were booked in %d calls, want 10 in 10", got, s.remote.bookings())
 		}
 	})
 }

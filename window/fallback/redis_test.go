@@ -1,6 +1,7 @@
 package fallback_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,55 @@ func TestReturnToRedis(t *testing.T) {
 			if time.Since(start) > 10*time.Second {
 				t.Errorf("%s: Redis has counted %d, want %d", name, counted(c), limit)
 				break
+			}
+		}
+	}
+}
+
+// TestPermissionLost takes a permission from the user of Redis, and gives it back: what
+// passes meanwhile is booked, for Redis has certainly not run what it refused.
+func TestPermissionLost(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	permit := func(without string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
+		for _, p := range append([]string{"~lost:*"}, strings.Fields(redis.Permissions)...) {
+			if p != without {
+				args = append(args, p)
+			}
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permit("")
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "lost", Username: "limiter", Password: "secret"})
+	s := &site{Guard: fallback.New(store, fallback.Options{})}
+	s.Use()
+	defer func() {
+		_ = s.Close()
+		_ = store.Close()
+	}()
+	for _, without := range []string{"+evalsha", "~lost:*"} {
+		for _, v := range variants {
+			c := charge(v.name, without, 5, time.Hour)
+			if c.Algorithm = v.algorithm; v.name == "layers" || v.name == "adaptive" { // many slices in an hour
+				c.Policies[0].Window = time.Minute
+			}
+			passed := s.passed(t, 2, c)
+			permit(without)
+			passed += s.passed(t, 3, c)
+			permit("")
+			for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+				if _, err := s.Take(t.Context(), []window.Charge{charge("awake", "key", 1, time.Hour)}); err == nil {
+					break
+				} else if time.Since(start) > 10*time.Second {
+					t.Fatal(err)
+				}
+			}
+			if passed += s.passed(t, 10, c); passed != 5 {
+				t.Errorf("%s without %s for a while: %d pass, want 5", v.name, without, passed)
 			}
 		}
 	}

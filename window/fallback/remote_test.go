@@ -3,6 +3,7 @@ package fallback_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -39,6 +40,7 @@ type remote struct {
 	settled        map[string]int64 // that were settled
 	dropped        map[string]int64 // and that were to be, and nobody knows that they were not
 	tries, settles int              // calls of Settle, and those that were not refused
+	resets         int              // calls of Reset
 	fields         []string         // that calls of Settle had
 }
 
@@ -47,6 +49,23 @@ func newRemote() *remote {
 		Store:   memory.New(memory.Options{SweepInterval: -1}),
 		charged: make(map[string]int64), settled: make(map[string]int64), dropped: make(map[string]int64),
 	}
+}
+
+// The following return what there is of the fields of that meaning.
+
+func (r *remote) booked(zone string) int64 { return locked(r, func() int64 { return r.settled[zone] }) }
+func (r *remote) lost(zone string) int64   { return locked(r, func() int64 { return r.dropped[zone] }) }
+func (r *remote) bookings() int            { return locked(r, func() int { return r.settles }) }
+func (r *remote) attempts() int            { return locked(r, func() int { return r.tries }) }
+
+func (r *remote) taken() map[string]int64 {
+	return locked(r, func() map[string]int64 { return maps.Clone(r.charged) })
+}
+
+func locked[T any](r *remote, get func() T) T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return get()
 }
 
 func (r *remote) become(m mode) {

@@ -40,7 +40,7 @@ func (o *oracle) sum(now time.Time, length time.Duration, unheard bool) (units i
 
 // hear notes what became of the units that the store was to be told of.
 func (o *oracle) hear(r *remote) {
-	settled, dropped := r.settled[o.charge.Zone], r.dropped[o.charge.Zone]
+	settled, dropped := r.booked(o.charge.Zone), r.lost(o.charge.Zone)
 	for i := range o.seen {
 		a := &o.seen[i]
 		a.unheard = a.unheard || a.owed && dropped > o.dropped
@@ -111,6 +111,7 @@ func newWalk(t *testing.T, seed int, a window.Algorithm, most func(int64) int64)
 
 func (w *walk) step(t *testing.T) {
 	time.Sleep(time.Duration(w.IntN(4)*w.IntN(200)) * time.Millisecond)
+	synctest.Wait() // for what is booked in the background
 	if w.IntN(12) == 0 {
 		w.site.remote.become([]mode{up, up, up, down, busy, lost, dropped}[w.IntN(7)])
 	}
@@ -121,10 +122,7 @@ func (w *walk) step(t *testing.T) {
 		charges[i] = o.charge
 		charges[i].Cost = max(1, w.Int64N(4))
 	}
-	before := make(map[string]int64)
-	for zone, units := range w.site.remote.charged {
-		before[zone] = units
-	}
+	before := w.site.remote.taken()
 	ds, cause := w.site.decide(t, charges...)
 	for _, o := range zones {
 		o.hear(w.site.remote)
@@ -135,7 +133,7 @@ func (w *walk) step(t *testing.T) {
 	}
 	for i, o := range zones {
 		unknown := errors.Is(cause, window.ErrUnknown)
-		charged := w.site.remote.charged[o.charge.Zone] > before[o.charge.Zone]
+		charged := w.site.remote.taken()[o.charge.Zone] > before[o.charge.Zone]
 		if cause != nil && !unknown {
 			w.admitted[o.charge.Zone] += charges[i].Cost
 		}
@@ -155,12 +153,13 @@ func (w *walk) step(t *testing.T) {
 // end has the store back, and wants what was admitted here to be there once at most.
 func (w *walk) end(t *testing.T) {
 	w.site.back()
+	synctest.Wait()
 	for _, o := range w.zones {
 		o.charge.Cost = 0
 		if _, err := w.site.Take(t.Context(), []window.Charge{o.charge}); err != nil {
 			t.Error(err)
 		}
-		if got, most := w.site.remote.settled[o.charge.Zone], w.admitted[o.charge.Zone]; got > most {
+		if got, most := w.site.remote.booked(o.charge.Zone), w.admitted[o.charge.Zone]; got > most {
 			t.Errorf("%s: %d units were booked, and %d had passed here", o.charge.Zone, got, most)
 		}
 	}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -87,8 +88,39 @@ func (a *account) keep(now int64) {
 // spend books the charge, on which ds were begun.
 func (a *account) spend(now int64) {
 	a.keep(now)
-	a.shard.write(a.slot, a.charge.Algorithm.Spend(a.history(), now, a.charge, a.ds))
+	c, till := a.lookBack(now)
+	a.shard.write(a.slot, c.Algorithm.Spend(a.history(), now, c, a.ds))
 	a.note(now, a.ds)
+	a.hasUntil(till)
+}
+
+// lookBack writes the key's horizon after a charge at now. It returns the charge, or a copy
+// with a longer Lookback if other charges on the key need that, and the time up to which
+// they do, in Unix ms; 0: no longer than the charge itself.
+func (a *account) lookBack(now int64) (c *window.Charge, till int64) {
+	own, before := window.Longest(a.charge), a.shard.horizon(a.slot)
+	if before.Window == own && before.Till == 0 {
+		return a.charge, 0
+	}
+	after := window.Horizon{Window: own}
+	if k, ok := a.charge.Algorithm.(window.HorizonKeeper); ok && before.Window > own {
+		if newest, ok := k.Newest(a.history()); ok {
+			after = before.After(own, now, newest)
+		}
+	}
+	a.shard.setHorizon(a.slot, after)
+	if after.Window == own {
+		return a.charge, 0
+	}
+	longer := *a.charge
+	longer.Lookback = time.Duration(after.Window) * time.Millisecond
+	return &longer, after.Till
+}
+
+// hasUntil keeps the key up to a time.
+func (a *account) hasUntil(till int64) {
+	sl := a.shard.slot(a.slot)
+	sl.expires = max(sl.expires, till)
 }
 
 // note stores what the decisions say after units were spent.
@@ -99,6 +131,9 @@ func (a *account) note(now int64, ds []window.Decision) {
 		d := &ds[i]
 		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
 		sl.used = max(sl.used, share(d))
+	}
+	if k, ok := a.charge.Algorithm.(window.Keeper); ok {
+		sl.expires = max(sl.expires, k.Until(a.history()))
 	}
 	sl.hold(now, ds)
 }

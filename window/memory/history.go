@@ -7,11 +7,12 @@ import (
 )
 
 // smallSize is how many bytes of history a slot has room for: what is left of 128.
-const smallSize = 76
+const smallSize = 70
 
 // large is a history that does not fit into its slot.
 type large struct {
 	history window.History
+	till    int64 // that of the horizon
 	slot    int32
 }
 
@@ -37,15 +38,43 @@ func (s *shard) write(i int32, h window.History) {
 	case sl.large == none && len(h) <= smallSize:
 		sl.size = uint8(copy(sl.small[:], h)) // most often onto itself
 	case sl.large == none:
-		sl.large = int32(len(s.larges))
-		s.larges = append(s.larges, large{h, i})
-	case len(h) <= smallSize/2:
+		s.enlarge(i, h)
+	case len(h) <= smallSize/2 && s.larges[sl.large].till == 0:
 		sl.size = uint8(copy(sl.small[:], h))
 		s.dropLarge(sl)
 	case cap(h) > 4*len(h):
 		s.larges[sl.large].history = slices.Clone(h)
 	default:
 		s.larges[sl.large].history = h
+	}
+}
+
+// enlarge keeps h, the history of the key in slot i, out of the slot.
+func (s *shard) enlarge(i int32, h window.History) {
+	s.slot(i).large = int32(len(s.larges))
+	s.larges = append(s.larges, large{history: h, slot: i})
+}
+
+// horizon returns that of the key in slot i.
+func (s *shard) horizon(i int32) window.Horizon {
+	sl := s.slot(i)
+	h := window.Horizon{Window: int64(sl.keepHigh)<<32 | int64(sl.keepLow)}
+	if sl.large != none {
+		h.Till = s.larges[sl.large].till
+	}
+	return h
+}
+
+// setHorizon keeps that of the key in slot i. A slot has no room for Till: a history with
+// one is kept as a large one, however short.
+func (s *shard) setHorizon(i int32, h window.Horizon) {
+	sl := s.slot(i)
+	sl.keepLow, sl.keepHigh = uint32(h.Window), uint16(h.Window>>32)
+	if sl.large == none && h.Till != 0 {
+		s.enlarge(i, slices.Clone(window.History(sl.small[:sl.size])))
+	}
+	if sl.large != none {
+		s.larges[sl.large].till = h.Till
 	}
 }
 

@@ -10,7 +10,7 @@ func TestSmallHistories(t *testing.T) {
 	for _, c := range []struct {
 		gap  time.Duration
 		want int
-	}{{63 * time.Millisecond, 54}, {8 * time.Second, 27}, {17 * time.Minute, 18}} {
+	}{{63 * time.Millisecond, 48}, {8 * time.Second, 24}, {17 * time.Minute, 16}} {
 		s, now := newStore(t, 10)
 		fit := 0
 		for small := true; small; {

@@ -140,13 +140,18 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 		return nil
 	}
 	a.keep(now)
-	a.shard.write(a.slot, charge.Algorithm.Settle(a.history(), now, &charge, at, delta))
+	c, till := &charge, int64(0)
+	if delta > 0 {
+		c, till = a.lookBack(now)
+	}
+	a.shard.write(a.slot, charge.Algorithm.Settle(a.history(), now, c, at, delta))
 	charge.Cost = 0
 	ds := make([]window.Decision, len(charge.Policies))
 	charge.Algorithm.Look(a.history(), now, &charge, ds)
 	charge.Algorithm.Explain(a.history(), now, &charge, ds, false)
 	if delta > 0 {
 		a.note(now, ds)
+		a.hasUntil(till)
 	} else {
 		a.gaveBack(now, ds)
 	}

@@ -40,7 +40,9 @@ type slot struct {
 	expires   int64 // ms: when nothing of the history matters any more
 	heldUntil int64 // ms: the key denies until then, so it is not evicted
 	zone      zoneID
-	large     int32 // where the history is in the shard's, if it is not here; or none
+	large     int32  // where the history is in the shard's, if it is not here; or none
+	keepLow   uint32 // how long units are kept, in ms: the horizon's window
+	keepHigh  uint16
 	small     [smallSize]byte
 	used      uint8 // share of the limit that was used when last spent on
 	overflow  bool  // does not count as a key, and is not evicted

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,8 +19,8 @@ const (
 )
 
 var (
-	errUndone  = errors.New("the script failed on this request")
-	errUnknown = errors.New("the script failed on this request, after it may have charged it")
+	errUndone  = ownError("the script failed on this request")
+	errUnknown = ownError("the script failed on this request, after it may have charged it")
 	// NOPERM is what servers say themselves.
 	errForbidden = fmt.Errorf("NOPERM in a script: %w", errUnknown)
 )
@@ -79,7 +78,7 @@ func (c *call) read(results []window.Result) error {
 			ok = false
 		}
 		if !ok {
-			return fmt.Errorf("unexpected reply of the script: %d..., %d is no decision", begin, a.rest[:min(len(a.rest), 5)])
+			return ownError("unexpected reply of the script: its numbers are no decision")
 		}
 		if results[i].Err == nil {
 			results[i].Decisions = a.ds[first:len(a.ds):len(a.ds)]
@@ -152,7 +151,7 @@ func (a *answers) full(charges []window.Charge, namings []naming) bool {
 }
 
 func (c *call) unexpected() error {
-	return fmt.Errorf("unexpected reply of the script: %d integers do not answer %d requests", len(c.reply), len(c.requests))
+	return ownError(fmt.Sprintf("unexpected reply of the script: %d integers do not answer %d requests", len(c.reply), len(c.requests)))
 }
 
 // tighten makes d what holds if both d and other have to.

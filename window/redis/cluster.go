@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -38,10 +39,14 @@ func (s *Store) decideApart(ctx context.Context, op string, requests [][]window.
 
 // takeSuspect decides on a request of which one charge will probably be denied: that is made
 // first, while the others are only looked at, so that they are not charged for a request that
-// does not pass. It takes two round trips if the request passes.
+// does not pass. It takes two round trips if the request passes; where the timeout has no room
+// for them, all charges are made at the same time.
 func (s *Store) takeSuspect(ctx context.Context, charges []window.Charge, suspect int) window.Result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	if !s.HasTimeFor(ctx, 2) {
+		return s.take(ctx, charges, nil)
+	}
 	var calls, rest []*call
 	for i := range charges {
 		op := "peek"
@@ -129,12 +134,19 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		own := answers[i].Decisions
 		for _, other := range answers[i+1 : i+len(s.namings)] {
 			for j := range own {
+				own[j].Former = behind(own[j].At, other.Decisions[j].At)
 				tighten(&own[j], &other.Decisions[j])
 			}
 		}
 		r.Decisions = append(r.Decisions, own...)
 	}
 	return r, undo
+}
+
+// behind returns by how many ms a time is later than at. Clocks that are weeks apart are no
+// clocks: nothing is found at that time.
+func behind(at, other int64) int32 {
+	return int32(min(max(other-at, math.MinInt32), math.MaxInt32))
 }
 
 // undo returns calls that give back the charges of a request that were made, because
@@ -163,6 +175,9 @@ func (s *Store) undo(calls []*call, answers []window.Result, failed bool) (undo 
 func (s *Store) giveBack(ctx context.Context, undo []*call) {
 	var now []*call
 	for _, c := range undo {
+		if c.err == nil && !s.HasTimeFor(ctx, 1) {
+			c.err = errLater
+		}
 		if c.err == nil {
 			now = append(now, c)
 		}

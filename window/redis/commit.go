@@ -50,6 +50,10 @@ type commit struct {
 	oldest  *ticket // of those that wait or fly
 	newest  *ticket
 	timed   bool // the timer is under way
+
+	departure *time.Timer   // runs depart
+	planned   bool          // it is under way
+	left      time.Duration // when the last batch was sent; see takeOffFar
 }
 
 // ticket is a request that waits.
@@ -113,6 +117,8 @@ func newCommit(s *Store) *commit {
 	c.flight = c.fly
 	c.timer = time.AfterFunc(time.Hour, c.expire)
 	c.timer.Stop()
+	c.departure = time.AfterFunc(time.Hour, c.depart)
+	c.departure.Stop()
 	c.tickets.New = func() any { return &ticket{done: make(chan struct{}, 1)} }
 	return c
 }
@@ -178,6 +184,10 @@ func (c *commit) queue(t *ticket) bool {
 
 // takeOff starts a flight if those who wait may go.
 func (c *commit) takeOff(now time.Duration) {
+	if trip := c.store.trip.get(); trip > far {
+		c.takeOffFar(now, trip)
+		return
+	}
 	if c.flying == 0 || c.flying < flights && c.mayFollow(now) {
 		c.flying++
 		go c.flight()
@@ -325,7 +335,7 @@ func (c *commit) board(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.since = time.Since(c.began)
-	if len(c.aloft) == 0 || c.mayFollow(f.since) {
+	if len(c.aloft) == 0 || c.store.trip.get() > far || c.mayFollow(f.since) {
 		c.fill(f, c.share())
 	}
 	if len(f.tickets) == 0 {

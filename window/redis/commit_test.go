@@ -21,6 +21,7 @@ import (
 // does not answer.
 func takeOff(t *testing.T, s *redis.Store, send func(i int)) {
 	t.Helper()
+	redis.Near(s)
 	for i := range redis.Flights {
 		send(i)
 		eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == i+1 && redis.Waiting(s) == 0 })
@@ -191,7 +192,7 @@ func TestTogetherButOne(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"})
 	warm(t, s, "key")
-	own.Client(t).Set(t.Context(), "p:zset:zone:5", "no set", 0)
+	own.Client(t).Set(t.Context(), "p:1-zset:zone:5", "no set", 0)
 	for i, r := range crowd(t, own, s, 10, func(i int) []window.Charge {
 		return []window.Charge{charge("first", strconv.Itoa(i), 3, time.Hour), charge("zone", strconv.Itoa(i), 3, time.Hour)}
 	}) {
@@ -367,6 +368,7 @@ func TestCrowd(t *testing.T) {
 	}
 	send()
 	eventually(t, patience, "a flight", func() bool { return redis.Flying(s) == 1 && redis.Waiting(s) == 0 })
+	redis.Near(s)
 	redis.NeverLate(s)
 	for range redis.Crowd - 1 {
 		send()
@@ -422,6 +424,7 @@ func TestFlightsAreAlike(t *testing.T) {
 			if f.size != want {
 				t.Fatalf("%d fly, want %d", f.size, want)
 			}
+			redis.Near(s)
 			redis.NeverLate(s)
 			return f
 		case <-time.After(patience):

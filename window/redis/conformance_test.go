@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"slices"
 	"strconv"
@@ -93,7 +94,10 @@ func TestConformanceRemembering(t *testing.T) {
 		"MillisecondLayersAreExact", "MillisecondSlicesAreExact", "StrictNeverOver", "WeightedWorstCase")
 }
 
-func TestAgreesWithMemory(t *testing.T) { windowtest.Agree(t, 200, openMemory, open) }
+// walks is less for make mutants.
+var walks = flag.Int("walks", 200, "how many random walks TestAgreesWithMemory has, for each algorithm")
+
+func TestAgreesWithMemory(t *testing.T) { windowtest.Agree(t, *walks, openMemory, open) }
 
 func TestAgreesWithMemoryRemembering(t *testing.T) {
 	windowtest.Agree(t, 20, openMemory, openRemembering)

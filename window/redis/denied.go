@@ -17,6 +17,10 @@ const (
 	longestDenial = time.Second
 	// denialBytes is what the remembered denials of a store take at most.
 	denialBytes = 16 << 20
+	// denialShare is the part of a window for which a denial is remembered at most. If
+	// the server's clock steps back meanwhile, units count for a window from when the server
+	// is asked again: that is so much later.
+	denialShare = 10
 	// denialOverhead is what one takes besides its key and decisions, about, and
 	// answerOverhead what each of the other charges does.
 	denialOverhead = 280
@@ -27,8 +31,8 @@ const (
 
 // denials remembers charges that were denied, and denies requests that make one of them
 // again without asking the server, even while that is away. A denial holds until the first of
-// the charge's limits that denied has room, and no longer than longestDenial: what others
-// spend until then only makes it last. The time counts from before the request
+// the charge's limits that denied has room, and no longer than longestDenial or a part of its
+// window: what others spend until then only makes it last. The time counts from before the request
 // was sent, so that it is over no later than on the server.
 //
 // A denial is remembered per charge: counter, cost, policies and options. With
@@ -223,7 +227,7 @@ func (d *denials) remember(asked moment, charges []window.Charge, decisions []wi
 	}
 	now := d.now()
 	for i := range charges {
-		wait, ok := d.wait(all[i].decisions)
+		wait, ok := d.wait(&charges[i], all[i].decisions)
 		if !ok || asked.at+wait-now < time.Millisecond {
 			continue
 		}
@@ -238,16 +242,17 @@ func (d *denials) remember(asked moment, charges []window.Charge, decisions []wi
 }
 
 // wait returns how long decisions on a charge hold, and whether they deny it.
-func (d *denials) wait(decisions []window.Decision) (wait time.Duration, denied bool) {
+func (d *denials) wait(c *window.Charge, decisions []window.Decision) (wait time.Duration, denied bool) {
 	wait = d.longest
 	for i := range decisions {
 		switch one := &decisions[i]; {
 		case one.Allowed:
 			continue
+		case one.RetryAfter == window.Never:
 		case one.At == 0: // CL.THROTTLE: up to two seconds late, see window.Native
 			wait = min(wait, one.RetryAfter-2*time.Second)
 		default:
-			wait = min(wait, one.RetryAfter)
+			wait = min(wait, one.RetryAfter, c.Policies[i].Window/denialShare)
 		}
 		denied = true
 	}

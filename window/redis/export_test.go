@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -19,6 +20,9 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 	s.decideTogether(ctx, calls, results)
 	return results
 }
+
+// Format is the number of the format of keys.
+const Format = format
 
 // Limits of what travels together, for tests.
 const (
@@ -45,6 +49,9 @@ func Waiting(s *Store) int {
 	return len(c.waiting)
 }
 
+// Near has the servers seem near, also on a busy machine, until the next one answers.
+func Near(s *Store) { s.trip.nanoseconds.Store(int64(time.Millisecond)) }
+
 // NeverLate has the flights that are under way to the only server never be late.
 func NeverLate(s *Store) {
 	c := s.commit("")
@@ -60,6 +67,10 @@ func AskAlways(s *Store) *Store {
 	s.denials.longest = 0
 	return s
 }
+
+// TellTime has the store remember denials by a clock of its own: that of the process, while
+// Options.Now is that of the server.
+func TellTime(s *Store, now func() time.Duration) { s.denials.now = now }
 
 // Remember has the store remember the decisions on a request as if it had asked
 // just now.
@@ -98,7 +109,7 @@ const DenialBytes = denialBytes
 // EndLeases ends the leases whose time is over, and returns when they are booked.
 func EndLeases(s *Store) {
 	s.leases.each(func(e *lessee) {
-		if e.lease != nil && s.clock() >= e.lease.ends {
+		if e.lease != nil && !e.lease.lives(s.leases.now()) {
 			s.leases.end(e)
 		}
 	})
@@ -117,6 +128,19 @@ func Leased(s *Store) (units int64) {
 
 // Booked waits until the leases that have ended are booked.
 func Booked(s *Store) { s.leases.ends.Wait() }
+
+// Debts returns on how many counters leases are not booked that have ended.
+func Debts(s *Store) int64 { return s.leases.debts.n.Load() }
+
+// Suspend has the clock on the wall go on for a while in which the steady one has stood.
+func Suspend(s *Store, d time.Duration) {
+	now := s.leases.now
+	s.leases.now = func() clocks {
+		c := now()
+		c.wall += d
+		return c
+	}
+}
 
 // LesseesPerShard bounds the counters that leases know, a shard.
 const LesseesPerShard = lesseesPerShard

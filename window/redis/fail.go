@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -27,12 +28,21 @@ type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
 
-// refusals are how servers begin to say that they have not run a script, or that its
-// first write was refused. NOPERM is none: it may be about a later command.
+// refusals are the words with which a server begins the error of a call that has changed
+// nothing: the server did not run the script, or refused the script's first write.
 var refusals = []string{
 	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
 	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
-	"WRONGTYPE", // the script reads all of a request's counters before it writes one
+	"WRONGTYPE",       // the script reads all of a request's counters before it writes one
+	"unknown command", // EVALSHA was renamed, or a proxy does not pass it on
+	"Protocol error:", // the call is longer than the server takes
+}
+
+// notPermitted reports whether a server refused the whole call because the user lacks a
+// permission. A script that may not run one of its commands may have run others before:
+// the server names the script then.
+func notPermitted(err error) bool {
+	return goredis.HasErrorPrefix(err, "NOPERM ") && !strings.Contains(err.Error(), "script: ") && !strings.Contains(err.Error(), "user_script")
 }
 
 // noSentinel is how go-redis begins to say that no Sentinel named a master.
@@ -44,6 +54,9 @@ const noSentinel = "redis: all sentinels"
 func uncharged(err error) bool {
 	var network *net.OpError
 	if errors.As(err, &network) && network.Op == "dial" || errors.As(err, new(unwritten)) {
+		return true
+	}
+	if notPermitted(err) {
 		return true
 	}
 	for _, refusal := range refusals {
@@ -66,12 +79,14 @@ func (s *Store) fail(ctx context.Context, err error) error {
 	return unknown{s.failUncharged(ctx, err)}
 }
 
-// failUncharged is fail for a request that was not sent. What was asked may be in the
-// reply of a server, so nothing but the reply's text is passed on.
+// failUncharged is fail for a request that was not sent. What was asked, and the password, may
+// be in the reply of a server: see shown for what is passed on.
 func (s *Store) failUncharged(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	said := err.Error()
+	err = shown(err)
 	// What a connection reports once a call's time is up is not the context's
 	// error, and may come a little before it.
 	cause := ctx.Err()
@@ -82,13 +97,13 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	hint, elsewhere := "", false
-	switch text := err.Error(); {
+	switch text := said; {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, context.DeadlineExceeded):
 		hint = fmt.Sprintf("no answer within %s: ", s.timeout)
 	case !s.cluster && (strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "CROSSSLOT ")):
 		hint, elsewhere = "the server is part of a Cluster: add `cluster` to the store: ", true
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.As(err, new(unwritten)) && errors.Is(err, syscall.ECONNRESET):
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
@@ -103,7 +118,7 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 		what := window.ErrRefused
 		// What the script itself says is WRONGTYPE stands behind an ERR. Or it stumbles
 		// over what it cannot read; what a command answers names it behind an @.
-		if text := err.Error(); strings.Contains(text, "WRONGTYPE ") || strings.Contains(text, " user_script:") {
+		if strings.Contains(said, "WRONGTYPE ") || strings.Contains(said, " user_script:") {
 			what = window.ErrForeign
 		}
 		err = fmt.Errorf("%w: %w", what, err)

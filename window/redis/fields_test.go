@@ -66,8 +66,57 @@ func TestLayersFieldsRead(t *testing.T) {
 		}
 		most = max(most, reads)
 	}
-	if most != 16 {
-		t.Errorf("%d fields read at most, want 16", most)
+	if most != 17 {
+		t.Errorf("%d fields read at most, want 17", most)
+	}
+}
+
+// TestLayersGiveBackReadsFew watches what the server is asked for when units are given back: few
+// fields, unless the layers have got other lengths, of either kind. Then all is written anew.
+func TestLayersGiveBackReadsFew(t *testing.T) {
+	own, clock := redistest.Start(t), windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now}), own.Client(t)
+	asked := monitor(t, own.Addr)
+	one := charge("zone", "key", 1_000_000, time.Minute)
+	one.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
+	var spent []int64
+	for range 700 {
+		clock.Add(83)
+		spent = append(spent, take(t, s, one)[0].At)
+	}
+	for _, test := range []struct {
+		coarse, fine time.Duration
+		all          bool
+	}{
+		{10 * time.Second, time.Second, false},
+		{10 * time.Second, 2 * time.Second, true},
+		{10 * time.Second, 2 * time.Second, false},
+		{20 * time.Second, 2 * time.Second, true},
+		{20 * time.Second, 2 * time.Second, false},
+	} {
+		if err := c.Echo(t.Context(), "begin").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for asked()[0] != "echo" {
+		}
+		one.Algorithm = window.Layers{Coarse: test.coarse, Fine: test.fine}
+		if err := s.Settle(t.Context(), one, spent[len(spent)-1], -1); err != nil {
+			t.Fatal(err)
+		}
+		spent = spent[:len(spent)-1]
+		if n := charged(t, s, one); n != int64(len(spent)) {
+			t.Errorf("%+v: %d units are left, want %d", one.Algorithm, n, len(spent))
+		}
+		if err := c.Echo(t.Context(), "end").Err(); err != nil {
+			t.Fatal(err)
+		}
+		all := false
+		for command := asked(); command[0] != "echo"; command = asked() {
+			all = all || strings.EqualFold(command[0], "HGETALL") || len(command) > 22
+		}
+		if all != test.all {
+			t.Errorf("%+v: all was read: %v, want %v", one.Algorithm, all, test.all)
+		}
 	}
 }
 
@@ -129,10 +178,10 @@ func TestLayersMemory(t *testing.T) {
 			one.Policies = []window.Policy{{Limit: 1_000_000, Window: time.Minute}}
 		}
 		take(t, s, one)
-		most = max(most, c.HLen(t.Context(), "layers:layers:zone:key").Val())
+		most = max(most, c.HLen(t.Context(), "layers:1-layers:zone:key").Val())
 	}
-	if most != 60+6+1 {
-		t.Errorf("%d fields at most, want 60 fine, 6 coarse and the open ones", most)
+	if most != 60+6+2 {
+		t.Errorf("%d fields at most, want 60 fine, 6 coarse, the open ones and the history", most)
 	}
 }
 
@@ -151,7 +200,7 @@ func TestAdaptiveFieldsRead(t *testing.T) {
 			if window.Allowed(take(t, s, one)) {
 				kept.Decide(clock.Now(), one, true)
 			}
-			n := c.HLen(t.Context(), "adaptive:slices:zone:key").Val()
+			n := c.HLen(t.Context(), "adaptive:1-slices:zone:key").Val() - 1 // w
 			if want := int64(one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)); n != want {
 				t.Fatalf("%d fields, FieldsRead says %d", n, want)
 			}

@@ -196,7 +196,7 @@ func (s *Store) takeInTurn(ctx context.Context, charges []window.Charge, room []
 		}
 		waited, turn = at, wait
 		if timer == nil {
-			timer = time.NewTimer(s.timeout / 2)
+			timer = time.NewTimer(min(s.timeout/2, max(0, s.timeout-s.trip.get()*9/8)))
 			defer timer.Stop()
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, s.timeout) // of the wait and the call

@@ -138,8 +138,8 @@ func testClusterManyNeighbours(t *testing.T, nodes []*redistest.Server) {
 			})
 		}
 	})
-	if denied*100 > asked || asked < 100 {
-		t.Errorf("%d of %d requests of others were denied, want 1 %% at most", denied, asked)
+	if denied*100 > asked || asked < 20 {
+		t.Errorf("%d of %d requests of others were denied, want 1 %% of 20 or more at most", denied, asked)
 	}
 	t.Logf("%d requests of %d clients; %d of %d of others denied", requests, clients, denied, asked)
 }

@@ -2,8 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the name under which Redis keeps a script
-	"encoding/hex"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/lua"
@@ -12,10 +10,7 @@ import (
 // instanceLife is how long a process counts that does not say that it is there.
 const instanceLife = 15 * time.Second
 
-var instancesSHA = func() string {
-	sum := sha1.Sum([]byte(lua.Instances)) //nolint:gosec // see the import
-	return hex.EncodeToString(sum[:])
-}()
+var instancesSHA = sha(lua.Instances)
 
 // Attend implements window.Instancer. Stores of one prefix on one database count as
 // those that share it.

@@ -20,7 +20,7 @@ import (
 // moment and the others go back, in one step. A unit is therefore booked from
 // before it is used until a whole window after, and the limit holds as strictly as
 // without leases: that takes an end well before the first booking has left the
-// window, see lifetime.
+// window, see lifetime. What cannot be booked in time is a debt, see debts.
 //
 // The size of leases follows the rate: a counter that is asked for twice within a
 // lifetime gets a lease, the next one is twice as large if all of it was used in
@@ -28,9 +28,11 @@ import (
 // the limit has left.
 type leases struct {
 	store  *Store
+	now    func() clocks
 	seed   maphash.Seed
 	shards [64]leaseShard
 	ends   sync.WaitGroup // bookings under way
+	debts  debts
 }
 
 // leaseShard holds the counters whose names have the same hash.
@@ -56,13 +58,15 @@ type lessee struct {
 	gone  bool          // another lessee may have taken its place, or the store is closed
 }
 
-// lease is what is handed out. Its lessee's lock guards what is left of it; all else
-// stays as it is.
+// lease is what is handed out. The lock of its lessee, or of the debts, guards left and
+// last; all else stays as it is.
 type lease struct {
 	charge    window.Charge
 	decisions []window.Decision // when it was taken
 	left      int64
-	ends      time.Duration
+	taken     clocks        // before it was
+	last      time.Duration // from then until units were handed out
+	life      time.Duration // how long it may hand out units
 	timer     *time.Timer
 }
 
@@ -75,7 +79,9 @@ type fetch struct {
 }
 
 func newLeases(s *Store) *leases {
-	return &leases{store: s, seed: maphash.MakeSeed()}
+	l := &leases{store: s, now: newClocks(s), seed: maphash.MakeSeed()}
+	l.debts.init(l)
+	return l
 }
 
 // lifetime returns how long a lease of the charge lives; 0 means that it gets none.
@@ -85,11 +91,16 @@ func (s *Store) lifetime(c *window.Charge) time.Duration {
 	if s.cluster && len(s.namings) > 1 {
 		return 0
 	}
-	shortest := c.Policies[0].Window
-	for _, p := range c.Policies {
-		shortest = min(shortest, p.Window)
-	}
+	shortest := shortest(c)
 	return min(c.Lease.TTL, shortest/2, shortest-s.timeout)
+}
+
+func shortest(c *window.Charge) time.Duration {
+	w := c.Policies[0].Window
+	for _, p := range c.Policies {
+		w = min(w, p.Window)
+	}
+	return w
 }
 
 // take decides on a charge of e with the units of a lease. Without decisions or an
@@ -101,14 +112,14 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, room []w
 	}
 	for {
 		e.mu.Lock()
-		now := l.store.clock()
-		switch f := e.fetch; {
+		now := l.now()
+		switch f, own := e.fetch, e.lease; {
 		case e.gone:
 			e.mu.Unlock()
 			return nil, end, nil
-		case e.lease != nil && now < e.lease.ends && e.lease.left >= c.Cost:
-			own, left := e.lease, e.lease.spend(c.Cost)
-			e.seen = now
+		case own != nil && own.lives(now) && own.left >= c.Cost:
+			left := own.spend(c.Cost, now)
+			e.seen = now.steady
 			e.mu.Unlock()
 			return own.decide(left, now, room), end, nil
 		case f != nil:
@@ -121,7 +132,14 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, room []w
 		if e.lease != nil {
 			l.end(e)
 		}
-		size := e.grow(c, now, life)
+		if l.debts.has(c) {
+			e.mu.Unlock()
+			if err := l.repay(ctx, &end, *c); err != nil {
+				return nil, end, err
+			}
+			continue
+		}
+		size := e.grow(c, now.steady, life)
 		if size < 2*c.Cost {
 			e.mu.Unlock()
 			return nil, end, nil
@@ -137,19 +155,23 @@ func (l *leases) take(ctx context.Context, e *lessee, c *window.Charge, room []w
 	}
 }
 
+// lives reports whether units may be handed out.
+func (own *lease) lives(now clocks) bool { return now.since(own.taken) < own.life }
+
 // spend hands out units, and returns how many are left.
-func (l *lease) spend(cost int64) int64 {
-	l.left -= cost
-	return l.left
+func (own *lease) spend(cost int64, now clocks) int64 {
+	own.left -= cost
+	own.last = now.since(own.taken)
+	return own.left
 }
 
 // decide returns what is said to a request after which so many units are left, in room if
 // it fits. It needs no lock.
-func (l *lease) decide(left int64, now time.Duration, room []window.Decision) []window.Decision {
-	room = append(room[:0], l.decisions...)
+func (own *lease) decide(left int64, now clocks, room []window.Decision) []window.Decision {
+	room = append(room[:0], own.decisions...)
 	for i := range room {
 		room[i].Remaining += left
-		room[i].ResetAfter = l.charge.Policies[i].Window + l.ends - now
+		room[i].ResetAfter = own.charge.Policies[i].Window + own.life - now.since(own.taken)
 	}
 	return room
 }
@@ -190,7 +212,7 @@ func (l *leases) wait(ctx context.Context, f *fetch, end *time.Time) error {
 
 // fetch takes a lease until end, and spends the charge's cost of it. The caller may go,
 // but the lease is taken all the same: what is booked has to end.
-func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charge, size int64, life, sent time.Duration, end time.Time) ([]window.Decision, error) {
+func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charge, size int64, life time.Duration, sent clocks, end time.Time) ([]window.Decision, error) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	defer cancel()
 	whole := *c
@@ -204,20 +226,24 @@ func (l *leases) fetch(ctx context.Context, e *lessee, f *fetch, c *window.Charg
 	defer e.mu.Unlock()
 	defer close(f.done)
 	e.fetch = nil
+	now := l.now()
 	switch {
 	case r.Err != nil:
 		f.err = r.Err
 		return nil, r.Err
 	case !window.Allowed(r.Decisions):
-		e.room, e.pause = room(r.Decisions), l.store.clock()+life
+		e.room, e.pause = room(r.Decisions), now.steady+life
 		return nil, nil
 	}
 	e.room = room(r.Decisions)
-	own := &lease{charge: whole, decisions: r.Decisions, left: size, ends: sent + life}
+	own := &lease{charge: whole, decisions: r.Decisions, left: size, taken: sent, life: life}
 	e.lease = own
-	own.timer = time.AfterFunc(own.ends-l.store.clock(), func() { l.expire(e, own) })
-	ds := own.decide(own.spend(c.Cost), sent, nil)
-	if f.reset || e.gone {
+	own.timer = time.AfterFunc(life-now.since(sent), func() { l.expire(e, own) })
+	var ds []window.Decision
+	if own.lives(now) { // else this process may have been stopped, and nobody gets anything
+		ds = own.decide(own.spend(c.Cost, now), now, nil)
+	}
+	if ds == nil || f.reset || e.gone {
 		l.end(e)
 	}
 	return ds, nil

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -12,27 +14,46 @@ import (
 // script gets them, and then the calls that it refused again. It has to be the server
 // that refused them: of a slot on its way to another node of a Cluster, that is not
 // the one where the key is said to be.
-type loader struct{ server *goredis.Client }
+type loader struct {
+	server     *goredis.Client
+	background *background
+	patience   time.Duration // of a load
 
-// loadScripts gives every server the script when it turns out not to know it.
-func loadScripts(client goredis.UniversalClient) {
-	switch c := client.(type) {
+	mu    sync.Mutex // guards under
+	under *loading   // way; nil: none is
+}
+
+// loading is a load that is under way.
+type loading struct {
+	done chan struct{} // closed when it has ended
+	err  error         // then
+}
+
+// onEach has every server greeted on new connections, and given the script when it turns out
+// not to know it.
+func (s *Store) onEach(o Options) {
+	each := func(server *goredis.Client) {
+		server.AddHook(greeter{o.Username, o.Password, o.DB, s.background.ctx, s.met, &s.trip})
+		server.AddHook(&loader{server: server, background: s.background, patience: s.patience})
+		server.AddHook(&spares{store: s, server: server})
+	}
+	switch c := s.client.(type) {
 	case *goredis.Client:
-		c.AddHook(loader{c})
+		each(c)
 	case *goredis.ClusterClient:
-		c.OnNewNode(func(node *goredis.Client) { node.AddHook(loader{node}) })
+		c.OnNewNode(each)
 	}
 }
 
 // DialHook implements goredis.Hook.
-func (loader) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (*loader) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
 // loads is how often a call is made again, for somebody may flush scripts as often as
 // they come.
 const loads = 3
 
 // ProcessHook implements goredis.Hook.
-func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (l *loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		for again := 0; ; again++ {
 			unsend(cmd)
@@ -50,7 +71,7 @@ func (l loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 }
 
 // ProcessPipelineHook implements goredis.Hook.
-func (l loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (l *loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		for again := 0; ; again++ {
 			clearErrors(cmds)
@@ -105,14 +126,41 @@ func refused(cmds []goredis.Cmder) (all []goredis.Cmder) {
 }
 
 // load sends the scripts by SCRIPT LOAD, because some servers drop scripts that came
-// with EVAL.
-func (l loader) load(ctx context.Context) error {
-	_, err := l.server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+// with EVAL. It has a time of its own, and goes on when ctx ends: a request that was refused
+// first may have no time for it. Requests that need it at the same time share it.
+func (l *loader) load(ctx context.Context) error {
+	l.mu.Lock()
+	now := l.under
+	if now == nil {
+		now = &loading{done: make(chan struct{})}
+		if l.background.run(func() { l.send(now) }) {
+			l.under = now
+		} else {
+			now.err = goredis.ErrClosed
+			close(now.done)
+		}
+	}
+	l.mu.Unlock()
+	select {
+	case <-now.done:
+		return now.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *loader) send(now *loading) {
+	ctx, cancel := context.WithTimeout(l.background.ctx, l.patience)
+	defer cancel()
+	_, now.err = l.server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 		pipe.ScriptLoad(ctx, lua.Script)
 		pipe.ScriptLoad(ctx, lua.Instances)
 		return nil
 	})
-	return err
+	l.mu.Lock()
+	l.under = nil
+	l.mu.Unlock()
+	close(now.done)
 }
 
 func lacksScript(err error) bool {

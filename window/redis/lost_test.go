@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestLostAfterRefusal(t *testing.T) {
 		s := newStore(t, redis.Options{Addresses: []string{one.Addr}, Cluster: true, Prefix: "refused", Timeout: time.Second})
 		request := []window.Charge{countedCharge("zone", "a"), countedCharge("zone", "b")}
 		for _, c := range request {
-			defer moveSlot(t, []*redistest.Server{one, other}, "refused:slices:zone:"+c.Key)()
+			defer moveSlot(t, []*redistest.Server{one, other}, "refused:1-slices:zone:"+c.Key)()
 		}
 		take(t, s, charge("loads", "the script", 1, time.Hour))
 		if loaded {
@@ -144,6 +145,30 @@ type proxy struct {
 	lose      atomic.Bool // hangs up as with cut, once, and after meanwhile
 	meanwhile atomic.Pointer[func()]
 	turns     atomic.Int64 // how often the server was asked, once it had answered
+
+	mu   sync.Mutex // guards open
+	open map[net.Conn]bool
+}
+
+// hangUp closes all connections.
+func (p *proxy) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+func (p *proxy) note(c net.Conn, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open == nil {
+		p.open = make(map[net.Conn]bool)
+	}
+	p.open[c] = true
+	if !open {
+		delete(p.open, c)
+	}
 }
 
 // startBehind runs a Cluster of one server behind a proxy.
@@ -173,6 +198,8 @@ func startProxy(t *testing.T) *proxy {
 }
 
 func (p *proxy) serve(client net.Conn) {
+	p.note(client, true)
+	defer p.note(client, false)
 	server, err := net.Dial("tcp", *p.target.Load())
 	if err != nil {
 		return

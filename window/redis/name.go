@@ -12,13 +12,18 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
+// format is the number of the format in which counters are kept, with what follows it in
+// the name of every key. Raise it when a script writes a key otherwise than before: all
+// counters then start afresh, and what is kept of them expires. TestFormat tells.
+const format = "1-"
+
 // packedTogether is how many counters a hash is meant to hold: fewer than half as many
 // as Redis keeps in the encoding of a small hash, as they are not spread evenly.
 const packedTogether = 48
 
 // naming makes the names that counters have in Redis.
 type naming struct {
-	prefix string
+	prefix string   // with the format
 	hash   *keyHash // nil: keys stand in names as they are
 }
 
@@ -26,7 +31,7 @@ type naming struct {
 // changes, of which the former comes last. A counter is then kept under both names:
 // those who know only one of the secrets see all that is spent.
 func newNamings(o Options) []naming {
-	current := naming{prefix: o.Prefix + ":", hash: newKeyHash(o.KeySecret)}
+	current := naming{prefix: o.Prefix + ":" + format, hash: newKeyHash(o.KeySecret)}
 	if o.FormerKeySecret == "" {
 		return []naming{current}
 	}
@@ -36,8 +41,8 @@ func newNamings(o Options) []naming {
 // appendKey appends the name of the key that holds the charge's counter, which for a
 // packed one is a hash that it shares with others of its zone:
 //
-//	<prefix>:<algorithm>:<zone>:<key>
-//	<prefix>:pack-<algorithm>:<zone>:<number of hashes>:<number of the hash>
+//	<prefix>:<format>-<algorithm>:<zone>:<key>
+//	<prefix>:<format>-pack-<algorithm>:<zone>:<number of hashes>:<number of the hash>
 //
 // With a secret, the HMAC-SHA256 of the key stands in its place, in URL-safe base64.
 func (n *naming) appendKey(dst []byte, c *window.Charge) []byte {

@@ -13,7 +13,7 @@ import (
 )
 
 // errNoThrottle takes the place of the server's own words, which hold the key.
-var errNoThrottle = errors.New("the server has no command CL.THROTTLE, or does not let this user call it: load redis-cell, or take out `native on`")
+var errNoThrottle = ownError("the server has no command CL.THROTTLE, or does not let this user call it: load redis-cell, or take out `native on`")
 
 // native returns how CL.THROTTLE takes part in a request. It counts under one name.
 func (s *Store) native(charges []window.Charge) window.Native {
@@ -161,7 +161,7 @@ func (s *Store) address(ctx context.Context, key string) string {
 // remaining, retry after and reset after, in seconds.
 func (c *call) nativeDecision() ([]window.Decision, error) {
 	if len(c.reply) != 5 {
-		return nil, fmt.Errorf("unexpected reply of CL.THROTTLE: %d integers, want 5", len(c.reply))
+		return nil, ownError(fmt.Sprintf("unexpected reply of CL.THROTTLE: %d integers, want 5", len(c.reply)))
 	}
 	charge := &c.requests[0][0]
 	p := charge.Policies[0]

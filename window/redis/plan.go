@@ -25,6 +25,7 @@ var keySeed = maphash.MakeSeed()
 type definition struct {
 	algorithm window.Algorithm
 	packed    bool
+	longest   int64 // ms
 	policies  []window.Policy
 }
 
@@ -149,17 +150,15 @@ func (p *plan) field(n *naming, c *window.Charge) {
 // definition returns the number of the charge's definition, which it writes where it is new.
 func (p *plan) definition(c *window.Charge) int64 {
 	const remembered = 8 // definitions that are looked at before one counts as new
+	longest := window.Longest(c)
 	for i := len(p.known) - 1; i >= max(0, len(p.known)-remembered); i-- {
 		d := &p.known[i]
-		if d.algorithm == c.Algorithm && d.packed == (c.Pack > 0) && slices.Equal(d.policies, c.Policies) {
+		if d.algorithm == c.Algorithm && d.packed == (c.Pack > 0) && d.longest == longest && slices.Equal(d.policies, c.Policies) {
 			return int64(i + 1)
 		}
 	}
-	p.known = append(p.known, definition{c.Algorithm, c.Pack > 0, c.Policies})
-	options, longest := c.Algorithm.Options(), int64(0)
-	for _, policy := range c.Policies {
-		longest = max(longest, policy.Window.Milliseconds())
-	}
+	p.known = append(p.known, definition{c.Algorithm, c.Pack > 0, longest, c.Policies})
+	options := c.Algorithm.Options()
 	d := &p.definitions
 	d.int(int64(4 + 2*len(c.Policies) + len(options)))
 	d.string(c.Algorithm.Name())

@@ -35,9 +35,9 @@ const (
 // the words of ACL SETUSER, beside the keys ~<prefix>:*. It needs +select, too, for
 // another database than 0; ClusterPermissions in a Cluster; and +cl.throttle for
 // native gcra.
-const Permissions = "+evalsha +script|load +time +pexpireat +del " +
-	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +hgetall +hlen +hmget +hset +hdel +hrandfield +get +mget +set +setrange " +
-	"+xadd +xrange +xrevrange +xtrim +xdel +xinfo|stream +lindex +lrange +llen +lset +rpush +ltrim"
+const Permissions = "+evalsha +script|load +time +pexpireat +unlink " +
+	"+zadd +zcount +zrange +zrangebyscore +zrem +zremrangebyscore +zremrangebyrank +hgetall +hlen +hmget +hset +hdel +hrandfield " +
+	"+get +mget +getrange +set +setrange +xadd +xrange +xrevrange +xtrim +xdel +xsetid"
 
 // ClusterPermissions are those that a Cluster asks for in addition.
 const ClusterPermissions = "+cluster|slots +asking"
@@ -70,15 +70,16 @@ type Options struct {
 	// one yet, and for the longest window after: charges are made under both names.
 	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
 	// are then no leases, and what Settle gives back stays spent under the former
-	// name. Not without KeySecret, and not the same.
+	// name, but not what SettleBatch does. Not without KeySecret, and not the same.
 	FormerKeySecret string
-	// The longest that one call waits, connecting included; the context may
-	// shorten it. Default: DefaultTimeout.
+	// The longest that one call waits, also for a connection; the context may
+	// shorten it. Connections take longer if need be, for the calls that follow: four times
+	// as long, or a second if that is more. Default: DefaultTimeout.
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
-	// Report is told of units that could not be taken back, or booked at the end of
-	// a lease, and of a lease that may stay booked as its reply was lost, each time: no
+	// Report is told of units that could not be taken back, or booked for a lease within its
+	// window, and of a lease that may stay booked as its reply was lost, each time: no
 	// request fails of it. It must not wait. Nil: nobody is.
 	Report func(error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
@@ -93,6 +94,7 @@ type Store struct {
 	namings     []naming
 	permissions string // all that the user needs
 	timeout     time.Duration
+	patience    time.Duration // for what goes on in the background
 	now         func() int64
 	name        string
 	ids         ids
@@ -116,6 +118,12 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks givebacks
+	// What goes on apart from requests: connections and scripts on their way to servers.
+	background *background
+	// What a server last said of itself.
+	server atomic.Pointer[hello]
+	trip   trip
+	holds  holds
 	// What Ping has to try: a window.Charge for each kind of counter with which a
 	// request failed since the last ping that did not.
 	doubts sync.Map
@@ -145,12 +153,14 @@ func New(o Options) *Store {
 		namings:     newNamings(o),
 		permissions: o.permissions(),
 		timeout:     o.Timeout,
+		patience:    o.connecting(),
 		now:         o.Now,
 		name:        o.name(),
 		ids:         newIDs(),
 		denials:     newDenials(clock),
 		clock:       clock,
 		report:      o.Report,
+		background:  newBackground(),
 	}
 	if s.report == nil {
 		s.report = func(error) {}
@@ -159,7 +169,7 @@ func New(o Options) *Store {
 		s.gate = newGate()
 	}
 	s.leases = newLeases(s)
-	loadScripts(s.client)
+	s.onEach(o)
 	return s
 }
 
@@ -180,15 +190,16 @@ func (o Options) universal() *goredis.UniversalOptions {
 	// What the client asks on its own, which node of a Cluster holds what above all, has no
 	// context. A node that hangs may be the first that is asked.
 	patience := max(o.Timeout, time.Second)
+	dialing := o.connecting()
+	if o.Master != "" {
+		dialing *= 2 // a Sentinel is asked first, and connected to
+	}
 	return &goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
 		IsClusterMode:    o.isCluster(),
-		Username:         o.Username,
-		Password:         o.Password,
 		SentinelUsername: o.SentinelUsername,
 		SentinelPassword: o.SentinelPassword,
-		DB:               o.DB,
 		TLSConfig:        o.TLS,
 		PoolSize:         o.PoolSize,
 
@@ -196,10 +207,11 @@ func (o Options) universal() *goredis.UniversalOptions {
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		// The context of a call is what limits it. A connection that takes longer
-		// is made all the same, for the calls that follow.
+		// is made all the same, for the calls that follow. See greeter for user, password
+		// and database.
 		ContextTimeoutEnabled: true,
-		Dialer:                dialer(patience, o.TLS, o.Master != ""),
-		DialTimeout:           patience,
+		Dialer:                dialer(o.connecting(), o.TLS, o.Master != ""),
+		DialTimeout:           dialing,
 		ReadTimeout:           patience,
 		WriteTimeout:          patience,
 		PoolTimeout:           patience,
@@ -252,12 +264,18 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 
 // Drain gives back what is left of leases, and takes no more of them. The store still
 // decides, until Close.
-func (s *Store) Drain() { s.leases.close() }
+func (s *Store) Drain() { s.leases.drain() }
 
-// Close implements window.Store. It gives back what is left of leases.
+// Close implements window.Store. It gives back what is left of leases, and waits a moment for
+// receipts that are being settled.
 func (s *Store) Close() error {
 	s.Drain()
+	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(again)
+	}
+	s.leases.debts.close()
 	s.givebacks.close()
+	s.background.close()
 	return s.client.Close()
 }
 
@@ -273,18 +291,15 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		leased = s.leases.lessee(&charges[0])
 	}
+	var end time.Time // of all calls together, if there are several
 	if leased != nil {
-		ds, end, err := s.leases.take(ctx, leased, &charges[0], room)
-		if err != nil {
+		var ds []window.Decision
+		var err error
+		if ds, end, err = s.leases.take(ctx, leased, &charges[0], room); err != nil {
 			s.doubt(charges)
 		}
 		if ds != nil || err != nil {
 			return ds, err
-		}
-		if !end.IsZero() { // the server was asked: both times together have the timeout
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, end)
-			defer cancel()
 		}
 	}
 	if s.gate != nil && len(charges) > 1 {
@@ -293,6 +308,17 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...windo
 	asked := s.denials.ask()
 	if decisions := s.denials.answer(asked, charges, room); decisions != nil {
 		return decisions, nil
+	}
+	if s.leases.owes(charges) {
+		if err := s.leases.repay(ctx, &end, charges...); err != nil {
+			s.doubt(charges)
+			return nil, err
+		}
+	}
+	if !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
 	}
 	r := s.take(ctx, charges, room)
 	if r.Err != nil {
@@ -317,9 +343,15 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
-		if results[i].Decisions = s.denials.answer(asked, charges, nil); results[i].Decisions == nil {
-			rest, places = append(rest, charges), append(places, i)
+		if results[i].Decisions = s.denials.answer(asked, charges, nil); results[i].Decisions != nil {
+			continue
 		}
+		if s.leases.owes(charges) {
+			if results[i].Err = s.leases.repay(ctx, new(time.Time), charges...); results[i].Err != nil {
+				continue
+			}
+		}
+		rest, places = append(rest, charges), append(places, i)
 	}
 	for i, r := range s.decide(ctx, "take", rest) {
 		s.denials.remember(asked, rest[i], r.Decisions)
@@ -328,10 +360,15 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 	return results
 }
 
-// Peek implements window.Store.
+// Peek implements window.Store. It asks the server, whatever is remembered or leased.
 func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
+	}
+	if s.leases.owes(charges) {
+		if err := s.leases.repay(ctx, new(time.Time), charges...); err != nil {
+			return nil, err
+		}
 	}
 	r := s.decide(ctx, "peek", [][]window.Charge{charges})[0]
 	return r.Decisions, r.Err
@@ -376,6 +413,11 @@ func (s *Store) all(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	s.run(ctx, calls)
+	return s.settleError(ctx, calls)
+}
+
+// settleError returns the first error of calls about one counter, under all of its names.
+func (s *Store) settleError(ctx context.Context, calls []*call) error {
 	err := s.firstError(ctx, calls)
 	if err != nil && len(s.namings) > 1 && slices.ContainsFunc(calls, func(c *call) bool {
 		return !uncharged(c.err) || len(c.namings) > 1 && errors.Is(err, window.ErrForeign)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"strconv"
 	"syscall"
@@ -24,7 +23,7 @@ const (
 	replyDepth = 16      // of lists in lists
 )
 
-var errReply = errors.New("the reply is longer than any that was asked for, or none")
+var errReply = ownError("the reply is longer than any that was asked for, or none")
 
 // dialer returns a function that connects as the client does, and ends connections
 // on which replies are too long. With sentinels, servers may be such.
@@ -56,7 +55,15 @@ func dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool) func(con
 type checkedConn struct {
 	net.Conn
 	replies replies
+	hello   []byte // what answers the client's HELLO, if it comes first; see greeter
+	said    []byte // of that, what the client has not read yet
 }
+
+// clientHello is what the client begins a connection with.
+var clientHello = appendCommand(nil, []string{"hello", "3"})
+
+// greeted has the connection answer the client's HELLO by itself.
+func (c *checkedConn) greeted(reply []byte) { c.hello = reply }
 
 // checkedSocket is one of which the client can look at the socket. It does so each
 // time that it takes the connection out of its pool.
@@ -70,6 +77,11 @@ func (c checkedSocket) SyscallConn() (syscall.RawConn, error) { return c.socket,
 
 // Read implements net.Conn.
 func (c *checkedConn) Read(b []byte) (int, error) {
+	if len(c.said) > 0 {
+		n := copy(b, c.said)
+		c.said = c.said[n:]
+		return n, nil
+	}
 	n, err := c.Conn.Read(b)
 	if bad := c.replies.check(b[:n]); bad != nil {
 		return 0, bad
@@ -81,6 +93,19 @@ func (c *checkedConn) Read(b []byte) (int, error) {
 func (c *checkedConn) Write(b []byte) (int, error) {
 	if s := c.replies.sentinel; s != nil {
 		s.sent(b)
+	}
+	if c.hello != nil {
+		rest, ok := bytes.CutPrefix(b, clientHello)
+		if ok {
+			c.said = c.hello
+		}
+		if c.hello = nil; ok && len(rest) == 0 {
+			return len(b), nil
+		}
+		if ok {
+			n, err := c.Conn.Write(rest)
+			return len(clientHello) + n, err
+		}
 	}
 	return c.Conn.Write(b)
 }

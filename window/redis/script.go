@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -15,10 +16,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-var scriptSHA = func() string {
-	sum := sha1.Sum([]byte(lua.Script)) //nolint:gosec // see the import
+var scriptSHA = sha(lua.Script)
+
+// sha returns what a server calls a script.
+func sha(script string) string {
+	sum := sha1.Sum([]byte(script)) //nolint:gosec // see the import
 	return hex.EncodeToString(sum[:])
-}()
+}
 
 // scriptCmd is an EVALSHA or CL.THROTTLE that answers with integers. It is never sent again once
 // it may have run, on a Cluster client either: that would charge twice.
@@ -118,7 +122,7 @@ func (s *Store) newScriptCall(namings []naming, op string, requests [][]window.C
 
 // writeCall makes c a call of the script, as the header of lua/driver.lua describes
 // it. To the script, a request under two names is one with twice the charges; but
-// settle and reset take one charge at a time, and settle after each its two numbers.
+// settle, settle_each and reset take one charge at a time, and settling has two numbers after each.
 func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, numbers ...int64) *call {
 	c.op, c.requests, c.first, c.native, c.reply, c.err = op, requests, 0, false, nil, nil
 	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
@@ -135,7 +139,7 @@ func (s *Store) writeCall(c *call, op string, requests [][]window.Charge, number
 			if !decides {
 				c.plan.apart(c.namings[k:k+1], charges)
 			}
-			if op == "settle" {
+			if op == "settle" || op == "settle_each" {
 				c.plan.requests.int(numbers[2*i])
 				c.plan.requests.int(numbers[2*i+1])
 			}
@@ -178,8 +182,14 @@ func (s *Store) run(ctx context.Context, calls []*call) {
 }
 
 func (s *Store) send(ctx context.Context, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	whole := ctx
+	ctx, cancel := s.inTime(whole)
+	defer cancel()
+	start := time.Now()
 	switch len(calls) {
-	case 0:
 	case 1:
 		c := calls[0]
 		c.cmd = c.command(ctx)
@@ -196,6 +206,11 @@ func (s *Store) send(ctx context.Context, calls []*call) {
 		for i, c := range calls {
 			c.answered(cmds[i].scriptCmd, err)
 		}
+	}
+	if calls[0].err == nil {
+		s.trip.note(start)
+	} else if ctx != whole {
+		s.noConnection(whole, ctx, calls)
 	}
 }
 

@@ -33,7 +33,7 @@ func newStreamTest(t *testing.T, keep time.Duration) *streamTest {
 	one := charge("zone", "key", 10, 10*time.Second)
 	one.Algorithm = window.Stream{Keep: keep}
 	return &streamTest{
-		T: t, clock: clock, redis: server.Client(t), key: prefix + ":stream:zone:key", one: one,
+		T: t, clock: clock, redis: server.Client(t), key: prefix + ":1-stream:zone:key", one: one,
 		store: redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: prefix})),
 	}
 }
@@ -336,6 +336,38 @@ func TestStreamSettles(t *testing.T) {
 	}
 }
 
+// TestStreamFindsNewestUnit gives back the newest units of many, the oldest of them first: what
+// is the newest then lies far before the end, and decisions are those of the Go twin.
+func TestStreamFindsNewestUnit(t *testing.T) {
+	for _, gone := range []int{1, 2, 3, 70, 199, 298, 299} {
+		t.Run(fmt.Sprint(gone), func(t *testing.T) {
+			clock := windowtest.NewClock()
+			s := newStore(t, redis.Options{Now: clock.Now})
+			c := charge("zone", "key", 1_000, 10*time.Second)
+			c.Algorithm = window.Stream{}
+			kept := windowtest.Kept{Algorithm: c.Algorithm}
+			var spent []int64
+			for range 300 {
+				clock.Add(7)
+				spent = append(spent, take(t, s, c)[0].At)
+				kept.Decide(clock.Now(), c, true)
+			}
+			for _, at := range spent[len(spent)-gone:] {
+				if err := s.Settle(t.Context(), c, at, -1); err != nil {
+					t.Fatal(err)
+				}
+				kept.Settle(clock.Now(), c, at, -1)
+			}
+			want := kept.Decide(clock.Now(), c, false)
+			want[0].At = clock.Now()
+			got, err := s.Peek(t.Context(), []window.Charge{c})
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("Peek = %+v, %v, want %+v", got, err, want)
+			}
+		})
+	}
+}
+
 func TestStreamGivesAllBack(t *testing.T) {
 	s := newStreamTest(t, 0)
 	s.take(4, "user", "anna")
@@ -386,8 +418,8 @@ func TestStreamMemory(t *testing.T) {
 		s.clock.Add(3_000)
 		s.take(1)
 	}
-	if bytes := s.redis.MemoryUsage(t.Context(), s.key, 0).Val(); bytes > 30_000 {
-		t.Errorf("%d bytes for 1000 entries, want 30 each at most", bytes)
+	if bytes := s.redis.MemoryUsage(t.Context(), s.key, 0).Val(); bytes > 38_000 {
+		t.Errorf("%d bytes for 1000 entries, want 38 each at most", bytes)
 	}
 }
 
@@ -397,7 +429,7 @@ func TestStreamOutOfMemory(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStreamTest(t, 0)
 	s.redis, s.store = own.Client(t), newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: s.clock.Now, Prefix: "oom"})
-	s.key = "oom:stream:zone:key"
+	s.key = "oom:1-stream:zone:key"
 	for n := range int64(4) {
 		s.at(n)
 		s.take(1, "n", fmt.Sprint(n))

@@ -43,6 +43,61 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
+// TestRefusedBeforeTheScript has a server refuse whole calls, and then a command of the
+// script: after the first nobody has been charged, after the second somebody may have been.
+func TestRefusedBeforeTheScript(t *testing.T) {
+	own := redistest.Start(t)
+	admin := own.Client(t)
+	permissions := append([]string{"~refused:*"}, strings.Fields(redis.Permissions)...)
+	permit := func(t *testing.T, without string, more ...string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
+		for _, p := range append(permissions, more...) {
+			if p != without {
+				args = append(args, p)
+			}
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		without string
+		unknown bool
+	}{{"+evalsha", false}, {"~refused:*", false}, {"+zadd", true}} {
+		t.Run(test.without, func(t *testing.T) {
+			permit(t, "")
+			s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "refused", Username: "limiter", Password: "secret"})
+			c := charge("zone", test.without, 10, time.Hour)
+			take(t, s, c)
+			permit(t, test.without)
+			_, err := s.Take(t.Context(), []window.Charge{c})
+			wantUnknown(t, "Take", test.unknown, err)
+			wantUnknown(t, "Settle", test.unknown, s.Settle(t.Context(), c, 0, 1))
+			if !errors.Is(err, window.ErrRefused) || !strings.Contains(err.Error(), "lacks a permission") {
+				t.Errorf("Take = %v, want ErrRefused, and advice", err)
+			}
+			if !test.unknown {
+				for i, r := range s.TakeBatch(t.Context(), [][]window.Charge{{c}, {c}}) {
+					wantUnknown(t, fmt.Sprintf("request %d of a batch", i), false, r.Err)
+				}
+			}
+			permit(t, "")
+			if n := charged(t, s, c); n != 1 {
+				t.Errorf("%d units are charged, want 1", n)
+			}
+		})
+	}
+}
+
+// TestScriptsAreNoCommand has a server that does not know EVALSHA.
+func TestScriptsAreNoCommand(t *testing.T) {
+	own := redistest.Start(t, "--rename-command", "EVALSHA", "")
+	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	_, err := s.Take(t.Context(), []window.Charge{charge("zone", "key", 10, time.Hour)})
+	wantUnknown(t, "Take", false, err)
+}
+
 // nodesOfWhichOneIsFull runs a Cluster of which the second node has no memory for more.
 func nodesOfWhichOneIsFull(t *testing.T) (addresses []string, free func()) {
 	t.Helper()
@@ -155,7 +210,7 @@ func TestLeaseLostToOthers(t *testing.T) {
 // TestWrongTypeIsNotCharged has something else in the place of one of two counters.
 func TestWrongTypeIsNotCharged(t *testing.T) {
 	s := newStore(t, redis.Options{Prefix: "wrong"})
-	if err := server.Client(t).Set(t.Context(), "wrong:zset:zone:key", "v", time.Minute).Err(); err != nil {
+	if err := server.Client(t).Set(t.Context(), "wrong:1-zset:zone:key", "v", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Take(t.Context(), []window.Charge{charge("free", "key", 2, time.Hour), charge("zone", "key", 2, time.Hour)})

@@ -18,19 +18,23 @@ import (
 // TestZsetTidiesUp holds that units which have left the window do not count, and that
 // they go: by the server's clock, one call of eight removes them.
 func TestZsetTidiesUp(t *testing.T) {
-	const key, limit, calls = "tidy:zset:zone:key", 1_000, 400 // (7/8)^400 is below 10^-23
+	const key, limit, calls = "tidy:1-zset:zone:key", 1_000, 400 // (7/8)^400 is below 10^-23
 	s, c := newStore(t, redis.Options{Prefix: "tidy"}), server.Client(t)
 	for i := range 10 {
 		if err := c.ZAdd(t.Context(), key, goredis.Z{Score: float64(i), Member: "left:" + strconv.Itoa(i)}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	horizon := goredis.Z{Score: float64(1<<50 + time.Hour.Milliseconds()), Member: "w"} // of units of an hour
+	if err := c.ZAdd(t.Context(), key, horizon).Err(); err != nil {
+		t.Fatal(err)
+	}
 	one := charge("zone", "key", limit, time.Hour)
 	for n := int64(1); n <= calls; n++ {
 		if d := take(t, s, one)[0]; d.Remaining != limit-n {
 			t.Fatalf("call %d: %+v, want %d to remain", n, d, limit-n)
 		}
-		if left := c.ZCard(t.Context(), key).Val() - n; left == 0 {
+		if left := units(t, c, key) - n; left == 0 {
 			return
 		} else if left != 10 {
 			t.Fatalf("call %d: %d that have left are there, want all or none", n, left)
@@ -39,10 +43,15 @@ func TestZsetTidiesUp(t *testing.T) {
 	t.Errorf("after %d calls, those that have left are still there", calls)
 }
 
+// units returns how many members a sorted set has, without the one that is the horizon.
+func units(t *testing.T, c *goredis.Client, key string) int64 {
+	return c.ZCard(t.Context(), key).Val() - 1
+}
+
 // TestZsetMembers holds how many members costs take, and what is left of a cost; that the key
 // goes in time, with nothing on it counted twice or lost; and that limits have all digits.
 func TestZsetMembers(t *testing.T) {
-	const limit, key = 1 << 40, "members:zset:zone:key"
+	const limit, key = 1 << 40, "members:1-zset:zone:key"
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "members"}), server.Client(t)
 	one := charge("zone", "key", limit, 8*time.Second) // limit × 8,000 is below 2^53
@@ -73,7 +82,7 @@ func TestZsetMembers(t *testing.T) {
 		if got := charged(t, s, one); got != step.counted {
 			t.Errorf("%+v: %d counted", step, got)
 		}
-		if got := c.ZCard(t.Context(), key).Val(); got != step.members {
+		if got := units(t, c, key); got != step.members {
 			t.Errorf("%+v: %d members", step, got)
 		}
 		if got := c.PTTL(t.Context(), key).Val(); got <= 0 {
@@ -83,12 +92,12 @@ func TestZsetMembers(t *testing.T) {
 	clock.Add(7_997) // the unit has left
 	one.Cost = 1
 	take(t, s, one)
-	if got := c.ZCard(t.Context(), key).Val(); got != 6 {
+	if got := units(t, c, key); got != 6 {
 		t.Errorf("%d members, want 203 units and the one that was taken", got)
 	}
 	clock.Add(1)
 	take(t, s, one)
-	if got := c.ZCard(t.Context(), key).Val(); got != 2 {
+	if got := units(t, c, key); got != 2 {
 		t.Errorf("%d members, want those of the two units: what costs more has left, too", got)
 	}
 }

@@ -157,8 +157,11 @@ var tables = []struct {
 		// A denial under a shorter window has forgotten nothing, ...
 		2: {6_000, 1, []verdict{denied(0, 4_000)}, []window.Policy{per(2, 10_000)}},
 		3: {6_000, 1, []verdict{allowed(1)}, []window.Policy{per(2, 5_000)}},
-		// ... what was spent under it has.
-		4: {6_000, 2, []verdict{denied(1, 10_000)}, []window.Policy{per(2, 10_000)}},
-		5: {11_000, 2, []verdict{denied(1, 55_000)}, []window.Policy{per(2, 60_000)}},
+		// ... and neither has a charge under it, as long as the longer window needs its units.
+		4: {6_000, 2, []verdict{denied(0, 10_000)}, []window.Policy{per(2, 10_000)}},
+		5: {11_000, 2, []verdict{denied(0, 55_000)}, []window.Policy{per(2, 60_000)}},
+		// That was until 10_000: a charge after that forgets them.
+		6: {12_000, 1, []verdict{allowed(1)}, []window.Policy{per(2, 5_000)}},
+		7: {12_000, 1, []verdict{allowed(0)}, []window.Policy{per(2, 60_000)}},
 	}},
 }

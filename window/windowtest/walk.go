@@ -71,7 +71,7 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 	case 0:
 		a.Count = 1 + r.Int64N(20)
 	case 1:
-		a.Size = time.Duration(1+r.Int64N(1+r.Int64N(15_000))) * time.Millisecond // may be above the window
+		a.Size = time.Duration(100+r.Int64N(1+r.Int64N(15_000))) * time.Millisecond // may be above the window
 	case 2:
 		a.Count = 1
 	}
@@ -84,7 +84,7 @@ func fewSlices(r *rand.Rand, weighted bool) window.Algorithm {
 }
 
 func randomAdaptive(r *rand.Rand) window.Algorithm {
-	shortest := 1 + r.Int64N(1_000)
+	shortest := 100 + r.Int64N(1_000)
 	return window.Slices{
 		Min: time.Duration(shortest) * time.Millisecond,
 		Max: time.Duration(shortest+r.Int64N(5_000)) * time.Millisecond,
@@ -128,6 +128,7 @@ type zone struct {
 	policies []window.Policy
 	algo     window.Algorithm
 	pack     int64
+	windows  [3]time.Duration // that take turns
 }
 
 func (w *walk) run(n int) {
@@ -137,6 +138,9 @@ func (w *walk) run(n int) {
 	}
 	for z := range w.zones {
 		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: w.policies(), algo: w.algo(w.Rand)}
+		for i := range w.zones[z].windows {
+			w.zones[z].windows[i] = w.policies()[0].Window
+		}
 		if window.CheckPack(w.zones[z].algo, 0, 1) == nil && w.IntN(2) == 0 {
 			w.zones[z].pack = 1 << 20 // few share a hash: what is over may count again under another limit
 			w.keepPackable(&w.zones[z])
@@ -153,6 +157,8 @@ func (w *walk) run(n int) {
 			p.Limit = w.scaled(w.Int64N(20))
 		case 2:
 			z.policies = z.policies[:1]
+		case 4, 5, 6, 7:
+			w.changeWindow(z)
 		case 3:
 			switch a := z.algo.(type) { // options are no part of a counter's name
 			case window.Slices:
@@ -176,6 +182,12 @@ func (w *walk) run(n int) {
 			return
 		}
 	}
+}
+
+// changeWindow gives a policy one of the windows of the zone, as a placeholder does.
+func (w *walk) changeWindow(z *zone) {
+	p := &z.policies[w.IntN(len(z.policies))]
+	p.Window = z.windows[w.IntN(len(z.windows))]
 }
 
 func (w *walk) policies() []window.Policy {

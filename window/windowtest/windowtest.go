@@ -85,8 +85,14 @@ func Exercise(t *testing.T, open Open, without ...string) {
 		{"GCRAWorstCase", alsoPacked(testGCRAWorstCase)},
 		{"GCRASettle", alsoPacked(testGCRASettle)},
 		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
+		{"GCRALimitsDiffer", alsoPacked(testGCRALimitsDiffer)},
+		{"GCRALimitIsLowered", alsoPacked(testGCRALimitIsLowered)},
+		{"GCRAWindowsDiffer", alsoPacked(testGCRAWindowsDiffer)},
+		{"GCRAManyWindows", alsoPacked(testGCRAManyWindows)},
 		{"WeightedUnits", alsoPacked(testWeightedUnits)},
 		{"ManySlices", testManySlices},
+		{"HistoryStays", testHistoryStays},
+		{"Horizon", testHorizon},
 	} {
 		if slices.Contains(without, test.name) {
 			continue

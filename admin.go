@@ -1,0 +1,348 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func init() {
+	caddy.RegisterModule(adminAPI{})
+}
+
+// adminAPI is what an operator asks Caddy's admin endpoint about the zones that run, below
+// /sliding_window/. It keeps nothing: Caddy makes it before the zones, and for configurations
+// that fail to load.
+type adminAPI struct{}
+
+// CaddyModule returns the Caddy module information.
+func (adminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.sliding_window", New: func() caddy.Module { return new(adminAPI) }}
+}
+
+const adminBase = "/sliding_window/"
+
+// Routes implements caddy.AdminRouter.
+func (adminAPI) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: adminBase, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+}
+
+// endpoint is a path of the API. Caddy logs the URI of each request, but no body: whatever holds a
+// key is a POST.
+type endpoint struct {
+	method string
+	serve  func(r *http.Request, body []byte) (status int, answer any, err error)
+}
+
+var endpoints = map[string]endpoint{
+	"zones":   {http.MethodGet, func(*http.Request, []byte) (int, any, error) { return http.StatusOK, listZones(), nil }},
+	"status":  {http.MethodGet, func(*http.Request, []byte) (int, any, error) { return http.StatusOK, status(), nil }},
+	"inspect": {http.MethodPost, inspect},
+	"reset":   {http.MethodPost, reset},
+	"enforce": {http.MethodPost, enforce},
+}
+
+func serveAdmin(w http.ResponseWriter, r *http.Request) error {
+	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
+	if !ok {
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset or enforce below "+adminBase))
+	}
+	if r.Method != e.method {
+		w.Header().Set("Allow", e.method)
+		return apiError(http.StatusMethodNotAllowed, errors.New("method not allowed; use "+e.method))
+	}
+	var body []byte
+	if e.method == http.MethodPost {
+		var err error
+		if body, err = readBody(w, r); err != nil {
+			return err
+		}
+	}
+	status, answer, err := e.serve(r, body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
+	return nil
+}
+
+func apiError(status int, err error) error { return caddy.APIError{HTTPStatus: status, Err: err} }
+
+// readBody returns the body of a POST. Web pages cannot send its content type to another origin.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, apiError(http.StatusUnsupportedMediaType, errors.New("Content-Type: must be application/json"))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, control.MaxBody))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, apiError(http.StatusRequestEntityTooLarge, fmt.Errorf("body: longer than %d bytes", control.MaxBody))
+	case err != nil:
+		return nil, apiError(http.StatusBadRequest, errors.New("body: could not be read to its end"))
+	}
+	return body, nil
+}
+
+func listZones() control.Zones {
+	answer := control.Zones{Zones: []control.Zone{}}
+	for _, all := range running.list() {
+		z := &all[0].zone
+		one := control.Zone{
+			Name: z.Name, Store: all[0].id().store, Key: z.Key, Algorithm: z.algorithmName(), OnError: all[0].onError,
+			Outcomes: z.counters.outcomes(),
+		}
+		one.Enforce, one.EnforceUntil = z.enforcedNow()
+		for _, l := range z.Limits {
+			p := l.plain()
+			one.Limits = append(one.Limits, control.Limit{Max: string(p.Max), Window: string(p.Window)})
+		}
+		answer.Zones = append(answer.Zones, one)
+	}
+	return answer
+}
+
+// algorithmName returns the algorithm in the words of the configuration.
+func (z *Zone) algorithmName() string {
+	if z.Algorithm == nil {
+		return window.Zset{}.Name()
+	}
+	return cmp.Or(z.Algorithm.Name, window.Zset{}.Name())
+}
+
+// outcomes returns how many decisions there were of each kind, since the process began.
+func (c *zoneCounters) outcomes() map[string]int64 {
+	all := make(map[string]int64)
+	for name, counter := range map[string]prometheus.Counter{
+		"allowed": c.allowed, "denied": c.denied, "failed_open": c.failedOpen, "failed_closed": c.failedClosed,
+	} {
+		var m dto.Metric
+		if counter.Write(&m) == nil {
+			all[name] = int64(m.GetCounter().GetValue())
+		}
+	}
+	return all
+}
+
+func status() control.Status {
+	answer := control.Status{Version: version(), Stores: []control.Store{}}
+	for _, g := range running.guards() {
+		answer.Stores = append(answer.Stores, g.state())
+	}
+	return answer
+}
+
+// state returns the state of the guard's store.
+func (g *guard) state() control.Store {
+	state := control.Store{Name: g.store.String(), State: control.StateOK}
+	if k, ok := g.store.(interface{ Keys() int64 }); ok {
+		keys := k.Keys()
+		state.Keys = &keys
+	}
+	if g.fallback == nil {
+		return state
+	}
+	state.Instances = g.fallback.Counted()
+	for part, o := range g.outages.away() {
+		since := o.since.UTC().Format(time.RFC3339)
+		if part == "" {
+			state.State, state.Since, state.Cause = control.StateAway, since, o.cause.Error()
+			continue
+		}
+		state.Nodes = append(state.Nodes, control.Node{Name: part, Since: since, Cause: o.cause.Error()})
+	}
+	slices.SortFunc(state.Nodes, func(a, b control.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return state
+}
+
+// selected is a counter that an operator has named.
+type selected struct {
+	zones  []*runningZone // of all handlers that have it
+	charge window.Charge
+}
+
+// selectCounter returns the counter that a selector names. Its errors hold no value of it.
+func selectCounter(s control.Selector) (*selected, error) {
+	zones, err := selectZone(s)
+	if err != nil {
+		return nil, err
+	}
+	z := &zones[0].zone
+	values := s.Values
+	if s.Key != nil {
+		values = []string{*s.Key}
+		if z.key.placeholders > 1 {
+			return nil, apiError(http.StatusBadRequest, fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.key.placeholders))
+		}
+	}
+	key, empty, err := z.key.keyOf(values)
+	if err == nil && empty && z.EmptyKey != "" && z.EmptyKey != emptyShared {
+		err = fmt.Errorf("key: empty, and with empty_key %s such requests are not counted", z.EmptyKey)
+	}
+	if err != nil {
+		return nil, apiError(http.StatusBadRequest, err)
+	}
+	c, _ := z.charge(key, caddy.NewReplacer())
+	return &selected{zones, c}, nil
+}
+
+// selectZone returns the zone that a selector names, of all handlers that have it.
+func selectZone(s control.Selector) ([]*runningZone, error) {
+	all := running.find(s.Zone)
+	if len(all) == 0 {
+		return nil, apiError(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+adminBase+"zones lists the zones"))
+	}
+	if s.Store == "" && len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, zones := range all {
+		if zones[0].id().store == s.Store {
+			return zones, nil
+		}
+		names = append(names, strconv.Quote(zones[0].id().store))
+	}
+	if s.Store == "" {
+		return nil, apiError(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", joinWords(names)))
+	}
+	return nil, apiError(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", joinWords(names)))
+}
+
+// inspect says what the next request on a counter meets, or a request that is like an example.
+func inspect(r *http.Request, body []byte) (int, any, error) {
+	selector, err := control.DecodeSelector(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	if selector.Request != nil {
+		return inspectRequest(r.Context(), selector.Request)
+	}
+	s, err := selectCounter(selector)
+	if err != nil {
+		return 0, nil, err
+	}
+	z, c := s.zones[0], &s.charge
+	ds, by, cause, err := z.guard.peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
+	if err != nil {
+		return 0, nil, z.unavailable(err)
+	}
+	return http.StatusOK, z.inspection(c, ds, by, cause), nil
+}
+
+// inspection returns what is said of a charge with these decisions. The cause is why the store did
+// not decide.
+func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by window.Source, cause error) *control.Inspection {
+	store := z.guard.store.String()
+	answer := &control.Inspection{
+		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
+		Store: control.InspectedStore{Name: store, State: control.StateOK},
+	}
+	if by == window.SourceStore {
+		answer.DecidedBy, _, _ = strings.Cut(store, " ")
+	}
+	if n, ok := z.guard.store.(window.CounterNamer); ok {
+		answer.RedisKey = n.CounterName(*c)
+	}
+	if cause != nil {
+		state := z.guard.state()
+		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
+	}
+	answer.Enforce, _ = z.zone.enforcedNow()
+	for i := range ds {
+		answer.Limits = append(answer.Limits, z.zone.limitState(c.Policies[i], &ds[i]))
+	}
+	return answer
+}
+
+func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
+	state := control.LimitState{
+		Max: p.Limit, Window: shortDuration(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
+		ResetAfter: d.ResetAfter.Seconds(), Source: "config",
+	}
+	if d.RetryAfter != window.Never {
+		wait := d.RetryAfter.Seconds()
+		state.RetryAfter = &wait
+	}
+	if z.policies == nil && p == z.fallback {
+		state.Source = "fallback"
+	}
+	return state
+}
+
+// unavailable returns the error of a store that cannot say.
+func (z *runningZone) unavailable(err error) error {
+	if !errors.Is(err, window.ErrUnavailable) {
+		return apiError(http.StatusInternalServerError, err)
+	}
+	if z.onError == onErrorLocal {
+		return apiError(http.StatusServiceUnavailable, err)
+	}
+	return apiError(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides meanwhile", err, z.onError))
+}
+
+// Notes of a reset.
+const (
+	noteAway   = "the store is away: this Caddy has forgotten the counter, and tells the store when it is back; other Caddys may book what they let pass"
+	noteShared = "other Caddys follow within 1 s"
+	noteLease  = "other Caddys follow within 1 s, but may still let pass what they hold in leases"
+)
+
+// reset forgets the history of a counter.
+func reset(r *http.Request, body []byte) (int, any, error) {
+	selector, err := control.DecodeSelector(body)
+	if err == nil && selector.Request != nil {
+		err = errors.New("request: only inspect takes one; send zone, and key or values")
+	}
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	s, err := selectCounter(selector)
+	if err != nil {
+		return 0, nil, err
+	}
+	z, c := s.zones[0], &s.charge
+	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Store: z.guard.store.String(), Done: true}
+	var told []*guard
+	for _, other := range s.zones { // stores of one name may differ in options, and remember apart
+		if slices.Contains(told, other.guard) {
+			continue
+		}
+		told = append(told, other.guard)
+		done, err := other.guard.reset(r.Context(), *c)
+		if err != nil {
+			return 0, nil, other.unavailable(err)
+		}
+		answer.Done = answer.Done && done
+	}
+	switch {
+	case !answer.Done:
+		answer.Note = noteAway
+		return http.StatusAccepted, answer, nil
+	case z.guard.fallback == nil:
+	case c.Lease.Units > 0:
+		answer.Note = noteLease
+	default:
+		answer.Note = noteShared
+	}
+	return http.StatusOK, answer, nil
+}
+
+// Interface guards.
+var _ caddy.AdminRouter = adminAPI{}

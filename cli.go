@@ -1,0 +1,219 @@
+package slidingwindow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "sliding-window",
+		Usage: "zones | status | inspect | reset | enforce",
+		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
+		Long: `
+Asks the admin endpoint of the running Caddy about its sliding_window zones.
+
+The endpoint is the one of --address if specified; otherwise it is loaded from
+the given or adjacent config file; otherwise the default is assumed.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			own := new(command)
+			cmd.Args = cobra.NoArgs // else a command that does not exist would show the help, and succeed
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			flags := cmd.PersistentFlags()
+			flags.StringVar(&own.address, "address", "", "Address of the administration listener, if different from config")
+			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
+			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
+			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand())
+		},
+	})
+}
+
+// command is a run of `caddy sliding-window`.
+type command struct {
+	address, config, adapter string
+	json                     bool
+}
+
+func (c *command) zonesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "zones", Short: "Lists the zones that run", Args: cobra.NoArgs,
+		Example: "  $ caddy sliding-window zones",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer control.Zones
+			return c.run(cmd, http.MethodGet, "zones", nil, &answer, func(w io.Writer) { printZones(w, &answer) })
+		},
+	}
+}
+
+func (c *command) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Shows the state of the stores", Args: cobra.NoArgs,
+		Example: "  $ caddy sliding-window status",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer control.Status
+			return c.run(cmd, http.MethodGet, "status", nil, &answer, func(w io.Writer) { printStatus(w, &answer) })
+		},
+	}
+}
+
+func (c *command) inspectCommand() *cobra.Command {
+	return c.onCounter(&cobra.Command{
+		Use: "inspect", Short: "Shows what the next request of a client meets, and spends nothing", Args: cobra.NoArgs,
+		Example: `  $ caddy sliding-window inspect --zone per_client --key 192.0.2.1
+  $ caddy sliding-window inspect --zone per_user --value acme --value anna
+  $ pass show anna/token | caddy sliding-window inspect --zone per_token --key -`,
+	}, func(cmd *cobra.Command, s *control.Selector) error {
+		var answer control.Inspection
+		return c.run(cmd, http.MethodPost, "inspect", s, &answer, func(w io.Writer) { printInspection(w, &answer) })
+	})
+}
+
+func (c *command) resetCommand() *cobra.Command {
+	return c.onCounter(&cobra.Command{
+		Use: "reset", Short: "Forgets what a client has used", Args: cobra.NoArgs,
+		Example: "  $ caddy sliding-window reset --zone per_client --key 192.0.2.1",
+	}, func(cmd *cobra.Command, s *control.Selector) error {
+		var answer control.Reset
+		return c.run(cmd, http.MethodPost, "reset", s, &answer, func(w io.Writer) { printReset(w, &answer) })
+	})
+}
+
+func (c *command) enforceCommand() *cobra.Command {
+	var e control.Enforce
+	cmd := &cobra.Command{
+		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones of this Caddy deny, or only count, for a while", Args: cobra.ExactArgs(1),
+		ValidArgs: []string{enforceOn, enforceShadow, "config"},
+		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
+  $ caddy sliding-window enforce 25% --zone per_client --ttl 1d
+  $ caddy sliding-window enforce config --all`,
+	}
+	cmd.Flags().StringVar(&e.Zone, "zone", "", "Name of the zone")
+	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
+	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
+	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
+	cmd.Flags().StringVar(&e.Reason, "reason", "", "Why, for the log")
+	cmd.MarkFlagsMutuallyExclusive("zone", "all")
+	cmd.MarkFlagsOneRequired("zone", "all")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e.Mode = args[0]
+		var answer control.Enforced
+		return c.run(cmd, http.MethodPost, "enforce", e, &answer, func(w io.Writer) { printEnforced(w, &answer) })
+	}
+	return cmd
+}
+
+// onCounter adds the flags that name a counter.
+func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *control.Selector) error) *cobra.Command {
+	var s control.Selector
+	var key string
+	cmd.Flags().StringVar(&s.Zone, "zone", "", "Name of the zone (required)")
+	cmd.Flags().StringVar(&s.Store, "store", "", "Name of the store, if several have the zone")
+	cmd.Flags().StringVar(&key, "key", "", "Value of the key's placeholder; - reads it from stdin")
+	cmd.Flags().StringArrayVar(&s.Values, "value", nil, "Value of one of the key's placeholders; repeat it for each, in order")
+	_ = cmd.MarkFlagRequired("zone") // the flag is there
+	cmd.MarkFlagsMutuallyExclusive("key", "value")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("key") {
+			var err error
+			if key, err = readKey(cmd.InOrStdin(), key); err != nil {
+				return err
+			}
+			s.Key = &key
+		}
+		return run(cmd, &s)
+	}
+	return cmd
+}
+
+// readKey returns a key, or for - what is on stdin, without the end of its line: there it is in no
+// history of the shell, and in no list of processes.
+func readKey(stdin io.Reader, key string) (string, error) {
+	if key != "-" {
+		return key, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(stdin, control.MaxBody+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the key from stdin: %w", err)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+// run asks the admin endpoint, and prints the answer.
+func (c *command) run(cmd *cobra.Command, method, path string, question, answer any, table func(io.Writer)) error {
+	body, err := c.ask(method, path, question)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err = cmd.OutOrStdout().Write(body)
+		return err
+	}
+	if err := json.Unmarshal(body, answer); err != nil {
+		return errors.New("the answer of the admin endpoint is not that of sliding_window; does another version run?")
+	}
+	table(cmd.OutOrStdout())
+	return nil
+}
+
+func (c *command) ask(method, path string, question any) ([]byte, error) {
+	address, err := c.determineAddress()
+	if err != nil {
+		return nil, err
+	}
+	var body io.Reader
+	if question != nil {
+		b, err := json.Marshal(question)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, nil, body)
+	if err != nil {
+		return nil, askError(address, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return io.ReadAll(resp.Body)
+}
+
+// determineAddress returns the address of the admin endpoint, as `caddy reload` finds it.
+func (c *command) determineAddress() (string, error) {
+	if c.address != "" {
+		return c.address, nil
+	}
+	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
+	if err != nil {
+		return "", fmt.Errorf("finding the admin endpoint: %w; name it with --address", err)
+	}
+	return caddycmd.DetermineAdminAPIAddress("", config, file, c.adapter)
+}
+
+// askError names what to do. Caddy answers 404 in plain text for paths that it does not know.
+func askError(address string, err error) error {
+	text := err.Error()
+	_, answer, answered := strings.Cut(text, "HTTP ")
+	var said struct {
+		Error string `json:"error"`
+	}
+	_, object, _ := strings.Cut(answer, ": ")
+	switch {
+	case !answered:
+		return fmt.Errorf("asked the admin endpoint at %s: %w; is Caddy running, and this its endpoint? name another with --address (a failed load may have moved it)", address, err)
+	case json.Unmarshal([]byte(object), &said) == nil && said.Error != "":
+		return errors.New(said.Error)
+	case strings.HasPrefix(answer, "404"):
+		return fmt.Errorf("asked the admin endpoint at %s: it does not know sliding_window; does Caddy run with this plugin?", address)
+	}
+	return fmt.Errorf("asked the admin endpoint at %s: %w", address, err)
+}

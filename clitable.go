@@ -1,0 +1,125 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+// newTable returns a table that is plain text, for terminals and pipes.
+func newTable(w io.Writer, header ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.Style().Options = table.OptionsNoBordersAndSeparators
+	t.AppendHeader(header)
+	return t
+}
+
+// printable returns text for a terminal: control characters of a key must not reach it.
+func printable(text string) string {
+	if quoted := strconv.Quote(text); text == "" || quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}
+
+func printZones(w io.Writer, answer *control.Zones) {
+	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ENFORCE", "ALLOWED", "DENIED")
+	for _, z := range answer.Zones {
+		var limits []string
+		for _, l := range z.Limits {
+			limits = append(limits, l.Max+" in "+l.Window)
+		}
+		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), joinWords(limits), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"]})
+	}
+	t.Render()
+}
+
+func enforcedUntil(word, until string) string {
+	if until == "" {
+		return word
+	}
+	return word + " until " + until
+}
+
+func printEnforced(w io.Writer, answer *control.Enforced) {
+	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE")
+	for _, z := range answer.Zones {
+		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error})
+	}
+	t.Render()
+}
+
+func printStatus(w io.Writer, answer *control.Status) {
+	_, _ = fmt.Fprintf(w, "sliding_window %s\n\n", answer.Version)
+	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE")
+	for _, s := range answer.Stores {
+		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause)})
+		for _, n := range s.Nodes {
+			t.AppendRow(table.Row{s.Name, n.Name, control.StateAway, n.Since, printableOrNone(n.Cause)})
+		}
+	}
+	t.Render()
+}
+
+func printableOrNone(text string) string {
+	if text == "" {
+		return ""
+	}
+	return printable(text)
+}
+
+func printInspection(w io.Writer, i *control.Inspection) {
+	verdict := "would be denied"
+	if i.WouldPass {
+		verdict = "would pass"
+	}
+	_, _ = fmt.Fprintf(w, "The next request of %s in zone %s, which costs %d, %s.\nDecided by %s; store %s is %s.\n",
+		printable(i.Key), i.Zone, i.Cost, verdict, i.DecidedBy, i.Store.Name, storeState(i.Store))
+	if i.RedisKey != "" {
+		_, _ = fmt.Fprintf(w, "Redis key: %s\n", printable(i.RedisKey))
+	}
+	if i.Enforce != enforceOn {
+		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
+	}
+	_, _ = fmt.Fprintln(w)
+	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
+	for _, l := range i.Limits {
+		retry := "never"
+		if l.RetryAfter != nil {
+			retry = inSeconds(*l.RetryAfter)
+		}
+		t.AppendRow(table.Row{fmt.Sprintf("%d in %s", l.Max, l.Window), l.Used, l.Remaining, retry, inSeconds(l.ResetAfter), l.Source})
+	}
+	t.Render()
+}
+
+func storeState(s control.InspectedStore) string {
+	if s.State == control.StateOK {
+		return s.State
+	}
+	return strings.TrimSpace(s.State+" since "+cmp.Or(s.Since, "just now")) + ": " + printable(s.Cause)
+}
+
+func inSeconds(seconds float64) string {
+	return (time.Duration(seconds*1000) * time.Millisecond).String()
+}
+
+func printReset(w io.Writer, answer *control.Reset) {
+	what := "was reset"
+	if !answer.Done {
+		what = "will be reset"
+	}
+	_, _ = fmt.Fprintf(w, "%s in zone %s %s.\n", printable(answer.Key), answer.Zone, what)
+	if answer.Note != "" {
+		_, _ = fmt.Fprintln(w, answer.Note+".")
+	}
+}

@@ -1,0 +1,198 @@
+package slidingwindow
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// The words for whether a zone denies. A percentage of keys is the third way.
+const (
+	enforceOn     = "on"
+	enforceShadow = "shadow"
+)
+
+// Percentages of the keys whose requests a zone may deny.
+const (
+	enforceAll  = 100
+	enforceNone = 0
+)
+
+// parseEnforce returns the percentage of keys that a word enforces.
+func parseEnforce(word string) (percent int64, err error) {
+	switch word {
+	case "", enforceOn:
+		return enforceAll, nil
+	case enforceShadow:
+		return enforceNone, nil
+	}
+	number, isPercentage := strings.CutSuffix(word, "%")
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err == nil && !isPercentage:
+		return 0, fmt.Errorf("enforce %q is unknown; write %d%%", word, n)
+	case err == nil && n == 0:
+		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny nobody", word)
+	case err == nil && (n < 1 || n > 100):
+		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%", word)
+	case err == nil:
+		return n, nil
+	case isPercentage:
+		return 0, fmt.Errorf("enforce %s: must be a whole percentage, such as 25%%", word)
+	case slices.Contains(wordsForShadow, strings.ToLower(word)):
+		return 0, fmt.Errorf("enforce %q is unknown; write shadow", word)
+	}
+	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, or a percentage such as 25%%", word)
+}
+
+// wordsForShadow are what other rate limiters call it.
+var wordsForShadow = []string{
+	"off", "false", "no", "none", "dry_run", "dry-run", "dryrun", "shadow_mode", "observe", "monitor",
+	"watch", "log", "log_only", "count", "report", "report_only", "permissive", "detect", "test",
+}
+
+// enforceWord returns how a percentage is written.
+func enforceWord(percent int64) string {
+	switch percent {
+	case enforceAll:
+		return enforceOn
+	case enforceNone:
+		return enforceShadow
+	}
+	return strconv.FormatInt(percent, 10) + "%"
+}
+
+// checkEnforce reports why the zone cannot be enforced in a way.
+func (z *Zone) checkEnforce(word string) error {
+	percent, err := parseEnforce(word)
+	if err != nil {
+		return err
+	}
+	if percent != enforceAll && percent != enforceNone && z.Key != "" && len(namesIn(z.Key)) == 0 {
+		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
+	}
+	if percent != enforceAll && z.CountIf != nil {
+		return fmt.Errorf("enforce %s does not go with count_if: what is counted beside the handlers is not given back; write on, or take out count_if", word)
+	}
+	return nil
+}
+
+// isEnforced reports whether a key is one of a percentage of a zone's keys. It is so on every
+// Caddy, and a higher percentage has the keys of a lower one. A client that chooses its key can
+// choose one that is not.
+func isEnforced(zone, key string, percent int64) bool {
+	var room [128]byte
+	text := append(room[:0], zone...)
+	text = append(text, 0)
+	sum := sha256.Sum256(append(text, key...))
+	place, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), 100)
+	return int64(place) < percent //nolint:gosec // below 100
+}
+
+// enforcement is how a zone is enforced, if an operator says so while Caddy runs. It outlives
+// reloads, and is the same for all handlers with the zone.
+type enforcement struct {
+	set      atomic.Pointer[enforceSet] // nil: as configured
+	counters func() shadowCounters
+}
+
+// enforceSet holds until a time.
+type enforceSet struct {
+	percent int64
+	until   time.Time
+}
+
+var enforcements = caddy.NewUsagePool()
+
+// Destruct implements caddy.Destructor.
+func (*enforcement) Destruct() error { return nil }
+
+// acquireEnforcement returns that of a zone. Release it with releaseEnforcement.
+func acquireEnforcement(id zoneID) *enforcement {
+	value, _, _ := enforcements.LoadOrNew(id, func() (caddy.Destructor, error) {
+		return &enforcement{counters: sync.OnceValue(func() shadowCounters { return newShadowCounters(id.zone) })}, nil
+	})
+	return value.(*enforcement)
+}
+
+func releaseEnforcement(id zoneID) { _, _ = enforcements.Delete(id) } // Destruct returns no error
+
+// current returns what is set, or nil if nothing is or its time is over.
+func (e *enforcement) current() *enforceSet {
+	set := e.set.Load()
+	if set == nil || time.Now().Before(set.until) {
+		return set
+	}
+	e.set.CompareAndSwap(set, nil)
+	return nil
+}
+
+// enforced returns the percentage of keys whose requests the zone may deny now.
+func (z *Zone) enforced() int64 {
+	if z.control.set.Load() == nil {
+		return z.percent
+	}
+	set := z.control.current()
+	if set == nil || set.percent != enforceNone && z.checkBeside() != nil {
+		return z.percent
+	}
+	return set.percent
+}
+
+// setEnforce has the zone enforced in a way until a time, wherever it is used in this process;
+// the word config is for the way that the configuration says.
+func (z *Zone) setEnforce(word string, until time.Time) error {
+	if word == "config" {
+		z.control.set.Store(nil)
+		return nil
+	}
+	if word == "" {
+		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, config, or a percentage such as 25%%", z.Name)
+	}
+	err := z.checkEnforce(word)
+	percent, _ := parseEnforce(word)
+	if err == nil && percent != enforceAll {
+		err = z.use.checkShadow()
+	}
+	if err == nil && percent != enforceNone {
+		err = z.checkBeside()
+	}
+	if err != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	z.control.set.Store(&enforceSet{percent, until})
+	return nil
+}
+
+// checkBeside reports why a zone that is configured as shadow cannot be enforced while Caddy runs.
+// CL.THROTTLE decides on a request that one zone counts, and which zones those are is settled
+// when the configuration loads.
+func (z *Zone) checkBeside() error {
+	if z.percent != enforceNone {
+		return nil
+	}
+	for _, o := range z.use.beside {
+		if o.native != nil && !o.use.script {
+			return fmt.Errorf("CL.THROTTLE may count zone %s, and decides on one zone at a time; change enforce in the configuration", o.Name)
+		}
+	}
+	return nil
+}
+
+// checkShadow reports why a zone cannot count without denying.
+func (u *zoneUse) checkShadow() error {
+	if u.noShadow {
+		return errors.New("the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store")
+	}
+	return nil
+}

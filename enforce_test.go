@@ -1,0 +1,188 @@
+package slidingwindow
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A percentage is one of the keys, and a higher one has the keys of a lower one.
+func TestEnforcedShare(t *testing.T) {
+	const keys = 10_000
+	kinds := map[string]func(i int) string{
+		"addresses": func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) },
+		"networks":  func(i int) string { return fmt.Sprintf("2001:db8:%x::/64", i) },
+		"numbers":   strconv.Itoa,
+		"long keys": func(i int) string { return strings.Repeat("k", 300) + strconv.Itoa(i) },
+	}
+	for kind, key := range kinds {
+		was := make([]bool, keys)
+		for percent := int64(enforceNone); percent <= enforceAll; percent++ {
+			in := 0
+			for i := range keys {
+				is := isEnforced("logins", key(i), percent)
+				if was[i] && !is {
+					t.Fatalf("%s: %s is in at %d%%, and not at %d%%", kind, key(i), percent-1, percent)
+				}
+				if was[i] = is; is {
+					in++
+				}
+			}
+			if share := float64(in) * 100 / keys; share < float64(percent)-1.5 || share > float64(percent)+1.5 {
+				t.Errorf("%s: %d%% are %.2f%% of the keys", kind, percent, share)
+			}
+		}
+	}
+	same := 0
+	for i := range keys {
+		if isEnforced("logins", strconv.Itoa(i), 50) == isEnforced("api", strconv.Itoa(i), 50) {
+			same++
+		}
+	}
+	if same < keys*45/100 || same > keys*55/100 {
+		t.Errorf("%d of %d keys are in or out in both zones", same, keys)
+	}
+}
+
+// Every Caddy has to come to the same. SHA-256 of the zone, a zero byte and the key decides, so that
+// these never change:
+//
+//	printf 'logins\0%s' 192.0.2.1 | sha256sum | cut -c1-8   # b41743d3: 70 % of 2^32
+func TestEnforcedShareIsFixed(t *testing.T) {
+	for key, first := range map[string]int64{"192.0.2.1": 71, "192.0.2.2": 64, "": 71} {
+		for percent := int64(enforceNone); percent <= enforceAll; percent++ {
+			if got, want := isEnforced("logins", key, percent), percent >= first; got != want {
+				t.Errorf("key %q at %d%%: got %v, want %v", key, percent, got, want)
+				break
+			}
+		}
+	}
+}
+
+// Clients of which the address is in are denied, and the others never. Addresses count as their
+// network.
+func TestEnforcePercentage(t *testing.T) {
+	zone := zoneName(t)
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":0,"window":"1h"}],"enforce":"30%","ipv4_prefix":24`, ``))
+	denied := 0
+	for i := range 200 {
+		want := http.StatusNoContent
+		if isEnforced(zone, fmt.Sprintf("198.51.%d.0/24", i), 30) {
+			want = http.StatusTooManyRequests
+			denied++
+		}
+		for _, last := range []string{"1", "200"} {
+			r := get()
+			r.RemoteAddr = fmt.Sprintf("198.51.%d.%s:1234", i, last)
+			w := serve(t, r, h)
+			if w.Code != want {
+				t.Errorf("%s: got %d, want %d", r.RemoteAddr, w.Code, want)
+			}
+			if enforced := expand(r, "{http.sliding_window."+zone+".enforced}"); enforced != strconv.FormatBool(want == http.StatusTooManyRequests) {
+				t.Errorf("%s: enforced is %s", r.RemoteAddr, enforced)
+			}
+			if fields := w.Header().Get("RateLimit"); (fields == "") != (want == http.StatusNoContent) {
+				t.Errorf("%s: RateLimit is %q", r.RemoteAddr, fields)
+			}
+		}
+	}
+	if denied < 30 || denied > 90 {
+		t.Errorf("%d of 200 networks are denied, want about 60", denied)
+	}
+}
+
+// What is set while Caddy runs holds in all handlers and over a reload, until its time is over.
+func TestSetEnforce(t *testing.T) {
+	config := zoneHandler(t, `"limits":[{"max":0,"window":"1h"}]`, ``)
+	h, ctx := newHandler(t, config)
+	second, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, status int, handlers ...*Handler) {
+		t.Helper()
+		for i, h := range handlers {
+			if w := serve(t, get(), h); w.Code != status {
+				t.Errorf("%s, handler %d: got %d, want %d", what, i+1, w.Code, status)
+			}
+		}
+	}
+	set := func(word string, until time.Time) {
+		t.Helper()
+		if err := h.Zones[0].setEnforce(word, until); err != nil {
+			t.Error(err)
+		}
+	}
+	both := []*Handler{h, second.(*Handler)}
+	want("as configured", 429, both...)
+	set("shadow", time.Now().Add(time.Hour))
+	want("shadow", 204, both...)
+	reloaded, _ := newHandler(t, config)
+	want("after a reload", 204, reloaded)
+	set("on", time.Now().Add(time.Hour))
+	want("on", 429, both...)
+	set("1%", time.Now().Add(time.Hour))
+	passed := 0
+	for i := range 50 {
+		r := get()
+		r.RemoteAddr = fmt.Sprintf("198.51.100.%d:1234", i)
+		if serve(t, r, h).Code == http.StatusNoContent {
+			passed++
+		}
+	}
+	if passed < 40 {
+		t.Errorf("at 1%%, %d of 50 pass", passed)
+	}
+	set("shadow", time.Now())
+	want("when its time is over", 429, both...)
+	set("shadow", time.Now().Add(time.Hour))
+	set("config", time.Time{})
+	want("as configured again", 429, both...)
+}
+
+func TestSetEnforceRefused(t *testing.T) {
+	h, _ := newHandler(t, `{"zones":[
+		{"name":"set_native","limits":[{"max":5,"window":"1h"}],"algorithm":{"name":"gcra"}},
+		{"name":"set_shadow","key":"all","limits":[{"max":5,"window":"1h"}],"enforce":"shadow"}]}`)
+	until := time.Now().Add(time.Hour)
+	for _, c := range []struct {
+		zone int
+		word string
+		want string // empty: accepted
+	}{
+		{0, "shadow", ""},
+		{0, "25%", ""},
+		{0, "dry_run", `zone set_native: enforce "dry_run" is unknown; write shadow`},
+		{0, "", `zone set_native: enforce is missing; use one of on, shadow, config, or a percentage such as 25%`},
+		{0, "config", ""},
+		{1, "25%", `zone set_shadow: enforce 25%: the key has no placeholder, so that all requests would be in or out together; write on or shadow`},
+		{1, "on", `zone set_shadow: CL.THROTTLE may count zone set_native, and decides on one zone at a time; change enforce in the configuration`},
+		{1, "shadow", ""},
+	} {
+		err := h.Zones[c.zone].setEnforce(c.word, until)
+		if got := fmt.Sprint(err); err != nil && got != c.want || err == nil && c.want != "" {
+			t.Errorf("zone %d, %q: got %v, want %s", c.zone, c.word, err, c.want)
+		}
+	}
+	// A reload may bring what cannot be enforced together: the zone stays as configured.
+	h.Zones[1].control.set.Store(&enforceSet{enforceAll, until})
+	if w := serve(t, get(), h); w.Code != 204 || strings.Contains(w.Header().Get("RateLimit"), "set_shadow") {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+	h.Zones[1].control.set.Store(nil)
+}
+
+// A zone that stands in two places is enforced in one way.
+func TestEnforceInTwoHandlers(t *testing.T) {
+	for enforce, same := range map[string]bool{`"shadow"`: false, `"25%"`: false, `"on"`: true, `"100%"`: true} {
+		_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
+		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour+`,"enforce":`+enforce, ``)))
+		if (err == nil) != same {
+			t.Errorf("enforce %s beside a zone that says nothing: got %v", enforce, err)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Package control holds what the admin API of sliding_window reads and answers. Both the API and
+// the command line use it. It does not import Caddy.
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxBody is the longest body that the API reads, in bytes.
+const MaxBody = 64 << 10
+
+// Selector names one counter of a zone, or those of a request.
+type Selector struct {
+	// The name of the zone.
+	Zone string `json:"zone"`
+	// The name of the store. Required if several stores have a zone of the name.
+	Store string `json:"store,omitempty"`
+	// The value of the key's placeholder.
+	Key *string `json:"key,omitempty"`
+	// The values of the key's placeholders, in order. It excludes Key.
+	Values []string `json:"values,omitempty"`
+	// An example of a request, instead of all of the above.
+	Request *Request `json:"request,omitempty"`
+}
+
+// DecodeSelector reads a selector. Its errors name the field, and never quote the body: that holds
+// keys of clients, and Caddy logs errors.
+func DecodeSelector(body []byte) (Selector, error) {
+	var s Selector
+	if !utf8.Valid(body) {
+		return s, errors.New("body: not valid UTF-8; a key with other bytes cannot be named")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, plainError(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return s, errors.New("body: more than one JSON value; send one object")
+	}
+	switch {
+	case s.Request != nil && (s.Zone != "" || s.Store != "" || s.Key != nil || s.Values != nil):
+		return s, errors.New("request: cannot be combined with zone, store, key or values")
+	case s.Request != nil:
+	case s.Zone == "":
+		return s, errors.New("zone: required; GET /sliding_window/zones lists the zones")
+	case s.Key != nil && s.Values != nil:
+		return s, errors.New("values: cannot be combined with key; send one of them")
+	}
+	return s, nil
+}
+
+// plainError returns an error of decoding without the input that it quotes.
+func plainError(err error) error {
+	if errors.Is(err, errFields) {
+		return errFields
+	}
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+		switch wrong.Field {
+		case "zone", "store", "key", "request.method", "request.uri", "request.remote", "request.server":
+			return fmt.Errorf("%s: must be a string", wrong.Field)
+		case "request":
+			return errors.New("request: must be an object with uri and remote")
+		case "":
+			return errors.New("body: must be an object with zone, and key or values")
+		}
+		return errors.New("values: must be a list of strings")
+	}
+	if strings.HasPrefix(err.Error(), "json: unknown field ") {
+		return errors.New("body: unknown field; use zone, store, key and values, or request with method, uri, headers, remote and server")
+	}
+	return errors.New("body: not valid JSON")
+}
+
+// Zones is the answer to GET /sliding_window/zones.
+type Zones struct {
+	Zones []Zone `json:"zones"`
+}
+
+// Zone is a zone of the configuration that runs.
+type Zone struct {
+	Name      string  `json:"name"`
+	Store     string  `json:"store"`
+	Key       string  `json:"key"` // the template
+	Limits    []Limit `json:"limits"`
+	Algorithm string  `json:"algorithm"`
+	OnError   string  `json:"on_error"`
+	Enforce   string  `json:"enforce"`
+	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
+	EnforceUntil string           `json:"enforce_until,omitempty"`
+	Outcomes     map[string]int64 `json:"outcomes"` // since the process began
+}
+
+// Limit is a limit as configured.
+type Limit struct {
+	Max    string `json:"max"` // a placeholder, perhaps
+	Window string `json:"window"`
+}
+
+// Status is the answer to GET /sliding_window/status.
+type Status struct {
+	Version string  `json:"version"` // of the plugin
+	Stores  []Store `json:"stores"`
+}
+
+// States of a store.
+const (
+	StateOK   = "ok"
+	StateAway = "away"
+)
+
+// Store is the state of a store.
+type Store struct {
+	Name string `json:"name"`
+	// StateOK or StateAway.
+	State string `json:"state"`
+	// When it went away, in RFC 3339, and why.
+	Since string `json:"since,omitempty"`
+	Cause string `json:"cause,omitempty"`
+	// Nodes of a Cluster that are away.
+	Nodes []Node `json:"nodes,omitempty"`
+	// How many Caddys share the store, itself included, as it was last seen; with `share` only.
+	Instances int64 `json:"instances,omitempty"`
+	// Counters that are kept; the memory store only.
+	Keys *int64 `json:"keys,omitempty"`
+}
+
+// Node is a node of a Cluster that is away.
+type Node struct {
+	Name  string `json:"name"`
+	Since string `json:"since"`
+	Cause string `json:"cause"`
+}
+
+// Inspection is the answer to POST /sliding_window/inspect: what the next request meets.
+type Inspection struct {
+	Zone string `json:"zone"`
+	// As it counts: grouped, folded and in one spelling.
+	Key string `json:"key"`
+	// The name of the counter's key in Redis.
+	RedisKey  string `json:"redis_key,omitempty"`
+	Algorithm string `json:"algorithm"`
+	// `redis` or `memory`, or instead of the store `lease`, `remembered` or `local`.
+	DecidedBy string         `json:"decided_by"`
+	Limits    []LimitState   `json:"limits"`
+	Cost      int64          `json:"cost"` // of the next request
+	WouldPass bool           `json:"would_pass"`
+	Enforce   string         `json:"enforce"` // see Zone
+	Store     InspectedStore `json:"store"`
+}
+
+// LimitState is what is used of a limit. Used and Remaining are before the next request.
+type LimitState struct {
+	Max       int64  `json:"max"`
+	Window    string `json:"window"`
+	Used      int64  `json:"used"`
+	Remaining int64  `json:"remaining"`
+	// Seconds until the request would pass, to the millisecond; null if waiting cannot help.
+	RetryAfter *float64 `json:"retry_after"`
+	// Seconds until nothing is used, to the millisecond.
+	ResetAfter float64 `json:"reset_after"`
+	// `config`, or `fallback` where the limit needs placeholders of a request.
+	Source string `json:"source"`
+}
+
+// InspectedStore is the store of an Inspection.
+type InspectedStore struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Since string `json:"since,omitempty"`
+	Cause string `json:"cause,omitempty"`
+}
+
+// Reset is the answer to POST /sliding_window/reset.
+type Reset struct {
+	Zone  string `json:"zone"`
+	Key   string `json:"key"`
+	Store string `json:"store"`
+	// Whether the store has forgotten the counter. If not it is away, and is told once it is back.
+	Done bool `json:"done"`
+	// What holds for other Caddys.
+	Note string `json:"note,omitempty"`
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxReason is the longest reason, in bytes: it stands in the log.
+const maxReason = 200
+
+// Enforce says whether zones deny while Caddy runs, whatever is configured.
+type Enforce struct {
+	// The name of the zone. It excludes All.
+	Zone string `json:"zone,omitempty"`
+	// The name of the store. Required if several stores have a zone of the name.
+	Store string `json:"store,omitempty"`
+	// All zones.
+	All bool `json:"all,omitempty"`
+	// `on`, `shadow`, a percentage such as `25%`, or `config` for what is configured.
+	Mode string `json:"mode"`
+	// How long it holds. Required, but for `config`.
+	TTL string `json:"ttl,omitempty"`
+	// Why, for the log.
+	Reason string `json:"reason,omitempty"`
+}
+
+// DecodeEnforce reads what is to be enforced. Its errors name the field, and never quote the body:
+// see DecodeSelector.
+func DecodeEnforce(body []byte) (Enforce, error) {
+	var e Enforce
+	if !utf8.Valid(body) {
+		return e, errors.New("body: not valid UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		wrong := new(json.UnmarshalTypeError)
+		switch {
+		case errors.As(err, &wrong) && wrong.Field == "all":
+			return e, errors.New("all: must be true or false")
+		case errors.As(err, &wrong) && wrong.Field != "":
+			return e, fmt.Errorf("%s: must be a string", wrong.Field)
+		case errors.As(err, &wrong):
+			return e, errors.New("body: must be an object with zone or all, and mode")
+		case strings.HasPrefix(err.Error(), "json: unknown field "):
+			return e, errors.New("body: unknown field; use zone, store, all, mode, ttl and reason")
+		}
+		return e, errors.New("body: not valid JSON")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return e, errors.New("body: more than one JSON value; send one object")
+	}
+	switch {
+	case e.All && (e.Zone != "" || e.Store != ""):
+		return e, errors.New("all: cannot be combined with zone or store")
+	case !e.All && e.Zone == "":
+		return e, errors.New("zone: required; GET /sliding_window/zones lists the zones; or send all")
+	case e.Mode == "":
+		return e, errors.New("mode: required; use one of on, shadow, config, or a percentage such as 25%")
+	case e.Mode == "config" && e.TTL != "":
+		return e, errors.New("ttl: cannot be combined with mode config, which lasts")
+	case e.Mode != "config" && e.TTL == "":
+		return e, errors.New("ttl: required; say how long it holds, such as 1h")
+	case len(e.Reason) > maxReason:
+		return e, fmt.Errorf("reason: longer than %d bytes", maxReason)
+	}
+	return e, nil
+}
+
+// Enforced is the answer to POST /sliding_window/enforce.
+type Enforced struct {
+	Zones []ZoneEnforced `json:"zones"`
+}
+
+// ZoneEnforced is how one zone is enforced now.
+type ZoneEnforced struct {
+	Zone    string `json:"zone"`
+	Store   string `json:"store"`
+	Enforce string `json:"enforce"`
+	// Until when, in RFC 3339; empty if it is what is configured.
+	Until string `json:"until,omitempty"`
+	// Why the zone cannot be enforced so; it is enforced as before.
+	Error string `json:"error,omitempty"`
+}

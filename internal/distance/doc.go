@@ -1,0 +1,2 @@
+// Package distance tests stores whose servers are far away.
+package distance

@@ -1,0 +1,255 @@
+package slidingwindow
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// noNumber is the error of a text that is not a whole number. The text may come from a
+// client, so only Error looks for what was meant.
+type noNumber string
+
+func (e noNumber) Error() string {
+	text := fmt.Sprintf("%q is not a whole number", string(e))
+	if n := meantNumber(string(e)); n != "" {
+		text += "; write " + n
+	}
+	return text
+}
+
+// noDuration is the error of a text that is not a duration, like noNumber.
+type noDuration string
+
+func (e noDuration) Error() string {
+	if _, err := strconv.ParseInt(string(e), 10, 64); err == nil {
+		return fmt.Sprintf("%s has no unit; write %[1]ss for seconds, or %[1]sm for minutes", string(e))
+	}
+	text := fmt.Sprintf("%q is not a duration", string(e))
+	number, unit := numberAndUnit(string(e))
+	switch unit = units[unit]; {
+	case unit == "M":
+		return text + "; write " + number + "m for minutes, or " + days(number, 30) + " for months of 30 days"
+	case unit == "mo":
+		return text + ", as months differ in length; write " + days(number, 30)
+	case unit == "y":
+		return text + ", as years differ in length; write " + days(number, 365)
+	case unit != "" && number+unit != string(e):
+		return text + "; write " + number + unit
+	}
+	if _, err := parseDuration(digits.ReplaceAllString(string(e), "1")); err == nil {
+		return fmt.Sprintf("%q is too long; 106751d is the most", string(e))
+	}
+	return text + ", such as 90s, 5m or 1d"
+}
+
+var (
+	digits       = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	quantity     = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)? *([A-Za-zµ]+)$`)
+	thousands    = regexp.MustCompile(`^[0-9]{1,3}([,_'.][0-9]{3})+$`)
+	metricNumber = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMG])$`)
+	rate         = regexp.MustCompile(`^([0-9]+) *(?:r|req|reqs|requests|events)?(?:/|ps$|pm$|ph$)([0-9.]*[A-Za-z]*)$`)
+	wordsOfRate  = map[string]bool{"per": true, "every": true, "each": true, "in": true, "a": true, "/": true, "requests": true, "req": true, "events": true}
+)
+
+// units are how people write the units of durations.
+var units = map[string]string{
+	"ms": "ms", "msec": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
+	"s": "s", "S": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+	"m": "m", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+	"h": "h", "H": "h", "hr": "h", "hrs": "h", "hour": "h", "hours": "h",
+	"d": "d", "D": "d", "day": "d", "days": "d",
+	"w": "w", "W": "w", "wk": "w", "week": "w", "weeks": "w",
+	"M": "M", "mo": "mo", "mon": "mo", "month": "mo", "months": "mo",
+	"y": "y", "Y": "y", "yr": "y", "year": "y", "years": "y",
+}
+
+// numberAndUnit takes a duration apart; the number is 1 if there is none. Both are
+// empty for other texts.
+func numberAndUnit(text string) (number, unit string) {
+	parts := quantity.FindStringSubmatch(text)
+	switch {
+	case parts == nil:
+		return "", ""
+	case parts[1] == "":
+		return "1", parts[2]
+	}
+	return parts[1], parts[2]
+}
+
+func days(number string, each float64) string {
+	n, _ := strconv.ParseFloat(number, 64) // digits only
+	return strconv.FormatFloat(n*each, 'f', -1, 64) + "d"
+}
+
+// meantNumber returns the whole number that a text was probably meant to be, or nothing.
+func meantNumber(text string) string {
+	if parts := metricNumber.FindStringSubmatch(text); parts != nil {
+		n, _ := strconv.ParseFloat(parts[1], 64) // digits only
+		n *= map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[parts[2]]
+		return wholeNumber(n)
+	}
+	if thousands.MatchString(text) {
+		return strings.NewReplacer(",", "", "_", "", "'", "", ".", "").Replace(text)
+	}
+	if strings.ContainsAny(text, "eE.") {
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return wholeNumber(n)
+		}
+	}
+	return ""
+}
+
+// wholeNumber writes a number, or nothing if it is not a whole one.
+func wholeNumber(n float64) string {
+	if n < 0 || n != math.Trunc(n) || n > 1<<53 {
+		return ""
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64)
+}
+
+// meantDuration returns a duration as a Value takes it, or nothing if a text is none.
+func meantDuration(text string) string {
+	if number, unit := numberAndUnit(text); units[unit] != "" {
+		if d := number + units[unit]; Value(d).isDuration() {
+			return d
+		}
+		return ""
+	}
+	if Value(text).isDuration() {
+		return text
+	}
+	return ""
+}
+
+// isDuration reports whether the value is a duration with a unit.
+func (v Value) isDuration() bool {
+	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return false
+	}
+	_, err := v.duration()
+	return err == nil
+}
+
+func (v Value) isNumber() bool {
+	_, err := v.int()
+	return err == nil
+}
+
+// meant returns the limit that was probably meant by one that is refused, and what is
+// wrong with it.
+func (l Limit) meant() (meant Limit, fault string, ok bool) {
+	maximum, window := string(l.Max), string(l.Window)
+	if most, per, ok := meantRate(maximum); ok {
+		if strings.HasSuffix(maximum, "/") && meantDuration(window) != "" {
+			per = meantDuration(window) // 10/ 1m
+		}
+		return Limit{Value(most), Value(per)}, fmt.Sprintf("%q is a rate", maximum), per != ""
+	}
+	if l.Max.isDuration() && (l.Window.isNumber() || l.Window.dynamic()) {
+		return Limit{l.Window, l.Max}, "max and window are in the wrong order", true
+	}
+	n, err := strconv.ParseFloat(maximum, 64)
+	if err != nil || n <= 0 || n == math.Trunc(n) || thousands.MatchString(maximum) || !l.Window.isDuration() {
+		return l, "", false
+	}
+	length, _ := l.Window.duration()
+	for times := 2; times <= 1000; times++ {
+		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
+			longer := shortDuration(length * time.Duration(times))
+			return Limit{Value(strconv.FormatFloat(math.Round(product), 'f', -1, 64)), Value(longer)}, fmt.Sprintf("max %q is not a whole number", maximum), true
+		}
+	}
+	return l, "", false
+}
+
+// meantRate takes a rate apart, such as 10r/s or 10/1m.
+func meantRate(text string) (most, window string, ok bool) {
+	parts := rate.FindStringSubmatch(text)
+	if parts == nil {
+		return "", "", false
+	}
+	per := parts[2]
+	if per == "" {
+		per = map[byte]string{'s': "s", 'm': "m", 'h': "h"}[text[len(text)-1]] // of rps, rpm and rph
+	}
+	return parts[1], meantDuration(per), true
+}
+
+// meantWords returns the limit that was probably meant by another number of words than
+// two.
+func meantWords(words []string) (Limit, bool) {
+	var rest []string
+	for _, word := range words {
+		if !wordsOfRate[strings.ToLower(word)] {
+			rest = append(rest, word)
+		}
+	}
+	if len(rest) == 0 {
+		return Limit{}, false
+	}
+	if most, window, ok := meantRate(strings.Join(words, "")); ok && window != "" {
+		return Limit{Value(most), Value(window)}, true
+	}
+	if len(rest) < 2 || len(rest) > 3 || !Value(rest[0]).isNumber() || len(rest) == 3 && !Value(rest[1]).isNumber() {
+		return Limit{}, false
+	}
+	window := meantDuration(strings.Join(rest[1:], ""))
+	if window == "" {
+		return Limit{}, false
+	}
+	return Limit{Value(rest[0]), Value(window)}, true
+}
+
+// checkWords reports another number of words than two in a line of a limit, if it can
+// say what was meant.
+func checkWords(option string, words []string) error {
+	if len(words) == 2 {
+		return nil
+	}
+	line := strings.Join(append([]string{option}, words...), " ")
+	if l, ok := meantWords(words); ok {
+		return fmt.Errorf("%s: write %s %s %s", line, option, l.Max, l.Window)
+	}
+	if len(words) == 3 && strings.Contains(words[2], "{") && Value(words[0]).isNumber() && Value(words[1]).isDuration() {
+		return fmt.Errorf("%s: write %s %s %s, and key %s in a line of its own", line, option, words[0], words[1], words[2])
+	}
+	return nil
+}
+
+// meantDirective returns how the arguments of the directive were probably meant: a zone,
+// a key, a number and a window, in this order.
+func meantDirective(args []string) (string, bool) {
+	zone, key := "<zone>", "{client_ip}"
+	var most, window string
+	var texts []string
+	for _, arg := range args {
+		rateMax, rateWindow, isRate := meantRate(arg)
+		switch {
+		case isRate && most == "" && window == "":
+			most, window = rateMax, rateWindow
+		case Value(arg).isNumber() && most == "":
+			most = arg
+		case Value(arg).isDuration() && window == "":
+			window = arg
+		default:
+			texts = append(texts, arg)
+		}
+	}
+	if most == "" || window == "" || len(texts) == 0 || len(texts) > 2 {
+		return "", false
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "{") {
+			key = text
+		} else if zone == "<zone>" {
+			zone = text
+		} else {
+			key = text
+		}
+	}
+	return fmt.Sprintf("sliding_window %s %s %s %s", zone, key, most, window), true
+}

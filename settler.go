@@ -1,0 +1,254 @@
+package slidingwindow
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+const (
+	// settleTogether is how many settlements go to the store together at most.
+	settleTogether = 512
+	// settleQueue is how many wait for that at most. Further ones are made by their requests.
+	settleQueue = 8192
+	// landingLast is the longest that a denied request waits for units that come back.
+	landingLast = 250 * time.Millisecond
+)
+
+// receipt is that of a charge in a zone.
+type receipt struct {
+	window.Receipt
+	zone    *Zone
+	counter uint64 // see inFlight
+}
+
+// settler settles the receipts of a guard. Those of a remote store go together, in the background:
+// while some are on their way the next ones gather.
+type settler struct {
+	guard    *guard
+	inFlight *inFlight
+
+	mu    sync.Mutex // guards all below; held for a few instructions
+	queue []settling
+	idle  chan struct{} // closed when nothing is queued or on its way; nil then
+}
+
+// settling is a receipt that is being settled.
+type settling struct {
+	receipt *receipt
+	window.Settlement
+}
+
+// use makes the settler ready. Without it a guard has nothing to settle.
+func (s *settler) use() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight == nil {
+		s.inFlight = newInFlight()
+	}
+}
+
+// unsettled returns the places of charges that get receipts.
+func (h *Handler) unsettled(req *request) (places []int) {
+	for i, z := range req.zones {
+		if z.CountIf != nil {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// receipts returns those of a request that was admitted, for zones that settle.
+func (h *Handler) receipts(req *request) []receipt {
+	var all []receipt
+	for i, z := range req.zones {
+		if z.CountIf == nil || req.charges[i].Cost == 0 {
+			continue
+		}
+		if all == nil {
+			all = make([]receipt, 0, len(req.zones)-i)
+		}
+		c, d := &req.charges[i], &req.decisionsOf(i)[0]
+		all = append(all, receipt{zone: z, counter: h.guard.settler.inFlight.counter(c)})
+		r := &all[len(all)-1]
+		r.Charge, r.At, r.Former, r.Place, r.Unsure = *c, d.At, d.Former, req.place, req.unsure
+		r.Charge.Fields = nil
+		h.guard.settler.admit(r)
+	}
+	return all
+}
+
+// admit has the store and its guard stay open for a receipt.
+func (s *settler) admit(r *receipt) {
+	s.guard.hold(&r.Charge)
+	s.inFlight.change(r.counter, 1, 0)
+}
+
+// settle makes units the cost of a receipt's charge.
+func (s *settler) settle(r *receipt, units int64) {
+	own, ok := r.Settle(units)
+	if !ok {
+		return
+	}
+	if own.Delta < 0 {
+		s.inFlight.change(r.counter, -1, 1)
+	} else {
+		s.inFlight.change(r.counter, -1, 0)
+	}
+	one := settling{r, own}
+	if s.guard.fallback == nil || own.Place == window.InProcess || own.Delta == 0 || !s.enqueue(one) {
+		s.settleNow([]settling{one})
+	}
+}
+
+// enqueue has a settlement made together with others. It reports whether there was room.
+func (s *settler) enqueue(one settling) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) >= settleQueue {
+		return false
+	}
+	s.queue = append(s.queue, one)
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+		go s.run()
+	}
+	return true
+}
+
+// run settles what is queued.
+func (s *settler) run() {
+	var batch []settling
+	for {
+		s.mu.Lock()
+		n := min(len(s.queue), settleTogether)
+		batch = append(batch[:0], s.queue[:n]...)
+		rest := copy(s.queue, s.queue[n:])
+		clear(s.queue[rest:])
+		s.queue = s.queue[:rest]
+		if n == 0 {
+			close(s.idle)
+			s.idle, s.queue = nil, nil
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		s.settleNow(batch)
+	}
+}
+
+// drain waits until nothing is queued or on its way, but no longer than a time.
+func (s *settler) drain(longest time.Duration) {
+	s.mu.Lock()
+	idle := s.idle
+	s.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// settleNow settles a batch. Clients may go: the context of no request ends it.
+func (s *settler) settleNow(batch []settling) {
+	all := make([]window.Settlement, len(batch))
+	for i := range batch {
+		all[i] = batch[i].Settlement
+	}
+	var errs []error
+	if s.guard.fallback != nil {
+		errs = s.guard.fallback.SettleBatch(context.Background(), all)
+	} else {
+		errs = window.SettleBatch(context.Background(), s.guard.store, all)
+	}
+	for i := range batch {
+		s.settled(&batch[i], errs[i])
+	}
+}
+
+// settled notes how a settlement went.
+func (s *settler) settled(one *settling, err error) {
+	r, counters := one.receipt, one.receipt.zone.counters.settled
+	switch {
+	case err == nil:
+		counters.kept.Add(float64(r.Charge.Cost + min(0, one.Delta)))
+		counters.givenBack.Add(float64(max(0, -one.Delta)))
+	case errors.Is(err, window.ErrUnknown):
+		counters.unknown.Inc()
+	default:
+		counters.failed.Inc()
+	}
+	if err != nil {
+		s.guard.logUnsettled(r.zone, err)
+	}
+	if one.Delta < 0 {
+		s.inFlight.backsOf(r.counter).Add(1)
+		s.inFlight.change(r.counter, 0, -1)
+	}
+	s.guard.release()
+}
+
+// logUnsettled tells the operator, once a minute at most, of units that stay as they were charged.
+func (g *guard) logUnsettled(z *Zone, cause error) {
+	if g.unsettledLog.due(time.Minute) {
+		caddy.Log().Named("http.handlers.sliding_window").Warn("units of an answered request could not be given back; they count for one window",
+			zap.String("store", g.store.String()), zap.String("zone", z.Name), zap.Error(cause))
+	}
+}
+
+// tries bounds how often a request is decided on: each time but the first because units came back.
+const tries = 8
+
+// decideSettled is decide for a handler with zones that settle. A denied request is decided on again
+// if units came back in a zone that denies it since it was sent, or are about to: a client that has
+// its answer has its unit back. While other receipts of the counter are not settled, room may come
+// back before the limit tells, so that such a denial holds for a second at most.
+func (h *Handler) decideSettled(ctx context.Context, req *request) error {
+	flying := h.guard.settler.inFlight
+	var room [4]uint64
+	for n := 1; ; n++ {
+		before := room[:0]
+		for i, z := range req.zones {
+			before = append(before, 0)
+			if z.CountIf != nil {
+				before[i] = flying.backsOf(flying.counter(&req.charges[i])).Load()
+			}
+		}
+		err := h.decide(ctx, req)
+		if err != nil || req.allowed {
+			return err
+		}
+		came := false
+		for i, z := range req.zones {
+			if z.CountIf != nil && !window.Allowed(req.decisionsOf(i)) {
+				counter := flying.counter(&req.charges[i])
+				came = flying.wait(ctx, counter, landingLast) || flying.backsOf(counter).Load() != before[i] || came
+			}
+		}
+		if !came || n == tries || ctx.Err() != nil {
+			break
+		}
+	}
+	for i, z := range req.zones {
+		if z.CountIf == nil || !flying.any(flying.counter(&req.charges[i])) {
+			continue
+		}
+		for j := range req.decisionsOf(i) {
+			if d := &req.decisionsOf(i)[j]; !d.Allowed && d.RetryAfter != window.Never {
+				d.RetryAfter = min(d.RetryAfter, time.Second)
+				d.EffectiveWindow = min(d.EffectiveWindow, time.Second)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,411 @@
+package slidingwindow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func init() {
+	caddy.RegisterModule(plainModule{})
+}
+
+// plainModule is a store module that has no ShadowStore.
+type plainModule struct {
+	Name string `json:"name"`
+}
+
+func (plainModule) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.sliding_window.stores.plain", New: func() caddy.Module { return new(plainModule) }}
+}
+
+func (m *plainModule) Store() window.Store { return (&fakeModule{m.Name}).Store() }
+
+// shadowOutcomes returns what a zone would have decided: allowed, denied, failed_open, failed_closed
+// and dropped.
+func shadowOutcomes(t *testing.T, ctx caddy.Context, zone string) (n [5]float64) {
+	t.Helper()
+	for i, outcome := range []string{"shadow_allowed", "shadow_denied", "shadow_failed_open", "shadow_failed_closed", "shadow_dropped"} {
+		n[i] = metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", zone, "outcome", outcome)
+	}
+	return n
+}
+
+// ShadowOutcomes is shadowOutcomes, for tests outside of the package.
+var ShadowOutcomes = shadowOutcomes
+
+// wantShadow waits until a zone would have decided so.
+func wantShadow(t *testing.T, ctx caddy.Context, zone string, want [5]float64) {
+	t.Helper()
+	var got [5]float64
+	defer func() {
+		if got != want {
+			t.Errorf("zone %s: allowed, denied, failed_open, failed_closed and dropped in shadow are %v, want %v", zone, got, want)
+		}
+	}()
+	poll(t, fmt.Sprintf("zone %s has %v", zone, want), func() bool {
+		got = shadowOutcomes(t, ctx, zone)
+		return got[0]+got[1]+got[2]+got[3]+got[4] == want[0]+want[1]+want[2]+want[3]+want[4]
+	})
+}
+
+// eachStore runs a test with the member of a handler that configures a store.
+func eachStore(t *testing.T, run func(t *testing.T, store string)) {
+	t.Run("memory", func(t *testing.T) { run(t, `"store":{"module":"memory"}`) })
+	t.Run("redis", func(t *testing.T) {
+		run(t, `"store":{"module":"redis","timeout":"10s","url":"redis://`+redistest.Start(t).Addr+`"}`)
+	})
+}
+
+// For the same traffic a shadow zone counts as denied what the zone denies that is on, where the
+// other zones let everything pass.
+func TestShadowCountsWhatOnDenies(t *testing.T) {
+	algorithms := []string{
+		`{"name":"zset"}`, `{"name":"log"}`, `{"name":"slices"}`, `{"name":"slices","weighted":true}`, `{"name":"stream"}`,
+		`{"name":"gcra"}`, `{"name":"slices","layers":{"coarse":"10m","fine":"1m"}}`,
+	}
+	options := map[string]string{
+		`{"name":"zset"}`: `,"lease":{"units":5}`,
+		`{"name":"gcra"}`: `,"pack":1000`,
+	}
+	eachStore(t, func(t *testing.T, store string) {
+		for i, algorithm := range algorithms {
+			zone := func(name, enforce string) string {
+				return fmt.Sprintf(`{"name":%q,"key":"{http.request.header.X-Key}","empty_key":"deny","cost":"{http.request.header.X-Cost}",
+					"match":[{"not":[{"path":["/free"]}]}],"limits":[{"max":20,"window":"10h"},{"max":15,"window":"5h"}],"algorithm":%s,"enforce":%q%s}`,
+					name, algorithm, enforce, options[algorithm])
+			}
+			name := zoneName(t) + strconv.Itoa(i)
+			roomy := `{"name":"` + name + `_roomy","limits":[{"max":100000,"window":"10h"}]}`
+			on, ctx := newHandler(t, `{"zones":[`+roomy+`,`+zone(name+"_on", "on")+`],`+store+`}`)
+			shadow, _ := newHandler(t, `{"zones":[`+zone(name+"_shadow", "shadow")+`,`+roomy+`],`+store+`}`)
+			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+			var want [5]float64
+			for range 400 {
+				cost, key, path := "1", "", "/"
+				if random.IntN(10) == 0 {
+					cost = strconv.Itoa(random.IntN(5))
+				}
+				if random.IntN(20) > 0 {
+					key = "k" + strconv.Itoa(random.IntN(12))
+				}
+				if random.IntN(20) == 0 {
+					path = "/free"
+				}
+				ask := func(h *Handler) int {
+					r := get("X-Key", key, "X-Cost", cost)
+					r.URL.Path = path
+					return serve(t, r, h).Code
+				}
+				switch status := ask(on); {
+				case status == 429:
+					want[1]++
+				case path != "/free":
+					want[0]++
+				}
+				if status := ask(shadow); status != 204 {
+					t.Fatalf("%s: a shadow zone denies: %d", algorithm, status)
+				}
+			}
+			if want[1] < 50 || want[0] < 50 {
+				t.Fatalf("%s: %v prove nothing", algorithm, want)
+			}
+			wantShadow(t, ctx, name+"_shadow", want)
+		}
+	})
+}
+
+// A handler asks its store the same, and clients get the same, with shadow zones as without.
+func TestShadowChangesNothing(t *testing.T) {
+	const (
+		first  = `{"name":"same_lease","key":"{http.request.header.X-Key}","limits":[{"max":3,"window":"1h"}],"lease":{"units":2}}`
+		native = `{"name":"same_native","key":"{http.request.header.X-Key}","limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"gcra","native":"on"}}`
+		shadow = `{"name":"same_shadow","key":"{http.request.header.X-Key}","match":[{"path_regexp":{"name":"seen","pattern":"(.*)"}}],
+			"limits":[{"max":1,"window":"1h"}],"enforce":"shadow"}`
+		empty = `{"name":"same_empty","key":"{http.request.header.X-None}","empty_key":"deny","limits":[{"max":1,"window":"1h"}],"enforce":"shadow"}`
+	)
+	for name, enforced := range map[string]string{"lease": first, "native": native, "both": first + "," + strings.Replace(native, `"on"`, `"auto"`, 1)} {
+		t.Run(name, func(t *testing.T) {
+			run := func(zones string) (answers []string, taken [][]window.Charge) {
+				f, store := newFake(t, nil)
+				left := 3
+				f.decide = func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+					left--
+					ds := make([]window.Decision, window.CountPolicies(charges))
+					for i := range ds {
+						ds[i] = window.Decision{Allowed: left >= 0, Limit: 3, Remaining: int64(max(0, left)), RetryAfter: time.Second, ResetAfter: time.Hour, EffectiveWindow: time.Hour}
+					}
+					return ds, nil
+				}
+				h, _ := newHandler(t, `{"zones":[`+zones+`],"store":`+store+`}`)
+				for range 5 {
+					r := get("X-Key", "k")
+					w := serve(t, r, h)
+					answers = append(answers, fmt.Sprint(w.Code, w.Header(), w.Body,
+						expand(r, "{http.sliding_window.zone} {http.sliding_window.remaining} {http.regexp.seen.1}")))
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return answers, f.taken
+			}
+			answers, taken := run(enforced)
+			for _, zones := range []string{shadow + "," + enforced, enforced + "," + shadow, empty + "," + enforced + "," + shadow} {
+				a, c := run(zones)
+				if !reflect.DeepEqual(a, answers) {
+					t.Errorf("%s:\nanswers\n%q\nwithout shadow zones\n%q", zones, a, answers)
+				}
+				if !reflect.DeepEqual(c, taken) {
+					t.Errorf("%s:\nthe store is asked\n%v\nwithout shadow zones\n%v", zones, c, taken)
+				}
+			}
+		})
+	}
+}
+
+// The keys of enforced zones in Redis, and the fields of answers, are the same with a shadow zone as without.
+func TestShadowLeavesRedisAlone(t *testing.T) {
+	const zones = `{"name":"kept_a","key":"{http.request.header.X-Key}","limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"log"}},
+		{"name":"kept_b","key":"all","limits":[{"max":9,"window":"1h"}],"algorithm":{"name":"gcra"}}`
+	const shadow = `{"name":"kept_shadow","key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}],"enforce":"shadow"}`
+	run := func(zones string) (answers []string, sizes map[string]string) {
+		server := redistest.Start(t)
+		h, ctx := newHandler(t, `{"zones":[`+zones+`],"store":{"module":"redis","timeout":"10s","url":"redis://`+server.Addr+`"}}`)
+		for i := range 40 {
+			w := serve(t, get("X-Key", "k"+strconv.Itoa(i%4)), h)
+			answers = append(answers, fmt.Sprint(w.Code, w.Header()["Ratelimit-Policy"], strings.Split(w.Header().Get("Ratelimit"), ";t=")[0]))
+		}
+		if strings.Contains(zones, "shadow") {
+			poll(t, "the shadow zone has decided", func() bool {
+				n := shadowOutcomes(t, ctx, "kept_shadow")
+				return n[0] == 4 && n[1] == 5 && n[4] == 0
+			})
+		}
+		client := goredis.NewClient(&goredis.Options{Addr: server.Addr})
+		t.Cleanup(func() { _ = client.Close() })
+		sizes = make(map[string]string)
+		for _, key := range client.Keys(t.Context(), "*").Val() {
+			if !strings.Contains(key, "kept_shadow") {
+				sizes[key] = fmt.Sprint(client.Type(t.Context(), key).Val(), client.ObjectEncoding(t.Context(), key).Val())
+			}
+		}
+		return answers, sizes
+	}
+	answers, sizes := run(zones)
+	a, s := run(shadow + "," + zones)
+	if !reflect.DeepEqual(a, answers) {
+		t.Errorf("answers\n%q\nwithout the shadow zone\n%q", a, answers)
+	}
+	if !maps.Equal(s, sizes) || len(sizes) < 5 {
+		t.Errorf("keys %v, without the shadow zone %v", s, sizes)
+	}
+}
+
+// What a zone would refuse for another reason than its limit passes, too.
+func TestShadowCoversRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		zone string
+		away bool
+		more string
+		want [5]float64
+	}{
+		"empty_key_deny": {zone: `"key":"{http.request.header.X-Key}","empty_key":"deny",` + twoAnHour, want: [5]float64{0, 1, 0, 0, 0}},
+		"empty_key_skip": {zone: `"key":"{http.request.header.X-Key}","empty_key":"skip",` + twoAnHour},
+		"matcher":        {zone: `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],` + twoAnHour, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_deny":  {zone: twoAnHour, away: true, more: `,"on_error":"deny"`, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_allow": {zone: twoAnHour, away: true, more: `,"on_error":"allow"`, want: [5]float64{0, 0, 1, 0, 0}},
+		"on_error_local": {zone: twoAnHour, away: true, more: `,"on_error":"local"`, want: [5]float64{1, 0, 0, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decide := decides(window.Decision{Allowed: true, Limit: 2})
+			if c.away {
+				decide = away
+			}
+			_, store := newFake(t, decide)
+			h, ctx := newHandler(t, zoneHandler(t, c.zone+`,"enforce":"shadow"`, c.more+`,"store":`+store))
+			r := get()
+			if w := serve(t, r, h); w.Code != 204 || len(w.Header()) > 0 {
+				t.Errorf("got %d %v, want 204 and no field", w.Code, w.Header())
+			}
+			wantShadow(t, ctx, zoneName(t), c.want)
+			if name == "empty_key_deny" {
+				if got := expand(r, strings.ReplaceAll("{http.sliding_window.Z.enforced} {http.sliding_window.Z.allowed}", "Z", zoneName(t))); got != "false false" {
+					t.Errorf("enforced and allowed are %q", got)
+				}
+			}
+		})
+	}
+}
+
+// While the store is away, local counts decide on requests in shadow as they would otherwise, and
+// limits are divided with share.
+func TestShadowWhileAway(t *testing.T) {
+	f, store := newFake(t, away)
+	h, ctx := newHandler(t, zoneHandler(t, `"limits":[{"max":7,"window":"1h"}],"enforce":"shadow"`, share+store))
+	value, err := ctx.App("sliding_window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := value.(*App)
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "three instances", func() bool { return h.guard.fallback.Instances() == 3 })
+	for range 9 {
+		serve(t, get(), h)
+	}
+	wantShadow(t, ctx, zoneName(t), [5]float64{2, 7, 0, 0, 0})
+	if err := app.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.shadow.attended > 0 || len(f.taken) > 0 {
+		t.Errorf("the shadow store attended %d times, and %d requests asked the other", f.shadow.attended, len(f.taken))
+	}
+}
+
+// A denied request is not counted in shadow zones, and one that on_error lets pass is.
+func TestShadowOfDenied(t *testing.T) {
+	shadow := `{"name":"after_shadow","limits":[{"max":9,"window":"1h"}],"enforce":"shadow"}`
+	h, ctx := newHandler(t, `{"zones":[`+shadow+`,{"name":"after_on","limits":[{"max":1,"window":"1h"}]}]}`)
+	serve(t, get(), h)
+	r := get()
+	if w := serve(t, r, h); w.Code != 429 {
+		t.Errorf("got %d, want 429", w.Code)
+	}
+	if got := expand(r, "{http.sliding_window.after_on.enforced} {http.sliding_window.after_shadow.enforced}|"); got != "true |" {
+		t.Errorf("enforced: %q", got)
+	}
+	wantShadow(t, ctx, "after_shadow", [5]float64{1, 0, 0, 0, 0})
+	f, store := newFake(t, away)
+	f.shadow.become(decides(window.Decision{Limit: 1}))
+	h, _ = newHandler(t, `{"zones":[`+strings.Replace(shadow, "after_", "open_", 1)+`,{"name":"open_on","limits":[{"max":1,"window":"1h"}]}],"on_error":"allow","store":`+store+`}`)
+	serve(t, get(), h)
+	wantShadow(t, ctx, "open_shadow", [5]float64{0, 1, 0, 0, 0})
+}
+
+// The placeholders of a shadow zone have values once it has decided.
+func TestShadowPlaceholders(t *testing.T) {
+	gate := make(chan struct{})
+	f, store := newFake(t, nil)
+	f.shadow.decide = func(context.Context, []window.Charge) ([]window.Decision, error) {
+		<-gate
+		return []window.Decision{{Limit: 2, RetryAfter: 90 * time.Second, ResetAfter: time.Hour}}, nil
+	}
+	h, ctx := newHandler(t, zoneHandler(t, twoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
+	r := get()
+	serve(t, r, h)
+	text := "{http.sliding_window.allowed} {http.sliding_window.zone}"
+	for _, name := range []string{"enforced", "allowed", "limit", "remaining", "retry_after", "reset_after"} {
+		text += " {http.sliding_window." + zoneName(t) + "." + name + "}"
+	}
+	if got := expand(r, text); got != "true  false     " {
+		t.Errorf("before it has decided: %q", got)
+	}
+	close(gate)
+	wantShadow(t, ctx, zoneName(t), [5]float64{0, 1, 0, 0, 0})
+	poll(t, "the decision is told", func() bool { return expand(r, text) == "true  false false 2 0 90 3600" })
+}
+
+// What handlers after a shadow zone know of its matchers is nothing.
+func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
+	const match = `,"match":[{"path_regexp":{"name":"seen","pattern":"^/(.*)$"}}],"key":"{http.regexp.seen.1}"`
+	for enforce, want := range map[string]string{"shadow": "", "on": "a"} {
+		h, _ := newHandler(t, `{"zones":[{"name":"seen_`+enforce+`"`+match+`,`+twoAnHour+`,"enforce":"`+enforce+`"}]}`)
+		r := get()
+		r.URL.Path = "/a"
+		serve(t, r, h)
+		if got := expand(r, "{http.regexp.seen.1}"); got != want {
+			t.Errorf("enforce %s: the regular expression's placeholder is %q, want %q", enforce, got, want)
+		}
+	}
+}
+
+// What waits is bounded in number and bytes. The rest is dropped, and counted, at once; so is what
+// waits at the end.
+func TestShadowIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		key  string
+		most int
+	}{
+		"number": {"k", maxShadows},
+		"bytes":  {strings.Repeat("k", 1<<20), maxShadowBytes >> 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, store := newFake(t, nil)
+			entered := make(chan struct{})
+			f.shadow.decide = func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
+				entered <- struct{}{}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			base, err := caddy.ProvisionContext(&caddy.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := caddy.NewContext(base)
+			defer cancel()
+			module, err := ctx.LoadModuleByID("http.handlers.sliding_window",
+				json.RawMessage(zoneHandler(t, `"key":"{http.request.header.X-Key}",`+twoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := module.(*Handler)
+			_, reader := newHandler(t, zoneHandler(t, twoAnHour, ``)) // its registry outlives the other
+			serve(t, get("X-Key", "first"), h)
+			<-entered
+			for range c.most + 10 {
+				serve(t, get("X-Key", c.key), h)
+			}
+			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 10})
+			cancel()
+			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, float64(c.most + 11)})
+			serve(t, get("X-Key", "late"), h) // of the former configuration
+			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, float64(c.most + 12)})
+		})
+	}
+}
+
+func TestShadowWithoutShadowStore(t *testing.T) {
+	_, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 2}))
+	store = strings.Replace(store, `"fake"`, `"plain"`, 1)
+	h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
+	const want = `the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store`
+	for _, word := range []string{"shadow", "25%"} {
+		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(`{"zones":[{"name":"apart`+strings.TrimSuffix(word, "%")+`","enforce":"`+word+`",`+twoAnHour+`}],"store":`+store+`}`))
+		if err == nil || !strings.Contains(err.Error(), "zone apart"+strings.TrimSuffix(word, "%")+": enforce "+word+": "+want) {
+			t.Errorf("enforce %s: got %v", word, err)
+		}
+		if err := h.Zones[0].setEnforce(word, time.Now().Add(time.Hour)); err == nil || err.Error() != "zone "+zoneName(t)+": "+want {
+			t.Errorf("set to %s: got %v", word, err)
+		}
+	}
+}
+
+// A matcher that fails in a zone of a percentage is an error for clients that are in, and none for
+// the others.
+func TestFailingMatcherOfPercentage(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],"key":"{http.request.header.X-Key}","enforce":"50%",`+twoAnHour, ``))
+	for i := range 20 {
+		key := strconv.Itoa(i)
+		w, err := tryServe(get("X-Key", key), caddyhttp.MiddlewareHandler(h))
+		if in := isEnforced(zoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
+			t.Errorf("key %s, in %v: got %v", key, in, err)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package slidingwindow
+
+import "runtime/debug"
+
+const modulePath = "github.com/slidingwindow/caddy-sliding-window"
+
+// version returns the version of this module in the program, or `(devel)`.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "(devel)"
+}

@@ -1,0 +1,143 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// maxGiveBacks bounds what is given back on a counter while the store is away. What is beyond it
+// stays spent.
+const maxGiveBacks = 64
+
+// corrections are what the store has to do on a counter, once it is back and before anything is
+// booked.
+type corrections struct {
+	charge window.Charge
+	reset  bool // it comes first
+	backs  []window.Settlement
+}
+
+// takeCorrections returns those of a counter, or nil, and forgets them. The shard's lock must be
+// held.
+func (c *Counts) takeCorrections(s *shard, hash uint64) *corrections {
+	e := s.owing(hash)
+	if e == nil {
+		return nil
+	}
+	d := e.Value.(*debtor)
+	own := d.late
+	if d.late = nil; own != nil {
+		c.late.Add(-1)
+	}
+	return own
+}
+
+// correctLater keeps corrections for a store that is away; nil: none. It reports whether there
+// was room. The shard's lock must be held.
+func (c *Counts) correctLater(s *shard, hash uint64, own *corrections) bool {
+	if own == nil {
+		return true
+	}
+	d := c.debtor(s, hash, &own.charge)
+	if d == nil {
+		return false
+	}
+	if d.late == nil {
+		d.late = own
+		c.late.Add(1)
+		c.bookLater()
+		return true
+	}
+	if own.reset { // it came after those that there are
+		*d.late = *own
+		return true
+	}
+	if len(d.late.backs)+len(own.backs) > maxGiveBacks {
+		return false
+	}
+	d.late.backs = append(d.late.backs, own.backs...)
+	return true
+}
+
+// correct corrects a counter in the store. It returns what has not been done; nil: nothing. It
+// goes on when the client goes, as settle does.
+//
+// A reset may be done twice, but a give-back may not: one whose answer is lost counts as done.
+func (g *Guard) correct(ctx context.Context, own *corrections) (rest *corrections, err error) {
+	if own == nil {
+		return nil, nil
+	}
+	ctx, cancel := lasts(ctx)
+	defer cancel()
+	if own.reset {
+		if err := g.breaker.Reset(ctx, own.charge); err != nil && !hopeless(err) {
+			return own, err
+		}
+		own.reset = false
+	}
+	var left []window.Settlement
+	for i, failed := range g.breaker.SettleBatch(ctx, own.backs) {
+		if failed != nil && !hopeless(failed) && !errors.Is(failed, window.ErrUnknown) {
+			left, err = append(left, own.backs[i]), failed
+		}
+	}
+	if left == nil {
+		return nil, nil
+	}
+	own.backs = left
+	return own, err
+}
+
+// hopeless reports whether the same call would fail again, whenever it is made.
+func hopeless(err error) bool {
+	return errors.Is(err, window.ErrInvalid) || errors.Is(err, window.ErrForeign)
+}
+
+// Reset forgets the history of the charge's counter: in the store, and all that this process
+// has counted, knows or owes. While the store is away, done is false without an error: the store
+// is told once it is back, before anything is booked on the counter. That is lost when the
+// process ends before.
+//
+// The charge needs its policies, unlike that of window.Store.Reset.
+func (g *Guard) Reset(ctx context.Context, charge window.Charge) (done bool, err error) {
+	if err := window.CheckCharges([]window.Charge{charge}); err != nil {
+		return false, err
+	}
+	hash := g.table().hash(&charge)
+	s, err := g.turn(ctx, hash)
+	if err != nil {
+		return false, err
+	}
+	g.settling.Add(1)
+	s.begin(hash)
+	g.forget(s, hash, &charge)
+	s.mu.Unlock()
+
+	own, cancel := g.patience(ctx)
+	err = g.store.Reset(own, charge) // also while it is away: it has something to forget here
+	cancel()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer g.finish(s, hash)
+	if err == nil || hopeless(err) {
+		return err == nil, err
+	}
+	if !g.correctLater(s, hash, &corrections{charge: lasting(&charge), reset: true}) {
+		return false, fmt.Errorf("%w: %w: the reset cannot be kept until it is back: %w", window.ErrUnavailable, window.ErrBusy, err)
+	}
+	return false, nil
+}
+
+// forget forgets all that this process knows of a counter, and owes it. The shard's lock must be
+// held.
+func (g *Guard) forget(s *shard, hash uint64, c *window.Charge) {
+	_, _, _ = s.takeOut(g.now(), hash)
+	_ = g.takeOwed(s, hash, c)
+	_ = g.takeCorrections(s, hash)
+	_ = g.unsure.store.Reset(context.Background(), counter(c))
+	_ = g.local.Reset(context.Background(), divided(*c, 1))
+}

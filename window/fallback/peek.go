@@ -1,0 +1,80 @@
+package fallback
+
+import (
+	"context"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Peek returns what Take would answer now, as window.Store.Peek does, and what decides. It books
+// what is owed on the counters, as Take would, and spends nothing. After an error that is an
+// outage, PeekLocal says what is decided in the store's place.
+func (g *Guard) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, window.Source, error) {
+	if err := window.CheckCharges(charges); err != nil {
+		return nil, window.SourceStore, err
+	}
+	if !g.settled() && !g.breaker.Open(charges...) {
+		if _, err := g.repayAndTake(ctx, looking(charges), nil); err != nil {
+			return nil, window.SourceStore, err
+		}
+	}
+	if f, ok := g.store.(window.Foreteller); ok && !g.breaker.Open(charges...) {
+		if ds, by := f.Foretell(charges); ds != nil {
+			return ds, by, nil
+		}
+	}
+	ds, err := g.breaker.Peek(ctx, charges)
+	return ds, window.SourceStore, err
+}
+
+// looking returns the charges without their costs.
+func looking(charges []window.Charge) []window.Charge {
+	look := make([]window.Charge, len(charges))
+	for i := range charges {
+		look[i] = charges[i]
+		look[i].Cost = 0
+	}
+	return look
+}
+
+// PeekLocal returns what TakeLocal would answer now, but spends nothing, and does not begin to
+// count the units that the store was known to have.
+func (g *Guard) PeekLocal(charges []window.Charge, share bool) ([]window.Decision, error) {
+	if err := window.CheckCharges(charges); err != nil {
+		return nil, err
+	}
+	n := int64(1)
+	if share {
+		n = g.crew.size()
+	}
+	var all []window.Decision
+	for i := range charges {
+		ds, err := g.peekOne(&charges[i], n)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ds...)
+	}
+	return all, nil
+}
+
+func (g *Guard) peekOne(c *window.Charge, n int64) ([]window.Decision, error) {
+	own := divided(*c, n)
+	hash := g.table().hash(c)
+	s := g.table().shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.find(hash)
+	if e == nil || e.until <= g.now() {
+		return g.local.Peek(context.Background(), []window.Charge{own})
+	}
+	var h window.History
+	now := g.now()
+	if used := g.starts(&own, (e.use.units()+n-1)/n, e.use.share() == 0xff); used > 0 {
+		h = own.Algorithm.Settle(nil, now, &own, 0, used)
+	}
+	ds := make([]window.Decision, len(own.Policies))
+	own.Algorithm.Look(h, now, &own, ds)
+	own.Algorithm.Explain(h, now, &own, ds, false)
+	return ds, nil
+}

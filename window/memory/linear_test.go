@@ -1,0 +1,12 @@
+package memory_test
+
+import (
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
+)
+
+func TestLinearizable(t *testing.T) {
+	clock := windowtest.NewClock()
+	windowtest.Linearizable(t, clock, nil, nil, open(t, clock))
+}

@@ -1,0 +1,94 @@
+package window
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Place is where a charge was admitted.
+type Place uint8
+
+// The places. What nobody has charged has no receipt.
+const (
+	InStore   Place = iota // the store, or its server
+	InProcess              // counts of this process, in the store's place
+)
+
+// Receipt proves that a charge was admitted, and names the units that it spent. Only a receipt
+// can be settled, and only once. A nil Receipt is that of a charge of which nothing was spent.
+type Receipt struct {
+	// The charge as it was admitted. Cost is what it spent.
+	Charge Charge
+	// Decision.At and Decision.Former: when the units were charged, under each name.
+	At     int64
+	Former int32
+	Place  Place
+	// Whether the store may have charged the same units, with Place InProcess: its answer
+	// was lost. They stay charged there for one window, however the receipt is settled.
+	Unsure bool
+
+	settled atomic.Bool
+}
+
+// Settle returns what makes units the cost of the charge after all: less than it spent, as much
+// or more. It reports false if there is nothing to settle, or if it was called before.
+func (r *Receipt) Settle(units int64) (Settlement, bool) {
+	if r == nil || r.settled.Swap(true) {
+		return Settlement{}, false
+	}
+	return Settlement{Receipt: r, Delta: units - r.Charge.Cost}, true
+}
+
+// Settlement corrects what a charge spent. Delta has the meaning that it has for Store.Settle; one
+// of 0 tells a fallback that the units are spent for good.
+type Settlement struct {
+	*Receipt
+	Delta int64
+}
+
+// Holder is implemented by stores that have to stay open for receipts.
+type Holder interface {
+	// Hold keeps the store open until Release, but no longer than a time after it was to be
+	// closed: a window after the last decision there is nothing left to give back.
+	Hold(longest time.Duration)
+	// Release undoes one Hold.
+	Release()
+}
+
+// BatchSettler is implemented by stores that settle many charges in one call.
+type BatchSettler interface {
+	// SettleBatch settles receipts of the store, each with its own verdict: error i is that of
+	// settlement i, as of Settle.
+	SettleBatch(ctx context.Context, all []Settlement) []error
+}
+
+// SettleBatch settles receipts of a store: together if it is a BatchSettler, else one after the
+// other. It returns an error, or nil, for each.
+func SettleBatch(ctx context.Context, store Store, all []Settlement) []error {
+	if s, ok := store.(BatchSettler); ok {
+		return s.SettleBatch(ctx, all)
+	}
+	errs := make([]error, len(all))
+	for i, s := range all {
+		errs[i] = store.Settle(ctx, s.Charge, s.At, s.Delta)
+	}
+	return errs
+}
+
+// CheckReceipts reports why no receipts can be had for charges of an algorithm, with or without a
+// lease, in words for an operator.
+//
+// A lease books its units again at its end, so that they lose their time. A bucket loses it when
+// they run in, and CL.THROTTLE takes nothing back.
+func CheckReceipts(a Algorithm, lease Lease) error {
+	if _, ok := a.(GCRA); ok {
+		return errors.New("algorithm gcra cannot give units back at the time at which they were spent; use zset, log, stream or slices")
+	}
+	if lease.Units > 0 {
+		return fmt.Errorf("lease %d: units that were taken ahead cannot be given back at the time at which they were spent; take out lease", lease.Units)
+	}
+	return nil
+}

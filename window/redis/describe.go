@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Describe implements window.Describer. The version is what servers say when a connection is
+// made, the clock needs +time, and the memory +info, which the user may lack.
+func (s *Store) Describe(ctx context.Context) (window.Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var all window.Description
+	var mu sync.Mutex // guards all: the nodes of a Cluster are asked side by side
+	ask := func(ctx context.Context, client *goredis.Client) error {
+		d, err := describe(ctx, client)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if d.ClockOffset.Abs() > all.ClockOffset.Abs() {
+			all.ClockOffset = d.ClockOffset
+		}
+		if all.Memory == nil || d.Memory != nil && fuller(d.Memory, all.Memory) {
+			all.Memory = d.Memory
+		}
+		return nil
+	}
+	var err error
+	switch client := s.client.(type) {
+	case *goredis.ClusterClient:
+		err = client.ForEachMaster(ctx, ask)
+	case *goredis.Client:
+		err = ask(ctx, client)
+	}
+	if err != nil {
+		return window.Description{}, s.fail(ctx, err)
+	}
+	if h := s.server.Load(); h != nil {
+		all.Version, all.Mode = strings.TrimSpace(h.server+" "+h.version), h.mode
+	}
+	return all, nil
+}
+
+// describe asks one server in one round trip.
+func describe(ctx context.Context, client *goredis.Client) (d window.Description, err error) {
+	pipe := client.Pipeline()
+	clock := pipe.Time(ctx)
+	memory := pipe.Info(ctx, "memory")
+	start := time.Now()
+	_, _ = pipe.Exec(ctx) // each says below whether it failed
+	half := time.Since(start) / 2
+	now, err := clock.Result()
+	if err != nil {
+		return d, err
+	}
+	d.ClockOffset = now.Sub(start.Add(half)).Round(time.Millisecond)
+	if text, err := memory.Result(); err == nil {
+		d.Memory = parseMemory(text)
+	}
+	return d, nil
+}
+
+// parseMemory reads a reply to INFO memory; nil if it holds nothing of it.
+func parseMemory(text string) *window.ServerMemory {
+	var m window.ServerMemory
+	known := false
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "used_memory":
+			n, err := strconv.ParseInt(value, 10, 64)
+			m.Used, known = n, err == nil
+		case "maxmemory":
+			m.Max, _ = strconv.ParseInt(value, 10, 64)
+		case "maxmemory_policy":
+			m.Policy = value
+		}
+	}
+	if !known {
+		return nil
+	}
+	return &m
+}
+
+// fuller reports whether counters on a are nearer to being dropped than on b.
+func fuller(a, b *window.ServerMemory) bool {
+	if a.Evicts() != b.Evicts() {
+		return a.Evicts()
+	}
+	return a.Share() > b.Share()
+}

@@ -1,0 +1,70 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestForetell compares what is foretold without the server, or seen by it, with what the next
+// request gets: with units of a lease, a remembered denial, and neither.
+func TestForetell(t *testing.T) {
+	for _, algo := range leasable {
+		w := watch(t, redis.Options{Prefix: "foretell " + t.Name()})
+		c := with(leased(charge("zone", algo.Name(), 40, time.Minute), 8, 10*time.Second), func(c *window.Charge) {
+			if c.Algorithm = algo; algo.Name() == "layers" {
+				c.Algorithm = suited(algo, time.Minute)
+			}
+		})
+		seen := make(map[window.Source]int)
+		for i := range 45 {
+			before := w.asked.Load()
+			ds, by := w.Foretell([]window.Charge{c})
+			if ds != nil && w.asked.Load() != before {
+				t.Errorf("%v, request %d: the server was asked", algo, i)
+			}
+			if ds == nil {
+				var err error
+				if ds, err = w.Peek(t.Context(), []window.Charge{c}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen[by]++
+			got := take(t, w.Store, c)[0]
+			want := ds[0]
+			if want.Allowed {
+				want.Remaining -= c.Cost
+			}
+			if got.Allowed != want.Allowed || got.Remaining != want.Remaining || got.RetryAfter != want.RetryAfter {
+				t.Errorf("%v, request %d: foretold by %q: %+v, got %+v", algo, i, by, ds[0], got)
+			}
+		}
+		if len(seen) != 3 || seen[window.SourceLease] < 5 || seen[window.SourceRemembered] < 2 {
+			t.Errorf("%v: foretold by %v", algo, seen)
+		}
+		if err := w.Reset(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if ds, by := w.Foretell([]window.Charge{c}); ds != nil {
+			t.Errorf("%v: after a reset: %+v by %q", algo, ds, by)
+		}
+	}
+}
+
+// TestCounterName names the key that the server has.
+func TestCounterName(t *testing.T) {
+	for _, c := range []window.Charge{
+		charge("zone", "a key", 10, time.Hour),
+		with(charge("zone", "packed", 10, time.Hour), func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1000 }),
+	} {
+		for _, secret := range []string{"", "a secret of 16 bytes or more"} {
+			s := newStore(t, redis.Options{Prefix: "counter name " + c.Key + secret, KeySecret: secret})
+			take(t, s, c)
+			if n := server.Client(t).Exists(t.Context(), s.CounterName(c)).Val(); n != 1 {
+				t.Errorf("there is no key %q", s.CounterName(c))
+			}
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package redis
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/slidingwindow/caddy-sliding-window/lua"
+)
+
+// Scripts are read from the directory that a variable names, for make mutants.
+func init() {
+	dir := os.Getenv("SLIDING_WINDOW_SCRIPTS")
+	if dir == "" {
+		return
+	}
+	for file, script := range map[string]*string{"script.lua": &lua.Script, "instances.lua": &lua.Instances} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			panic(err)
+		}
+		*script = string(text)
+	}
+	scriptSHA, instancesSHA = sha(lua.Script), sha(lua.Instances)
+}
