@@ -33,6 +33,7 @@ type Reader struct {
 	mu     sync.Mutex
 	source *Source
 	coding string
+	limit  int64  // bytes that are read, decoded
 	off    Reason // why nothing is read
 
 	// The goroutine of a compressed answer owns these until ended is closed.
@@ -65,7 +66,7 @@ const (
 // NewReader returns a Reader for an answer with these fields. It allocates a little, and
 // starts nothing.
 func (s *Source) NewReader(contentType, contentEncoding string) *Reader {
-	r := &Reader{source: s, coding: coding(contentEncoding)}
+	r := &Reader{source: s, coding: coding(contentEncoding), limit: maxDecoded}
 	r.scan = scanner{root: s.root, maxKey: s.maxKey, sink: r}
 	mime, _, _ := strings.Cut(contentType, ";")
 	mime = strings.ToLower(strings.TrimSpace(mime))
@@ -108,7 +109,7 @@ func (r *Reader) start() {
 		r.err = errors.New("the decoder panicked")
 		defer from.Close()
 		defer func() { _ = recover() }()
-		r.err = decode(from, r.coding, maxDecoded, r.read)
+		r.err = decode(from, r.coding, r.limit, r.read)
 	}()
 }
 

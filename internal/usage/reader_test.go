@@ -131,8 +131,17 @@ func write(t testing.TB, r *usage.Reader, s string, n int) {
 	}
 }
 
-// Whole answers give their figures, in every coding, in two pieces cut at every byte and
-// in pieces of one byte. A Reader does not retain what it was given.
+// stride is how far apart the cuts of an answer are: every byte without a coding, and for
+// one answer of each kind with it.
+func stride(a answer, coding string) int {
+	if coding == "" || a.name == "chat" || a.name == "message stream" {
+		return 1
+	}
+	return 29
+}
+
+// Whole answers give their figures, in every coding, in two pieces and in pieces of one
+// byte. A Reader does not retain what it was given.
 func TestReader(t *testing.T) {
 	for _, a := range answers(t) {
 		for _, coding := range []string{"", "gzip", "zstd"} {
@@ -152,7 +161,7 @@ func TestReader(t *testing.T) {
 				}
 				check("at once", body)
 				check("by bytes", strings.Split(body, "")...)
-				for i := range body {
+				for i := 0; i < len(body); i += stride(a, coding) {
 					check(fmt.Sprint("cut at ", i), body[:i], body[i:])
 				}
 			})
@@ -166,7 +175,7 @@ func TestTruncated(t *testing.T) {
 	for _, a := range answers(t) {
 		for _, coding := range []string{"", "gzip", "zstd"} {
 			body := encode(t, coding, a.body)
-			for i := range body {
+			for i := 0; i < len(body); i += stride(a, coding) {
 				r := a.source.NewReader(a.mime, coding)
 				write(t, r, body[:i], 64)
 				got := r.Done(false)
