@@ -2,12 +2,12 @@ package usage
 
 import (
 	"bufio"
+	"compress/gzip"
 	"errors"
 	"io"
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -20,7 +20,9 @@ const maxWindow = 8 << 20
 
 var errTooLong = errors.New("the decoded answer is too long")
 
-// decoder decodes one answer, and is reused for others.
+// decoder decodes one answer, and is reused for others. The gzip.Reader is that of the
+// standard library: a reused one of klauspost/compress 1.20.1 may accept a broken stream
+// that a new one refuses.
 type decoder struct {
 	in   *bufio.Reader
 	gzip *gzip.Reader
