@@ -203,7 +203,7 @@ func TestAnswerStreams(t *testing.T) {
 }
 
 // A back end that is cut off, and a client that hangs up, leave an answer without final
-// figures. Nothing waits for ever.
+// figures. Both end.
 func TestAnswerAborted(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for _, coding := range []string{"", "gzip", "zstd"} {

@@ -10,7 +10,7 @@ import (
 )
 
 // An answer of 100 MB takes no memory, in identity, gzip and zstd. Other shapes of 4 MB
-// take none either. The figures are at the end.
+// take no more. The figures are at the end.
 func TestMemoryIsFlat(t *testing.T) {
 	const end = `"usage":{"prompt_tokens":1,"completion_tokens":2}}`
 	for _, test := range []struct{ name, mime, before, fill, after string }{
