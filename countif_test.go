@@ -191,7 +191,7 @@ func TestCountIfOnlyWhereCharged(t *testing.T) {
 		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[`+zone+`]}`, zoneName(t)+fmt.Sprint(len(c.more)), c.more))
 		r, recorder := httptest.NewRequest(http.MethodGet, c.path, bytes.NewReader(nil)), httptest.NewRecorder()
 		err := answerWith(h, recorder, r, func(w http.ResponseWriter, _ *http.Request) error {
-			if _, wrapped := w.(*settlingWriter); wrapped != c.wrapped {
+			if _, wrapped := w.(*answered); wrapped != c.wrapped {
 				t.Errorf("%s with %q: wrapped %v, want %v", c.path, c.more, wrapped, c.wrapped)
 			}
 			return nil
