@@ -108,6 +108,18 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				status <code|class>...
 //				header <field> <value>
 //			}
+//			settle      {
+//				usage        openai|anthropic     # or header, or json
+//				header       <name> [strip]
+//				json         <path>
+//				weight       input <units> cached <units> output <units>
+//				reserve_json <fields...>
+//				reserve_body <bytes>
+//				on_missing   keep|refund|<units>
+//				on_abort     keep|refund|<units>
+//				refund_if    status <code|class>... | header <field> <value>
+//				max          <units>
+//			}
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -291,10 +303,15 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		}
 		err = z.checkLease()
 	case "count_if":
-		if z.CountIf, err = parseCountIf(d); err != nil {
+		if z.CountIf, err = parseMatcher(d); err != nil {
 			return err
 		}
 		err = z.checkCountIf()
+	case "settle":
+		if z.Settle, err = unmarshalSettle(d); err != nil {
+			return err
+		}
+		err = z.checkSettle()
 	case "empty_key":
 		return parseWord(d, option, &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
 	default:

@@ -82,7 +82,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !applies {
+		if !applies || z.Settle != nil && req.chargedBefore(z) {
 			continue
 		}
 		key, empty := z.key.expand(req.vars, req.repl)
@@ -101,6 +101,9 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		c, none := z.charge(key, req.repl)
 		if none != 0 {
 			h.noteEmpty(z, none, req)
+		}
+		if z.Settle != nil {
+			z.reserve(r, &c)
 		}
 		c.Fields = z.notes.expand(req.vars, req.repl)
 		req.charges = append(req.charges, c)

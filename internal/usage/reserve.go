@@ -52,13 +52,20 @@ func NewFields(paths ...string) (*Fields, error) {
 // case, and with escapes. A text with a number in it is a number. The content type does
 // not matter.
 func (f *Fields) Estimate(r *http.Request, most int64) (units int64, found bool) {
+	units, _, found = f.Read(r)
+	return max(1, min(units, most)), found
+}
+
+// Read returns the largest number in the fields of r's body as it is, and how many bytes of
+// the body were read: MaxBody at most. Otherwise it does what Estimate does.
+func (f *Fields) Read(r *http.Request) (largest, size int64, found bool) {
 	if r.Body == nil || r.Body == http.NoBody || isStream(r) || coding(r.Header.Get("Content-Encoding")) != "" {
-		return 0, false
+		return 0, 0, false
 	}
 	start, err := readStart(r)
 	r.Body = &replayed{start: start, err: err, body: r.Body}
-	units, found = f.largest(start)
-	return max(1, min(units, most)), found
+	largest, found = f.largest(start)
+	return largest, int64(len(start)), found
 }
 
 // isStream reports whether the body of r may go on while the answer does.
