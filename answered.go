@@ -18,6 +18,7 @@ type answered struct {
 	receipts []receipt
 	header   http.Header // of an answer that has begun
 	readers  readers     // of its body
+	landing  []chan struct{}
 }
 
 // serveSettled has the next handlers answer a request that was admitted, and makes it cost
@@ -118,11 +119,22 @@ func (a *answered) tell(r *receipt, result usage.Result, status int) {
 	if missing != "" {
 		r.zone.counters.settled.missing[missing].Inc()
 	}
-	a.handler.guard.settler.settle(r, units)
+	if done := a.handler.guard.settler.settle(r, units); done != nil {
+		a.landing = append(a.landing, done)
+	}
 }
 
-// end settles what is not settled when the handlers have returned, or panicked, which goes on.
+// end settles what is not settled when the handlers have returned, or panicked, which goes on. It returns
+// when what the answer cost above the reservation is charged, so that no more passes above the limit than
+// what was under way when the limit was reached.
 func (a *answered) end(returned bool, err error) {
+	a.settleRest(returned, err)
+	for _, done := range a.landing {
+		<-done
+	}
+}
+
+func (a *answered) settleRest(returned bool, err error) {
 	gone := a.request.Context().Err() != nil
 	whole := returned && a.whole(err)
 	switch {

@@ -44,6 +44,7 @@ type settler struct {
 type settling struct {
 	receipt *receipt
 	window.Settlement
+	done chan struct{} // closed when it is settled; nil: nobody waits
 }
 
 // use makes the settler ready. Without it a guard has nothing to settle.
@@ -91,21 +92,26 @@ func (s *settler) admit(r *receipt) {
 	s.inFlight.change(r.counter, 1, 0)
 }
 
-// settle makes units the cost of a receipt's charge.
-func (s *settler) settle(r *receipt, units int64) {
+// settle makes units the cost of a receipt's charge. If these are more than were reserved and are on their
+// way, it returns a channel that is closed once they are there.
+func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 	own, ok := r.Settle(units)
 	if !ok {
-		return
+		return nil
 	}
 	if own.Delta < 0 {
 		s.inFlight.change(r.counter, -1, 1)
 	} else {
 		s.inFlight.change(r.counter, -1, 0)
 	}
-	one := settling{r, own}
+	if own.Delta > 0 {
+		done = make(chan struct{})
+	}
+	one := settling{r, own, done}
 	if s.guard.fallback == nil || own.Place == window.InProcess || own.Delta == 0 || !s.enqueue(one) {
 		s.settleNow([]settling{one})
 	}
+	return done
 }
 
 // enqueue has a settlement made together with others. It reports whether there was room.
@@ -200,6 +206,9 @@ func (s *settler) settled(one *settling, err error) {
 		s.inFlight.change(r.counter, 0, -1)
 	}
 	s.guard.release()
+	if one.done != nil {
+		close(one.done)
+	}
 }
 
 // logUnsettled tells the operator, once a minute at most, of units that stay as they were charged.
