@@ -273,6 +273,7 @@ func TestSettleLargeAnswer(t *testing.T) {
 		_, _ = io.WriteString(w, `","usage":{"prompt_tokens":10,"completion_tokens":2}}`)
 	})
 	s := serveTokens(t, "memory", "limit 1000 1h\n\t\t\t\tsettle usage openai", "", "", "reverse_proxy "+model)
+	s.client.Timeout = 2 * time.Minute // the race detector is slow
 	if _, text, _ := s.ask("/large", "key", "100", "{}"); len(text) < 100<<20 {
 		t.Errorf("%d bytes came", len(text))
 	}

@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -315,6 +316,50 @@ func TestSettleNeverFinds(t *testing.T) {
 		_ = answerWith(h, httptest.NewRecorder(), get(), answers(200, "{}"))
 		if n := logs.FilterMessage(message).Len(); n != min(1, (i+1)/seekLast) {
 			t.Fatalf("%d lines after %d answers", n, i+1)
+		}
+	}
+}
+
+// Two zones that mean the same are one, however they are written.
+func TestSettleDefinition(t *testing.T) {
+	definition := func(settle string) string {
+		z := new(Zone)
+		if err := json.Unmarshal([]byte(`{"name":"tokens","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}`), z); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.check(); err != nil {
+			t.Fatal(err)
+		}
+		return z.definition(false)
+	}
+	for _, same := range [][2]string{
+		{`"usage":"openai"`, `"usage":"openai","on_missing":"keep","on_abort":"keep","max":"1000000000000","weight":{"input":1,"output":1},"refund_if":{"status_code":[4,5]}`},
+		{`"usage":"openai","weight":{"input":2}`, `"usage":"openai","weight":{"input":2.0,"cached":2,"output":1}`},
+		{`"header":"X-Units","on_missing":0`, `"header":"x-units","on_missing":"refund"`},
+		{`"json":"units","on_missing":7,"max":"100"`, `"json":"units","on_missing":"07","max":100`},
+	} {
+		if a, b := definition(same[0]), definition(same[1]); a != b {
+			t.Errorf("%s\n%s", a, b)
+		}
+	}
+	if a, b := definition(`"usage":"openai"`), definition(`"usage":"anthropic"`); a == b {
+		t.Errorf("%s twice", a)
+	}
+}
+
+// What only JSON can say, and is refused.
+func TestSettleRefusedInJSON(t *testing.T) {
+	for settle, want := range map[string]string{
+		`"usage":"openai","strip":true`:      "zone z: settle: strip takes off the field of header, and there is none; take out strip",
+		`"usage":"openai","reserve_json":[]`: "zone z: settle: reserve_json: no field to estimate from; name one, such as max_tokens",
+		`"usage":"mistral"`:                  "zone z: settle: usage \"mistral\" is unknown; use one of openai, anthropic",
+	} {
+		h := new(Handler)
+		if err := json.Unmarshal([]byte(`{"zones":[{"name":"z","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}]}`), h); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.check(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", settle, err, want)
 		}
 	}
 }
