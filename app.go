@@ -57,6 +57,8 @@ type zoneUse struct {
 	noShadow bool
 	// When the log may say again that an option came out empty, as in valueOptions.
 	noValueLog [len(valueOptions)]rare
+	// Whether answers tell their cost, in a zone with settle.
+	seeking seeking
 }
 
 // CaddyModule returns the Caddy module information.

@@ -110,6 +110,7 @@ func TestAllocations(t *testing.T) {
 		{"folded key", `{"zones":[{"name":"allocations_fold","key":"{http.request.header.X-Key}","fold_case":true,` + limit + `}]}`, 4},
 		{"constant key", `{"zones":[{"name":"allocations_all","key":"all",` + limit + `}]}`, 3},
 		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 4},
+		{"settle of other requests", `{"zones":[{"name":"allocations_settle","match":[{"path":["/never"]}],"settle":{"usage":"openai"},` + limit + `},{"name":"allocations_beside",` + limit + `}]}`, 3},
 		// Without the race detector, under which pools forget, it is one less.
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
 		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},

@@ -111,6 +111,18 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				header <field> <value>
 //			}
 //			enforce     on|shadow|<n>%
+//			settle      {
+//				usage        openai|anthropic     # or header, or json
+//				header       <name> [strip]
+//				json         <path>
+//				weight       input <units> cached <units> output <units>
+//				reserve_json <fields...>
+//				reserve_body <bytes>
+//				on_missing   keep|refund|<units>
+//				on_abort     keep|refund|<units>
+//				refund_if    status <code|class>... | header <field> <value>
+//				max          <units>
+//			}
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -313,7 +325,7 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		}
 		err = z.checkLease()
 	case "count_if":
-		if z.CountIf, err = parseCountIf(d); err != nil {
+		if z.CountIf, err = parseMatcher(d); err != nil {
 			return err
 		}
 		err = cmp.Or(z.checkCountIf(), z.checkEnforce(z.Enforce))
@@ -325,6 +337,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
 		}
 		err = z.checkEnforce(z.Enforce)
+	case "settle":
+		if z.Settle, err = unmarshalSettle(d); err != nil {
+			return err
+		}
+		err = cmp.Or(z.checkSettle(), z.checkEnforce(z.Enforce))
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

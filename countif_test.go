@@ -177,7 +177,7 @@ func TestCountIfInAFullStore(t *testing.T) {
 	}
 }
 
-// Only requests that a zone with count_if has charged get another response writer.
+// Only requests that a zone with count_if or settle has charged get another response writer.
 func TestCountIfOnlyWhereCharged(t *testing.T) {
 	const zone = `{"name":"%s","match":[{"path":["/login"]}],"limits":[{"max":1,"window":"1h"}]%s}`
 	for _, c := range []struct {
@@ -187,11 +187,13 @@ func TestCountIfOnlyWhereCharged(t *testing.T) {
 		{``, "/login", false},
 		{`,"count_if":{"status_code":[401]}`, "/login", true},
 		{`,"count_if":{"status_code":[401]}`, "/else", false},
+		{`,"settle":{"usage":"openai"}`, "/login", true},
+		{`,"settle":{"usage":"openai"}`, "/else", false},
 	} {
 		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[`+zone+`]}`, zoneName(t)+fmt.Sprint(len(c.more)), c.more))
 		r, recorder := httptest.NewRequest(http.MethodGet, c.path, bytes.NewReader(nil)), httptest.NewRecorder()
 		err := answerWith(h, recorder, r, func(w http.ResponseWriter, _ *http.Request) error {
-			if _, wrapped := w.(*settlingWriter); wrapped != c.wrapped {
+			if _, wrapped := w.(*answered); wrapped != c.wrapped {
 				t.Errorf("%s with %q: wrapped %v, want %v", c.path, c.more, wrapped, c.wrapped)
 			}
 			return nil

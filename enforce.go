@@ -81,8 +81,12 @@ func (z *Zone) checkEnforce(word string) error {
 	if percent != enforceAll && percent != enforceNone && z.Key != "" && len(namesIn(z.Key)) == 0 {
 		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
-	if percent != enforceAll && z.CountIf != nil {
-		return fmt.Errorf("enforce %s does not go with count_if: what is counted beside the handlers is not given back; write on, or take out count_if", word)
+	if percent != enforceAll && z.settles() {
+		option := "count_if"
+		if z.CountIf == nil {
+			option = "settle"
+		}
+		return fmt.Errorf("enforce %s does not go with %s: what is counted beside the handlers is not given back; write on, or take out %s", word, option, option)
 	}
 	return nil
 }

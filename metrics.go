@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -36,13 +37,24 @@ var (
 
 	settledTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "settled_units_total",
-		Help: "Units of zones with count_if whose requests were answered, by direction: kept or given_back.",
+		Help: "Units of zones with count_if or settle whose requests were answered, by direction: kept or given_back of what was reserved, excess above it, or excess that was lost.",
 	}, []string{"zone", "direction"})
 
 	settleErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_errors_total",
-		Help: "Requests of zones with count_if whose units stay charged for one window, by reason: unknown if they may have been given back, or failed.",
+		Help: "Requests of zones with count_if or settle whose units stay as they were charged, by reason: unknown if the store may have corrected them, or failed.",
 	}, []string{"zone", "reason"})
+
+	settleMissingTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_missing_total",
+		Help: "Requests of zones with settle whose answers did not tell what they cost, by reason: no_usage, aborted, encoded or too_long.",
+	}, []string{"zone", "reason"})
+
+	settleSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_seconds",
+		Help:    "Time from the decision on a request of a zone with count_if or settle until the store has what it cost.",
+		Buckets: []float64{1e-3, 1e-2, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
+	}, []string{"zone"})
 
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
@@ -69,7 +81,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -84,16 +96,32 @@ type zoneCounters struct {
 	settled                                   settledCounters
 }
 
-// settledCounters are those of a zone with count_if.
-type settledCounters struct{ kept, givenBack, unknown, failed prometheus.Counter }
+// settledCounters are those of a zone with count_if or settle.
+type settledCounters struct {
+	kept, givenBack, excess, lost prometheus.Counter                  // units
+	unknown, failed               prometheus.Counter                  // requests
+	missing                       map[usage.Reason]prometheus.Counter // with settle
+	seconds                       prometheus.Observer
+}
 
-func newSettledCounters(zone string) settledCounters {
-	return settledCounters{
+func newSettledCounters(z *Zone) settledCounters {
+	zone := z.Name
+	c := settledCounters{
 		kept:      settledTotal.WithLabelValues(zone, "kept"),
 		givenBack: settledTotal.WithLabelValues(zone, "given_back"),
+		excess:    settledTotal.WithLabelValues(zone, "excess"),
+		lost:      settledTotal.WithLabelValues(zone, "lost"),
+		seconds:   settleSeconds.WithLabelValues(zone),
 		unknown:   settleErrorsTotal.WithLabelValues(zone, "unknown"),
 		failed:    settleErrorsTotal.WithLabelValues(zone, "failed"),
 	}
+	if z.Settle != nil {
+		c.missing = make(map[usage.Reason]prometheus.Counter)
+		for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
+			c.missing[reason] = settleMissingTotal.WithLabelValues(zone, string(reason))
+		}
+	}
+	return c
 }
 
 func newZoneCounters(zone string) zoneCounters {

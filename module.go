@@ -77,7 +77,7 @@ type Handler struct {
 	LogKey bool `json:"log_key,omitempty"`
 
 	guard      *guard
-	settles    bool     // whether a zone has count_if
+	settles    bool     // whether a zone has count_if or settle
 	controlled []zoneID // whose enforcement is acquired
 	logger     *zap.Logger
 }
@@ -148,7 +148,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.Headers = fieldsIETF
 	}
 	h.guard = acquireGuard(module, h.OnError == onErrorLocal)
-	if h.settles = slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.CountIf != nil }); h.settles {
+	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
 		h.guard.settler.use()
 	}
 	if h.Share {

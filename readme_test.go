@@ -258,6 +258,8 @@ func TestReadmeNames(t *testing.T) {
 		slidingwindow.Adaptive{},
 		slidingwindow.Field{},
 		slidingwindow.Lease{},
+		slidingwindow.Settle{},
+		slidingwindow.Weight{},
 		stores.Memory{},
 		stores.Redis{},
 		stores.TLS{},

@@ -95,7 +95,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !applies {
+		if !applies || z.Settle != nil && req.chargedBefore(z) {
 			continue
 		}
 		key, empty := z.key.expand(req.vars, req.repl)
@@ -111,7 +111,11 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		req.zones = append(req.zones, z)
-		req.charges = append(req.charges, h.chargeOf(z, key, req))
+		c := h.chargeOf(z, key, req)
+		if z.Settle != nil {
+			z.reserve(r, &c)
+		}
+		req.charges = append(req.charges, c)
 	}
 	return req, nil
 }

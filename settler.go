@@ -25,7 +25,8 @@ const (
 type receipt struct {
 	window.Receipt
 	zone    *Zone
-	counter uint64 // see inFlight
+	counter uint64        // see inFlight
+	decided time.Duration // in uptime
 }
 
 // settler settles the receipts of a guard. Those of a remote store go together, in the background:
@@ -43,6 +44,7 @@ type settler struct {
 type settling struct {
 	receipt *receipt
 	window.Settlement
+	done chan struct{} // closed when it is settled; nil: nobody waits
 }
 
 // use makes the settler ready. Without it a guard has nothing to settle.
@@ -57,7 +59,7 @@ func (s *settler) use() {
 // unsettled returns the places of charges that get receipts.
 func (h *Handler) unsettled(req *request) (places []int) {
 	for i, z := range req.zones {
-		if z.CountIf != nil {
+		if z.settles() {
 			places = append(places, i)
 		}
 	}
@@ -68,14 +70,14 @@ func (h *Handler) unsettled(req *request) (places []int) {
 func (h *Handler) receipts(req *request) []receipt {
 	var all []receipt
 	for i, z := range req.zones {
-		if z.CountIf == nil || req.charges[i].Cost == 0 {
+		if !z.settles() || req.charges[i].Cost == 0 {
 			continue
 		}
 		if all == nil {
 			all = make([]receipt, 0, len(req.zones)-i)
 		}
 		c, d := &req.charges[i], &req.decisionsOf(i)[0]
-		all = append(all, receipt{zone: z, counter: h.guard.settler.inFlight.counter(c)})
+		all = append(all, receipt{zone: z, counter: h.guard.settler.inFlight.counter(c), decided: uptime()})
 		r := &all[len(all)-1]
 		r.Charge, r.At, r.Former, r.Place, r.Unsure = *c, d.At, d.Former, req.place, req.unsure
 		r.Charge.Fields = nil
@@ -90,21 +92,26 @@ func (s *settler) admit(r *receipt) {
 	s.inFlight.change(r.counter, 1, 0)
 }
 
-// settle makes units the cost of a receipt's charge.
-func (s *settler) settle(r *receipt, units int64) {
+// settle makes units the cost of a receipt's charge. If these are more than were reserved and are on their
+// way, it returns a channel that is closed once they are there.
+func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 	own, ok := r.Settle(units)
 	if !ok {
-		return
+		return nil
 	}
 	if own.Delta < 0 {
 		s.inFlight.change(r.counter, -1, 1)
 	} else {
 		s.inFlight.change(r.counter, -1, 0)
 	}
-	one := settling{r, own}
+	if own.Delta > 0 {
+		done = make(chan struct{})
+	}
+	one := settling{r, own, done}
 	if s.guard.fallback == nil || own.Place == window.InProcess || own.Delta == 0 || !s.enqueue(one) {
 		s.settleNow([]settling{one})
 	}
+	return done
 }
 
 // enqueue has a settlement made together with others. It reports whether there was room.
@@ -183,26 +190,37 @@ func (s *settler) settled(one *settling, err error) {
 	case err == nil:
 		counters.kept.Add(float64(r.Charge.Cost + min(0, one.Delta)))
 		counters.givenBack.Add(float64(max(0, -one.Delta)))
+		counters.excess.Add(float64(max(0, one.Delta)))
+		counters.seconds.Observe((uptime() - r.decided).Seconds())
 	case errors.Is(err, window.ErrUnknown):
 		counters.unknown.Inc()
 	default:
 		counters.failed.Inc()
 	}
 	if err != nil {
-		s.guard.logUnsettled(r.zone, err)
+		counters.lost.Add(float64(max(0, one.Delta)))
+		s.guard.logUnsettled(r.zone, one.Delta, err)
 	}
 	if one.Delta < 0 {
 		s.inFlight.backsOf(r.counter).Add(1)
 		s.inFlight.change(r.counter, 0, -1)
 	}
 	s.guard.release()
+	if one.done != nil {
+		close(one.done)
+	}
 }
 
 // logUnsettled tells the operator, once a minute at most, of units that stay as they were charged.
-func (g *guard) logUnsettled(z *Zone, cause error) {
-	if g.unsettledLog.due(time.Minute) {
-		caddy.Log().Named("http.handlers.sliding_window").Warn("units of an answered request could not be given back; they count for one window",
-			zap.String("store", g.store.String()), zap.String("zone", z.Name), zap.Error(cause))
+func (g *guard) logUnsettled(z *Zone, delta int64, cause error) {
+	if !g.unsettledLog.due(time.Minute) {
+		return
+	}
+	log := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", g.store.String()), zap.String("zone", z.Name))
+	if delta < 0 {
+		log.Warn("units of an answered request could not be given back; they count for one window", zap.Error(cause))
+	} else {
+		log.Warn("units that an answer cost above what was reserved could not be charged", zap.Int64("units", delta), zap.Error(cause))
 	}
 }
 
@@ -220,7 +238,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		before := room[:0]
 		for i, z := range req.zones {
 			before = append(before, 0)
-			if z.CountIf != nil {
+			if z.settles() {
 				before[i] = flying.backsOf(flying.counter(&req.charges[i])).Load()
 			}
 		}
@@ -230,7 +248,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		}
 		came := false
 		for i, z := range req.zones {
-			if z.CountIf != nil && !window.Allowed(req.decisionsOf(i)) {
+			if z.settles() && !window.Allowed(req.decisionsOf(i)) {
 				counter := flying.counter(&req.charges[i])
 				came = flying.wait(ctx, counter, landingLast) || flying.backsOf(counter).Load() != before[i] || came
 			}

@@ -91,6 +91,13 @@ type Zone struct {
 	// status is known does. Not with `lease` or `gcra`. Default: all requests count.
 	CountIf *caddyhttp.ResponseMatcher `json:"count_if,omitempty"`
 
+	// Charges what the answer says that its request cost. The cost, or what the request's body
+	// announces, is reserved when the request comes, at most the smallest limit; the difference
+	// is given back at that very time, or charged above the limit if need be, once the answer
+	// tells. Header fields show the reservation. Not with `lease`, `gcra` or `count_if`.
+	// Default: a request costs what `cost` says.
+	Settle *Settle `json:"settle,omitempty"`
+
 	// Whether the zone denies: `on`; `shadow` counts what it would deny, in metrics and the
 	// access log, and lets everything pass; a percentage, such as `25%`, denies clients
 	// with that share of the keys, and counts the others as `shadow` does. A key is in or
@@ -185,6 +192,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkCountIf(); err != nil {
+		return err
+	}
+	if err := z.checkSettle(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -393,6 +403,9 @@ func (z *Zone) plain() *Zone {
 	if z.Lease != nil {
 		p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 	}
+	if z.Settle != nil {
+		p.Settle = z.Settle.plain()
+	}
 	return &p
 }
 
@@ -466,11 +479,14 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		z.lookback = z.longestKnown()
 	}
 	z.counters = newZoneCounters(z.Name)
-	if z.CountIf != nil {
-		z.counters.settled = newSettledCounters(z.Name)
+	if z.settles() {
+		z.counters.settled = newSettledCounters(z)
 	}
 	return nil
 }
+
+// settles reports whether charges of the zone are settled by the answers to their requests.
+func (z *Zone) settles() bool { return z.CountIf != nil || z.Settle != nil }
 
 // longestKnown returns the longest window that the configuration itself tells.
 func (z *Zone) longestKnown() time.Duration {

@@ -42,6 +42,9 @@ func (r *Receipt) Settle(units int64) (Settlement, bool) {
 	return Settlement{Receipt: r, Delta: units - r.Charge.Cost}, true
 }
 
+// Settled reports whether Settle was called.
+func (r *Receipt) Settled() bool { return r.settled.Load() }
+
 // Settlement corrects what a charge spent. Delta has the meaning that it has for Store.Settle; one
 // of 0 tells a fallback that the units are spent for good.
 type Settlement struct {

@@ -1,0 +1,204 @@
+package slidingwindow
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+)
+
+// answered is the answer to a request that was admitted. It settles the receipts of the request.
+type answered struct {
+	answerWriter
+	req      *request
+	handler  *Handler
+	receipts []receipt
+	header   http.Header // of an answer that has begun
+	readers  readers     // of its body
+	landing  []chan struct{}
+}
+
+// serveSettled has the next handlers answer a request that was admitted, and makes it cost
+// what its answer says.
+func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+	receipts := h.receipts(req)
+	if len(receipts) == 0 {
+		return next.ServeHTTP(w, r)
+	}
+	a := &answered{req: req, handler: h, receipts: receipts}
+	a.answerWriter = *newAnswerWriter(w, r, a.begin)
+	returned, err := false, error(nil)
+	defer func() { a.end(returned, err) }()
+	err = next.ServeHTTP(a, r)
+	returned = true
+	return err
+}
+
+// statusOf returns the status of an answer that an error stands for.
+func statusOf(err error) int {
+	var of caddyhttp.HandlerError
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.As(err, &of) && of.StatusCode != 0:
+		return of.StatusCode
+	}
+	return http.StatusInternalServerError
+}
+
+// begin settles what depends on the status and the header of the answer. It returns what reads the body
+// for the rest.
+func (a *answered) begin(status int, header http.Header) io.Writer {
+	a.header = header
+	denied := a.req.deniedLater()
+	upgraded := status == http.StatusSwitchingProtocols || a.tunnel && status < 300
+	for i := range a.receipts {
+		r := &a.receipts[i]
+		switch s := r.zone.Settle; {
+		case denied:
+			a.handler.guard.settler.settle(r, 0)
+		case s == nil && r.zone.CountIf.Match(status, header):
+			a.handler.guard.settler.settle(r, r.Charge.Cost)
+		case s == nil:
+			a.handler.guard.settler.settle(r, 0)
+		case s.source == nil:
+			a.tell(r, s.fromHeader(a.tellingHeader(s)), status)
+		case upgraded:
+			a.tell(r, usage.Result{Missing: usage.NoUsage}, status)
+		default:
+			a.readers.add(s.source, header)
+		}
+	}
+	a.strip()
+	if len(a.readers) == 0 {
+		return nil
+	}
+	return a.readers
+}
+
+// stripped is the variable of the HTTP request with fields that were taken off its answer: handlers
+// outside of the one that did so read them, too.
+const stripped = "sliding_window}stripped"
+
+// strip takes off the fields that clients must not see.
+func (a *answered) strip() {
+	for i := range a.receipts {
+		s := a.receipts[i].zone.Settle
+		if s == nil || !s.Strip || a.header.Values(s.Header) == nil {
+			continue
+		}
+		if a.req.vars != nil {
+			off, _ := a.req.vars[stripped].(http.Header)
+			if off == nil {
+				off = make(http.Header)
+				a.req.vars[stripped] = off
+			}
+			off.Set(s.Header, a.header.Get(s.Header))
+		}
+		a.header.Del(s.Header)
+	}
+}
+
+// tellingHeader returns the header that has the field of s.
+func (a *answered) tellingHeader(s *Settle) http.Header {
+	if off, ok := a.req.vars[stripped].(http.Header); ok && a.header.Values(s.Header) == nil {
+		return off
+	}
+	return a.header
+}
+
+// tell settles a receipt by what an answer has told.
+func (a *answered) tell(r *receipt, result usage.Result, status int) {
+	units, missing := r.zone.Settle.cost(r.Charge.Cost, result, status, a.header)
+	if status < http.StatusBadRequest {
+		r.zone.use.seeking.note(a.handler.logger, r.zone, missing)
+	}
+	if missing != "" {
+		r.zone.counters.settled.missing[missing].Inc()
+	}
+	if done := a.handler.guard.settler.settle(r, units); done != nil {
+		a.landing = append(a.landing, done)
+	}
+}
+
+// end settles what is not settled when the handlers have returned, or panicked, which goes on. It returns
+// when what the answer cost above the reservation is charged, so that no more passes above the limit than
+// what was under way when the limit was reached.
+func (a *answered) end(returned bool, err error) {
+	a.settleRest(returned, err)
+	for _, done := range a.landing {
+		<-done
+	}
+}
+
+func (a *answered) settleRest(returned bool, err error) {
+	gone := a.request.Context().Err() != nil
+	whole := returned && a.whole(err)
+	switch {
+	case a.status != 0:
+	case gone: // the client does not choose what counts
+		for i := range a.receipts {
+			if r := &a.receipts[i]; r.zone.Settle == nil {
+				a.handler.guard.settler.settle(r, r.Charge.Cost)
+			} else {
+				a.tell(r, usage.Result{Missing: usage.Aborted}, 0)
+			}
+		}
+		return
+	case returned: // an error is answered outside
+		a.decided(statusOf(err))
+		whole = !a.failed
+	default:
+		a.decided(http.StatusInternalServerError)
+	}
+	results := a.readers.done(whole)
+	for i := range a.receipts {
+		if s := a.receipts[i].zone.Settle; s != nil && s.source != nil && !a.receipts[i].Settled() {
+			a.tell(&a.receipts[i], results[s.source], a.status)
+		}
+	}
+}
+
+// readers read what an answer costs, each for zones with the same source.
+type readers []sourceReader
+
+type sourceReader struct {
+	*usage.Reader
+	source *usage.Source
+}
+
+// add has an answer with a header read, unless it is read already.
+func (rs *readers) add(s *usage.Source, header http.Header) {
+	for _, r := range *rs {
+		if r.source == s {
+			return
+		}
+	}
+	*rs = append(*rs, sourceReader{s.NewReader(header.Get("Content-Type"), header.Get("Content-Encoding")), s})
+}
+
+// Write implements io.Writer.
+func (rs readers) Write(p []byte) (int, error) {
+	for _, r := range rs {
+		_, _ = r.Reader.Write(p) // it never fails
+	}
+	return len(p), nil
+}
+
+// done returns what the answer costs by each source.
+func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
+	results := make(map[*usage.Source]usage.Result, len(rs))
+	for _, r := range rs {
+		results[r.source] = r.Done(whole)
+	}
+	return results
+}
+
+// deniedLater reports whether a later handler of this module has denied the request.
+func (req *request) deniedLater() bool {
+	last, _ := req.vars[requestVar].(*request)
+	return last != nil && last != req && !last.allowed
+}

@@ -1,0 +1,422 @@
+package slidingwindow
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Settle says where an answer tells what its request really cost. Exactly one of usage, header and
+// json is required.
+type Settle struct {
+	// The API whose answers tell how many tokens they cost: `openai` or `anthropic`, as JSON and
+	// as Server-Sent Events.
+	Usage string `json:"usage,omitempty"`
+
+	// The header field of the answer that holds the units.
+	Header string `json:"header,omitempty"`
+
+	// With header: whether the field is taken off before the client sees it. Default: false.
+	Strip bool `json:"strip,omitempty"`
+
+	// The path of the number of units in answers that are JSON or Server-Sent Events, such as
+	// `usage.total_tokens`. It begins with the name of a member; the last number counts.
+	JSON string `json:"json,omitempty"`
+
+	// With usage: the units that a token costs.
+	Weight *Weight `json:"weight,omitempty"`
+
+	// Members of the request's body that say how much the answer may cost at most, such as
+	// `max_tokens`. The largest of them is reserved in the place of cost; with usage it counts
+	// as tokens of output. Only the first 256 KiB of the body are read for it. A body that has
+	// none of them, or a content coding, reserves cost. Default: cost is reserved.
+	ReserveJSON []string `json:"reserve_json,omitempty"`
+
+	// With usage and reserve_json: how many bytes of the request's body are reserved as one token
+	// of input; 4 suits English text. Only the first 256 KiB count. Default: input is not reserved.
+	ReserveBody Value `json:"reserve_body,omitempty"`
+
+	// What a request costs whose answer does not tell: `keep` what was reserved, `refund` it, or
+	// a number of units. Default: `keep`.
+	OnMissing Value `json:"on_missing,omitempty"`
+
+	// What a request costs whose answer ended before it told, because the client hung up or the
+	// back end failed: as for on_missing. It never costs less than the answer had told by then.
+	// Default: `keep`.
+	OnAbort Value `json:"on_abort,omitempty"`
+
+	// Answers that do not tell what they cost, and cost nothing. Status codes of one digit
+	// stand for a class. Default: status 4xx and 5xx with usage, else none.
+	RefundIf *caddyhttp.ResponseMatcher `json:"refund_if,omitempty"`
+
+	// The most that an answer may say that it cost. Default: 1000000000000.
+	Max Value `json:"max,omitempty"`
+
+	source             *usage.Source // nil: the header
+	fields             *usage.Fields // nil: cost is reserved
+	weights            usage.Weights
+	most               int64
+	perToken           int64 // bytes of the body; 0: they do not count
+	onMissing, onAbort untold
+}
+
+// Weight is the units that tokens cost. Three decimals count.
+type Weight struct {
+	// Units that a token of input costs. Default: 1.
+	Input *float64 `json:"input,omitempty"`
+
+	// Units that a token of input costs that was read from a cache. Default: as input.
+	Cached *float64 `json:"cached,omitempty"`
+
+	// Units that a token of output costs. Default: 1.
+	Output *float64 `json:"output,omitempty"`
+}
+
+// The words for what a request costs that nothing tells.
+const (
+	untoldKeep   = "keep"
+	untoldRefund = "refund"
+)
+
+// untold is what a request costs whose answer does not tell.
+type untold struct {
+	kept  bool
+	units int64 // unless kept
+}
+
+// cost returns what a request costs that has reserved units, and whose answer has told some by then.
+func (u untold) cost(reserved, told int64) int64 {
+	if u.kept {
+		return max(reserved, told)
+	}
+	return max(u.units, told)
+}
+
+// newUntold reads a value of on_missing or on_abort.
+func newUntold(option string, v Value) (untold, error) {
+	switch v {
+	case "", untoldKeep:
+		return untold{kept: true}, nil
+	case untoldRefund:
+		return untold{}, nil
+	}
+	n, err := v.int()
+	if err != nil || n < 0 || n > usage.MaxCount {
+		return untold{}, fmt.Errorf("%s %q is unknown; use keep, refund, or a number of units from 0 to %d", option, string(v), int64(usage.MaxCount))
+	}
+	return untold{units: n}, nil
+}
+
+// compile reports what is wrong by itself, and makes s ready.
+func (s *Settle) compile() error {
+	if err := s.compileSource(); err != nil {
+		return err
+	}
+	if err := s.compileWeight(); err != nil {
+		return err
+	}
+	if err := s.compileReserve(); err != nil {
+		return err
+	}
+	var err error
+	if s.onMissing, err = newUntold("on_missing", s.OnMissing); err != nil {
+		return err
+	}
+	if s.onAbort, err = newUntold("on_abort", s.OnAbort); err != nil {
+		return err
+	}
+	if s.RefundIf != nil {
+		if err := checkMatcher("refund_if", s.RefundIf); err != nil {
+			return err
+		}
+	}
+	s.most = usage.MaxCount
+	if s.Max != "" {
+		if s.most, err = s.Max.int(); err != nil {
+			return fmt.Errorf("max %w", err)
+		}
+	}
+	if s.most < 1 || s.most > usage.MaxCount {
+		return fmt.Errorf("max %s: must be from 1 to %d", s.Max, int64(usage.MaxCount))
+	}
+	return nil
+}
+
+func (s *Settle) compileSource() (err error) {
+	var sources []string
+	for _, source := range [][2]string{{"usage", s.Usage}, {"header", s.Header}, {"json", s.JSON}} {
+		if source[1] != "" {
+			sources = append(sources, source[0])
+		}
+	}
+	switch {
+	case len(sources) == 0:
+		return errors.New("nothing says where the cost is; write usage openai, usage anthropic, header <name> or json <path>")
+	case len(sources) > 1:
+		return fmt.Errorf("%s and %s cannot be combined; keep the one that tells the cost", sources[0], sources[1])
+	case s.Strip && s.Header == "":
+		return errors.New("strip takes off the field of header, and there is none; take out strip")
+	}
+	switch {
+	case s.Header != "":
+		if strings.ContainsFunc(s.Header, func(c rune) bool { return c <= ' ' || c >= 127 || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }) {
+			return fmt.Errorf("header %q is not the name of a header field", s.Header)
+		}
+	case s.JSON != "":
+		s.source, err = usage.Path(s.JSON)
+	default:
+		s.source = usages[s.Usage]
+		err = checkWord("usage", s.Usage, "openai", "anthropic")
+	}
+	return err
+}
+
+// usages are the sources of known APIs. Zones with the same one read an answer once.
+var usages = map[string]*usage.Source{"openai": usage.OpenAI(), "anthropic": usage.Anthropic()}
+
+func (s *Settle) compileWeight() error {
+	s.weights = usage.Weights{Input: 1, Cached: 1, Output: 1}
+	w := s.Weight
+	if w == nil {
+		return nil
+	}
+	if s.Usage == "" {
+		return errors.New("weight is that of a token, and only usage tells tokens; take out weight")
+	}
+	if w.Input != nil {
+		s.weights.Input, s.weights.Cached = *w.Input, *w.Input
+	}
+	if w.Cached != nil {
+		s.weights.Cached = *w.Cached
+	}
+	if w.Output != nil {
+		s.weights.Output = *w.Output
+	}
+	if s.weights.Input < 0.001 && s.weights.Output < 0.001 && s.weights.Input >= 0 && s.weights.Output >= 0 {
+		return errors.New("weight: with 0 for input and output, requests cost nothing; write weight input <units> output <units>")
+	}
+	return s.weights.Check()
+}
+
+func (s *Settle) compileReserve() (err error) {
+	if s.ReserveJSON != nil {
+		if s.fields, err = usage.NewFields(s.ReserveJSON...); err != nil {
+			return fmt.Errorf("reserve_json: %w", err)
+		}
+	}
+	if s.ReserveBody == "" {
+		return nil
+	}
+	if s.Usage == "" || s.fields == nil {
+		return fmt.Errorf("reserve_body %s adds tokens of input to what reserve_json reserves, with usage; write usage and reserve_json, or take out reserve_body", s.ReserveBody)
+	}
+	if s.perToken, err = s.ReserveBody.int(); err != nil {
+		return fmt.Errorf("reserve_body %w", err)
+	}
+	if s.perToken < 1 || s.perToken > usage.MaxBody {
+		return fmt.Errorf("reserve_body %s: must be from 1 to %d bytes", s.ReserveBody, usage.MaxBody)
+	}
+	return nil
+}
+
+// checkSettle reports what is wrong with settle, or with what is configured beside it.
+func (z *Zone) checkSettle() error {
+	if z.Settle == nil {
+		return nil
+	}
+	if err := z.Settle.compile(); err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	if z.CountIf != nil {
+		return errors.New("settle and count_if cannot be combined; use refund_if in settle, or two zones")
+	}
+	n, err := z.Cost.int()
+	if err == nil && n == 0 {
+		return errors.New("settle: cost 0 reserves nothing that could be settled; write what a request is thought to cost, or take out cost")
+	}
+	if err == nil && n > z.Settle.most {
+		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
+	}
+	return z.checkReceipts("settle")
+}
+
+// checkReceipts reports why an option cannot settle what the zone charges.
+func (z *Zone) checkReceipts(option string) error {
+	algorithm, _, err := z.algorithms()
+	if err != nil {
+		return nil // of the algorithm
+	}
+	lease, err := z.Lease.engine(algorithm)
+	if err != nil {
+		return nil // of the lease
+	}
+	if err := window.CheckReceipts(algorithm, lease); err != nil {
+		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
+	}
+	return nil
+}
+
+// plain returns s with values written in one way and without those that are the default.
+func (s *Settle) plain() *Settle {
+	p := *s
+	p.Header = http.CanonicalHeaderKey(p.Header)
+	p.ReserveBody, p.Max = p.ReserveBody.plainInt(), p.Max.plainInt()
+	p.Max = unless(p.Max, Value(strconv.FormatInt(usage.MaxCount, 10)))
+	for _, v := range []*Value{&p.OnMissing, &p.OnAbort} {
+		if *v = unless(v.plainInt(), untoldKeep); *v == "0" {
+			*v = untoldRefund
+		}
+	}
+	if p.Weight != nil {
+		w := s.weights
+		p.Weight = &Weight{&w.Input, &w.Cached, &w.Output}
+		if w == (usage.Weights{Input: 1, Cached: 1, Output: 1}) {
+			p.Weight = nil
+		}
+	}
+	if m := p.RefundIf; m != nil && p.Usage != "" && len(m.Headers) == 0 && slices.Equal(m.StatusCode, failed.StatusCode) {
+		p.RefundIf = nil
+	}
+	return &p
+}
+
+// failed matches answers that tell no cost because there is none.
+var failed = &caddyhttp.ResponseMatcher{StatusCode: []int{4, 5}}
+
+// refunds reports whether an answer that does not tell what it cost costs nothing.
+func (s *Settle) refunds(status int, header http.Header) bool {
+	switch {
+	case s.RefundIf != nil:
+		return s.RefundIf.Match(status, header)
+	case s.Usage != "":
+		return failed.Match(status, header)
+	}
+	return false
+}
+
+// cost returns the units that an answer costs, and why it does not tell them, if so.
+func (s *Settle) cost(reserved int64, result usage.Result, status int, header http.Header) (int64, usage.Reason) {
+	told := min(s.weights.Units(result), s.most)
+	switch {
+	case result.Missing == "":
+		return told, ""
+	case result.Missing == usage.Aborted:
+		return s.onAbort.cost(reserved, told), result.Missing
+	case s.refunds(status, header):
+		return told, result.Missing
+	}
+	return s.onMissing.cost(reserved, told), result.Missing
+}
+
+// fromHeader returns what a header tells.
+func (s *Settle) fromHeader(header http.Header) usage.Result {
+	n, err := strconv.ParseInt(strings.TrimSpace(header.Get(s.Header)), 10, 64)
+	if errors.Is(err, strconv.ErrRange) && n > 0 {
+		err = nil
+	}
+	if err != nil || n < 0 {
+		return usage.Result{Missing: usage.NoUsage}
+	}
+	return usage.Result{Input: min(n, usage.MaxCount)}
+}
+
+// unmarshalSettle reads where an answer tells its cost, on the line of the option or in a block.
+func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
+	s, seen := new(Settle), make(seenOptions)
+	if d.NextArg() {
+		_ = seen.once(d)
+		if err := s.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if d.Val() != "weight" {
+			if err := seen.once(d); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
+	switch option := d.Val(); option {
+	case "usage":
+		return parseWord(d, option, &s.Usage, "openai", "anthropic")
+	case "header":
+		words := d.RemainingArgs()
+		if len(words) == 0 || len(words) > 2 {
+			return d.ArgErr()
+		}
+		s.Header = words[0]
+		if s.Strip = len(words) == 2; s.Strip && words[1] != "strip" {
+			return d.Errf("unrecognized word %q of header; use strip", words[1])
+		}
+	case "json":
+		if !d.AllArgs(&s.JSON) {
+			return d.ArgErr()
+		}
+	case "weight":
+		return s.unmarshalWeight(d)
+	case "reserve_json":
+		if s.ReserveJSON = d.RemainingArgs(); len(s.ReserveJSON) == 0 {
+			return d.ArgErr()
+		}
+	case "refund_if":
+		s.RefundIf, err = parseMatcher(d)
+		return err
+	case "reserve_body", "on_missing", "on_abort", "max":
+		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
+		if !d.AllArgs((*string)(values[option])) {
+			return d.ArgErr()
+		}
+	default:
+		return d.Errf("unrecognized subdirective %q of settle", option)
+	}
+	return nil
+}
+
+// unmarshalWeight reads pairs of a kind of tokens and its weight.
+func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
+	if s.Weight == nil {
+		s.Weight = new(Weight)
+	}
+	words := d.RemainingArgs()
+	if len(words) == 0 || len(words)%2 != 0 {
+		return d.Errf("weight: write weight input <units> cached <units> output <units>, or some of these")
+	}
+	for i := 0; i < len(words); i += 2 {
+		var to **float64
+		switch words[i] {
+		case "input":
+			to = &s.Weight.Input
+		case "cached":
+			to = &s.Weight.Cached
+		case "output":
+			to = &s.Weight.Output
+		default:
+			return d.Errf("weight %q is unknown; use one of input, cached, output", words[i])
+		}
+		if *to != nil {
+			return d.Errf("weight %s stands twice", words[i])
+		}
+		value, err := strconv.ParseFloat(words[i+1], 64)
+		if err != nil {
+			return d.Errf("weight %s %q is not a number", words[i], words[i+1])
+		}
+		*to = &value
+	}
+	return nil
+}

@@ -1,0 +1,365 @@
+package slidingwindow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// spent returns the units that count in the zones of a handler for such a request: of each zone with one
+// limit.
+func spent(t *testing.T, h *Handler, header ...string) (all []int64) {
+	t.Helper()
+	r := caddyhttp.PrepareRequest(get(header...), caddy.NewReplacer(), httptest.NewRecorder(), &caddyhttp.Server{})
+	req, err := h.newRequest(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range req.charges {
+		c.Cost = 0
+		ds, err := h.guard.store.Peek(t.Context(), []window.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ds[0].Limit-ds[0].Remaining)
+	}
+	return all
+}
+
+// answers returns a handler that answers with a status, a text, and header fields, name after name.
+func answers(status int, text string, header ...string) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "application/json")
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, text)
+		return err
+	}
+}
+
+const (
+	chatAnswer    = `{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":20}}}`
+	messageAnswer = `{"content":[],"usage":{"input_tokens":10,"cache_read_input_tokens":20,"output_tokens":7}}`
+)
+
+// fails is a handler that returns an error.
+func fails(err error) caddyhttp.HandlerFunc {
+	return func(http.ResponseWriter, *http.Request) error { return err }
+}
+
+// cut returns a handler whose answer ends in the middle of a stream, as that of a back end that fails.
+func cut(reason any) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":300,\"output_tokens\":1}}}\n\n")
+		if err, ok := reason.(error); ok {
+			return err
+		}
+		panic(reason)
+	}
+}
+
+// What a request costs that has reserved 100 units, by its answer.
+func TestSettle(t *testing.T) {
+	for _, c := range []struct {
+		name, settle string
+		next         caddyhttp.HandlerFunc
+		want         int64
+		missing      usage.Reason
+	}{
+		{"openai", `"usage":"openai"`, answers(200, chatAnswer), 37, ""},
+		{"anthropic", `"usage":"anthropic"`, answers(200, messageAnswer), 37, ""},
+		{"weights", `"usage":"openai","weight":{"input":2,"cached":0.5,"output":10}`, answers(200, chatAnswer), 100, ""},
+		{"more than was reserved", `"usage":"openai","weight":{"output":100}`, answers(200, chatAnswer), 730, ""},
+		{"above the limit", `"usage":"openai","weight":{"output":1000}`, answers(200, chatAnswer), 7030, ""},
+		{"max", `"usage":"openai","max":110,"weight":{"output":100}`, answers(200, chatAnswer), 110, ""},
+		{"an error that tells", `"usage":"openai"`, answers(500, chatAnswer), 37, ""},
+		{"no usage", `"usage":"openai"`, answers(200, `{"choices":[]}`), 100, usage.NoUsage},
+		{"not JSON", `"usage":"openai"`, answers(200, chatAnswer, "Content-Type", "text/html"), 100, usage.NoUsage},
+		{"no body", `"usage":"openai"`, func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(204); return nil }, 100, usage.NoUsage},
+		{"another coding", `"usage":"openai"`, answers(200, chatAnswer, "Content-Encoding", "br"), 100, usage.Encoded},
+		{"no usage, refund", `"usage":"openai","on_missing":"refund"`, answers(200, `{"choices":[]}`), 0, usage.NoUsage},
+		{"no usage, units", `"usage":"openai","on_missing":5`, answers(200, `{"choices":[]}`), 5, usage.NoUsage},
+		{"an error", `"usage":"openai"`, answers(500, `{"error":{}}`), 0, usage.NoUsage},
+		{"a bad request", `"usage":"anthropic"`, answers(400, `{"error":{}}`), 0, usage.NoUsage},
+		{"refund_if", `"usage":"openai","refund_if":{"status_code":[503]}`, answers(503, `{"error":{}}`), 0, usage.NoUsage},
+		{"not refund_if", `"usage":"openai","refund_if":{"status_code":[503]}`, answers(500, `{"error":{}}`), 100, usage.NoUsage},
+		{"an error outside", `"usage":"openai"`, fails(caddyhttp.Error(502, errors.New("connection refused"))), 0, usage.NoUsage},
+		{"an error outside, refund_if", `"usage":"openai","refund_if":{"status_code":[400]}`, fails(caddyhttp.Error(502, io.EOF)), 100, usage.NoUsage},
+		{"cut off", `"usage":"openai"`, cut(http.ErrAbortHandler), 100, usage.Aborted},
+		{"an error in the middle", `"usage":"openai"`, cut(io.ErrUnexpectedEOF), 100, usage.Aborted},
+		{"cut off, refund", `"usage":"openai","on_abort":"refund"`, cut(http.ErrAbortHandler), 0, usage.Aborted},
+		{"cut off, units", `"usage":"openai","on_abort":5`, cut(http.ErrAbortHandler), 5, usage.Aborted},
+		{"cut off, input told", `"usage":"anthropic"`, cut(http.ErrAbortHandler), 301, usage.Aborted},
+		{"cut off, input told, refund", `"usage":"anthropic","on_abort":"refund"`, cut(http.ErrAbortHandler), 301, usage.Aborted},
+		{"a panic", `"usage":"openai"`, func(http.ResponseWriter, *http.Request) error { panic("no reason") }, 100, usage.Aborted},
+		{"upgraded", `"usage":"openai"`, answers(101, chatAnswer), 100, usage.NoUsage},
+
+		{"json", `"json":"meta.units"`, answers(200, `{"meta":{"units":12.5}}`), 13, ""},
+		{"json, error", `"json":"meta.units"`, answers(500, `{"error":{}}`), 100, usage.NoUsage},
+		{"json, error, refund_if", `"json":"meta.units","refund_if":{"status_code":[5]}`, answers(500, `{"error":{}}`), 0, usage.NoUsage},
+		{"json in an array", `"json":"results.#.units|0"`, answers(200, `{"results":[{"units":12}]}`), 12, ""},
+
+		{"header", `"header":"X-Units"`, answers(200, "", "X-Units", "12"), 12, ""},
+		{"header, 0", `"header":"X-Units"`, answers(200, "", "X-Units", "0"), 0, ""},
+		{"header, max", `"header":"X-Units","max":110`, answers(200, "", "X-Units", "99999999999999999999"), 110, ""},
+		{"header, missing", `"header":"X-Units"`, answers(200, ""), 100, usage.NoUsage},
+		{"header, no number", `"header":"X-Units"`, answers(200, "", "X-Units", "12 tokens"), 100, usage.NoUsage},
+		{"header, negative", `"header":"X-Units"`, answers(200, "", "X-Units", "-12"), 100, usage.NoUsage},
+		{"header, error outside", `"header":"X-Units"`, fails(caddyhttp.Error(502, io.EOF)), 100, usage.NoUsage},
+		{"header of an upgrade", `"header":"X-Units"`, answers(101, "", "X-Units", "12"), 12, ""},
+	} {
+		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
+			h, ctx := newHandler(t, zoneHandler(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{`+c.settle+`}`, ""))
+			_ = answerWith(h, httptest.NewRecorder(), get(), c.next)
+			got := spent(t, h)[0]
+			if c.want > 1000 { // the rest of a debt is not shown
+				w := httptest.NewRecorder()
+				if _ = answerWith(h, w, get(), c.next); w.Code != 429 || got != 1000 {
+					t.Errorf("status %d with %d units spent, want 429 with 1000", w.Code, got)
+				}
+				return
+			}
+			if got != c.want {
+				t.Errorf("%d units are spent, want %d", got, c.want)
+			}
+			for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
+				want := 0.0
+				if reason == c.missing {
+					want = 1
+				}
+				if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", zoneName(t), "reason", string(reason)); n != want {
+					t.Errorf("%v answers missed by %s, want %v", n, reason, want)
+				}
+			}
+			w := c.want
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "kept"); n != float64(min(w, 100)) {
+				t.Errorf("%v units are kept, want %d", n, min(w, 100))
+			}
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "given_back"); n != float64(max(0, 100-w)) {
+				t.Errorf("%v units are given back, want %d", n, max(0, 100-w))
+			}
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "excess"); n != float64(max(0, w-100)) {
+				t.Errorf("%v units are excess, want %d", n, max(0, w-100))
+			}
+			if n := metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", zoneName(t)); n != 1 {
+				t.Errorf("%v settlements are timed, want 1", n)
+			}
+		})
+	}
+}
+
+// A client that hangs up does not choose what counts, wherever the answer is.
+func TestSettleHangUp(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	h, ctx := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
+	for key, next := range map[string]caddyhttp.HandlerFunc{
+		"returns":     fails(nil),
+		"fails":       fails(caddyhttp.Error(499, context.Canceled)),
+		"panics":      func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+		"has started": cut(http.ErrAbortHandler),
+		"is written":  answers(200, ""),
+		"is an error": answers(500, ""),
+	} {
+		_ = answerWith(h, httptest.NewRecorder(), get("X-Key", key).WithContext(gone), next)
+		if n := spent(t, h, "X-Key", key)[0]; n != 100 {
+			t.Errorf("%s: %d units are spent, want 100", key, n)
+		}
+	}
+	_ = answerWith(h, httptest.NewRecorder(), get("X-Key", "told").WithContext(gone), answers(200, chatAnswer))
+	if n := spent(t, h, "X-Key", "told")[0]; n != 37 {
+		t.Errorf("%d units are spent by an answer that told all before, want 37", n)
+	}
+	if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", zoneName(t), "reason", "aborted"); n != 6 {
+		t.Errorf("%v are aborted, want 6", n)
+	}
+}
+
+// A header is taken off, and several zones and handlers read it all the same.
+func TestSettleStrip(t *testing.T) {
+	zone := func(name, more string) string {
+		return fmt.Sprintf(`{"name":"TestSettleStrip.%s","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"header":"X-Units"%s}}`, name, more)
+	}
+	outer, _ := newHandler(t, `{"zones":[`+zone("a", "")+`]}`)
+	inner, _ := newHandler(t, `{"zones":[`+zone("b", `,"strip":true`)+`,`+zone("c", `,"strip":true`)+`]}`)
+	w := httptest.NewRecorder()
+	err := answerWith(outer, w, get(), func(w http.ResponseWriter, r *http.Request) error {
+		return inner.ServeHTTP(w, r, answers(200, "", "X-Units", "12"))
+	})
+	if a, b := spent(t, outer), spent(t, inner); err != nil || a[0] != 12 || b[0] != 12 || b[1] != 12 || w.Header().Get("X-Units") != "" {
+		t.Errorf("%v and %v are spent, want 12 each; the client gets %q, %v", a, b, w.Header(), err)
+	}
+}
+
+// The same zone in two handlers of one request is charged and settled once. Another one is not.
+func TestSettleOnce(t *testing.T) {
+	const zone = `{"zones":[{"name":"TestSettleOnce","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai"}}]}`
+	outer, ctx := newHandler(t, zone)
+	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", []byte(zone))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := module.(*Handler)
+	err = answerWith(outer, httptest.NewRecorder(), get(), func(w http.ResponseWriter, r *http.Request) error {
+		if n := spent(t, outer)[0]; n != 100 {
+			t.Errorf("%d are reserved, want 100", n)
+		}
+		return inner.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			if n := spent(t, outer)[0]; n != 100 {
+				t.Errorf("%d are reserved after the second handler, want 100", n)
+			}
+			return answers(200, chatAnswer)(w, r)
+		}))
+	})
+	if n := spent(t, outer)[0]; err != nil || n != 37 {
+		t.Errorf("%d units are spent, want 37: %v", n, err)
+	}
+}
+
+// A denial of this module costs nothing outside of it.
+func TestSettleOfDenials(t *testing.T) {
+	outer, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.outer","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","refund_if":{"status_code":[599]}}}]}`)
+	inner, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.inner","limits":[{"max":0,"window":"1h"}]}]}`)
+	w := serve(t, get(), outer, inner)
+	if n := spent(t, outer)[0]; w.Code != 429 || n != 0 {
+		t.Errorf("status %d, %d units are spent, want 429 and 0", w.Code, n)
+	}
+}
+
+// What is reserved, by the body of the request.
+func TestReserve(t *testing.T) {
+	for _, c := range []struct {
+		name, settle, body string
+		limit              int64
+		want               int64
+	}{
+		{"cost", ``, `{"max_tokens":5}`, 1000, 100},
+		{"a field", `,"reserve_json":["max_tokens"]`, `{"max_tokens":5}`, 1000, 5},
+		{"the largest field", `,"reserve_json":["max_tokens","max_completion_tokens"]`, `{"max_tokens":1,"max_completion_tokens":900}`, 1000, 900},
+		{"no field", `,"reserve_json":["max_tokens"]`, `{"messages":[]}`, 1000, 100},
+		{"no JSON", `,"reserve_json":["max_tokens"]`, `max_tokens=5`, 1000, 100},
+		{"no body", `,"reserve_json":["max_tokens"]`, ``, 1000, 100},
+		{"a large body", `,"reserve_json":["max_tokens"]`, `{"x":"` + strings.Repeat("x", 300_000) + `","max_tokens":5}`, 1000, 100},
+		{"capped", `,"reserve_json":["max_tokens"]`, `{"max_tokens":100000}`, 1000, 1000},
+		{"cost, capped", ``, ``, 60, 60},
+		{"weight", `,"reserve_json":["max_tokens"],"weight":{"output":2.5}`, `{"max_tokens":5}`, 1000, 13},
+		{"the body", `,"reserve_json":["max_tokens"],"reserve_body":4,"weight":{"input":2}`, `{"max_tokens":5}`, 1000, 13},
+		{"the body without a field", `,"reserve_json":["max_tokens"],"reserve_body":1`, `{"x":"` + strings.Repeat("x", 200) + `"}`, 1000, 208},
+		{"never below 1", `,"reserve_json":["max_tokens"]`, `{"max_tokens":0}`, 1000, 1},
+	} {
+		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
+			h, _ := newHandler(t, zoneHandler(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
+			err := answerWith(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(c.body)), func(_ http.ResponseWriter, r *http.Request) error {
+				if n := spent(t, h)[0]; n != c.want {
+					t.Errorf("%d are reserved, want %d", n, c.want)
+				}
+				if body, err := io.ReadAll(r.Body); err != nil || string(body) != c.body {
+					t.Errorf("the back end reads %d bytes, %v, want %d", len(body), err, len(c.body))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Each algorithm, and a packed one, gives back and charges more; what is charged above the limit is a debt.
+func TestSettleByAlgorithm(t *testing.T) {
+	for _, algorithm := range []string{
+		`"algorithm":{"name":"zset"}`, `"algorithm":{"name":"log"}`, `"algorithm":{"name":"stream"}`, `"algorithm":{"name":"slices"}`,
+		`"algorithm":{"name":"slices","weighted":true}`, `"algorithm":{"name":"slices","layers":{"coarse":"1m","fine":"10s"}}`,
+		`"algorithm":{"name":"slices","count":3},"pack":1000`,
+	} {
+		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1000,"window":"1h"}],"cost":100,%s,"settle":{"header":"X-Units"}}]}`, zoneName(t), algorithm))
+		for _, c := range []struct{ cost, want int64 }{{30, 30}, {500, 530}, {0, 530}, {5000, 1000}} {
+			if err := answerWith(h, httptest.NewRecorder(), get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
+				t.Fatal(err)
+			}
+			if n := spent(t, h)[0]; n != c.want {
+				t.Errorf("%s: %d units are spent, want %d", algorithm, n, c.want)
+			}
+		}
+		if w := serve(t, get(), h); w.Code != 429 {
+			t.Errorf("%s: status %d with a debt, want 429", algorithm, w.Code)
+		}
+		if err := h.guard.store.Reset(t.Context(), window.Charge{Zone: h.Zones[0].Name, Key: "192.0.2.1", Algorithm: h.Zones[0].algorithm, Pack: h.Zones[0].pack}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A zone that never finds the cost says so once. One that finds it once does not.
+func TestSettleNeverFinds(t *testing.T) {
+	const message = "answers of a zone with settle never tell what they cost; on_missing decides"
+	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1000000,"window":"1h"}],"settle":{"usage":"openai"}`, ""))
+	logs := observe(h, zap.NewAtomicLevelAt(zap.WarnLevel))
+	for i := range 3 * seekLast {
+		_ = answerWith(h, httptest.NewRecorder(), get(), answers(500, "{}"))
+		_ = answerWith(h, httptest.NewRecorder(), get(), answers(200, "{}"))
+		if n := logs.FilterMessage(message).Len(); n != min(1, (i+1)/seekLast) {
+			t.Fatalf("%d lines after %d answers", n, i+1)
+		}
+	}
+}
+
+// Two zones that mean the same are one, however they are written.
+func TestSettleDefinition(t *testing.T) {
+	definition := func(settle string) string {
+		z := new(Zone)
+		if err := json.Unmarshal([]byte(`{"name":"tokens","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}`), z); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.check(); err != nil {
+			t.Fatal(err)
+		}
+		return z.definition(false)
+	}
+	for _, same := range [][2]string{
+		{`"usage":"openai"`, `"usage":"openai","on_missing":"keep","on_abort":"keep","max":"1000000000000","weight":{"input":1,"output":1},"refund_if":{"status_code":[4,5]}`},
+		{`"usage":"openai","weight":{"input":2}`, `"usage":"openai","weight":{"input":2.0,"cached":2,"output":1}`},
+		{`"header":"X-Units","on_missing":0`, `"header":"x-units","on_missing":"refund"`},
+		{`"json":"units","on_missing":7,"max":"100"`, `"json":"units","on_missing":"07","max":100`},
+	} {
+		if a, b := definition(same[0]), definition(same[1]); a != b {
+			t.Errorf("%s\n%s", a, b)
+		}
+	}
+	if a, b := definition(`"usage":"openai"`), definition(`"usage":"anthropic"`); a == b {
+		t.Errorf("%s twice", a)
+	}
+}
+
+// What only JSON can say, and is refused.
+func TestSettleRefusedInJSON(t *testing.T) {
+	for settle, want := range map[string]string{
+		`"usage":"openai","strip":true`:      "zone z: settle: strip takes off the field of header, and there is none; take out strip",
+		`"usage":"openai","reserve_json":[]`: "zone z: settle: reserve_json: no field to estimate from; name one, such as max_tokens",
+		`"usage":"mistral"`:                  "zone z: settle: usage \"mistral\" is unknown; use one of openai, anthropic",
+	} {
+		h := new(Handler)
+		if err := json.Unmarshal([]byte(`{"zones":[{"name":"z","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}]}`), h); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.check(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", settle, err, want)
+		}
+	}
+}
