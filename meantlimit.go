@@ -67,8 +67,8 @@ var units = map[string]string{
 	"y": "y", "Y": "y", "yr": "y", "year": "y", "years": "y",
 }
 
-// numberAndUnit takes a duration apart; the number is 1 if there is none. Both are
-// empty for other texts.
+// numberAndUnit splits a duration. The number defaults to 1. Both results are empty for
+// other texts.
 func numberAndUnit(text string) (number, unit string) {
 	parts := quantity.FindStringSubmatch(text)
 	switch {
@@ -111,7 +111,7 @@ func wholeNumber(n float64) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// meantDuration returns a duration as a Value takes it, or nothing if a text is none.
+// meantDuration returns the text as a duration that Value takes, or "" for other texts.
 func meantDuration(text string) string {
 	if number, unit := numberAndUnit(text); units[unit] != "" {
 		if d := number + units[unit]; Value(d).isDuration() {

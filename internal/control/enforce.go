@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxReason is the longest reason, in bytes: it stands in the log.
+// maxReason is the longest reason, in bytes. The reason is logged.
 const maxReason = 200
 
 // Enforce says whether zones deny while Caddy runs, whatever is configured.
