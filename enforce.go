@@ -82,7 +82,7 @@ func (z *Zone) checkEnforce(word string) error {
 		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
 	if percent != enforceAll && z.CountIf != nil {
-		return fmt.Errorf("enforce %s does not go with count_if: what is counted beside the handlers is not given back; write on, or take out count_if", word)
+		return fmt.Errorf("enforce %s and count_if cannot be combined, for units counted beside the handlers are not given back; write on, or take out count_if", word)
 	}
 	return nil
 }
