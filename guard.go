@@ -210,8 +210,8 @@ func (r *rare) due(interval time.Duration) bool {
 	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
-// takeLocal decides on this instance's own counts, because of an error of the store.
-// What the charges at the places unsettled spend is owed when it is settled.
+// takeLocal decides on this instance's own counts, because of an error of the store. The units
+// of charges whose index is in unsettled are owed to the store only once they are settled.
 func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime()
 	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
@@ -267,7 +267,7 @@ type outage struct {
 	cause error // that was told last
 	told  time.Time
 	kind  string // of the cause that was told last; see causeOf
-	// Of the cause of the last ping.
+	// The kind of the cause of the last ping.
 	pinged string
 }
 

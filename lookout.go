@@ -31,7 +31,7 @@ type lookout struct {
 	stop  context.CancelFunc // nil: it has not begun
 	ended sync.WaitGroup
 
-	// Of the one goroutine.
+	// Used by the goroutine of run only.
 	evicts, high bool
 }
 
