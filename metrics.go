@@ -44,6 +44,21 @@ var (
 		Help: "Requests of zones with count_if whose units stay charged for one window, by reason: unknown if they may have been given back, or failed.",
 	}, []string{"zone", "reason"})
 
+	overridesHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides",
+		Help: "Overrides that this Caddy knows of a store.",
+	}, []string{"store"})
+
+	overrideMisfitsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_misfits_total",
+		Help: "Overrides that were not applied as they do not fit their zone: once a record, and for a factor that is too large for a dynamic limit once a request.",
+	}, []string{"zone"})
+
+	overrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
+		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",
+	}, []string{"store", "reason"})
+
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -69,7 +84,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -82,6 +97,7 @@ type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
 	empty                                     [len(valueOptions)]prometheus.Counter
 	settled                                   settledCounters
+	misfits                                   prometheus.Counter // of overrides
 }
 
 // settledCounters are those of a zone with count_if.
@@ -103,6 +119,7 @@ func newZoneCounters(zone string) zoneCounters {
 		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
 		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
 	}
+	c.misfits = overrideMisfitsTotal.WithLabelValues(zone)
 	for i, o := range valueOptions {
 		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
 	}
