@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -18,7 +19,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset",
+		Usage: "zones | status | inspect | reset | override",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -34,7 +35,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.overrideCommand())
 		},
 	})
 }
@@ -43,6 +44,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 type command struct {
 	address, config, adapter string
 	json                     bool
+	ifMatch                  string // a version of overrides
 }
 
 func (c *command) zonesCommand() *cobra.Command {
@@ -126,7 +128,7 @@ func readKey(stdin io.Reader, key string) (string, error) {
 }
 
 // run asks the admin endpoint, and prints the answer.
-func (c *command) run(cmd *cobra.Command, method, path string, selector *control.Selector, answer any, table func(io.Writer)) error {
+func (c *command) run(cmd *cobra.Command, method, path string, selector, answer any, table func(io.Writer)) error {
 	body, err := c.ask(method, path, selector)
 	if err != nil {
 		return err
@@ -142,7 +144,7 @@ func (c *command) run(cmd *cobra.Command, method, path string, selector *control
 	return nil
 }
 
-func (c *command) ask(method, path string, selector *control.Selector) ([]byte, error) {
+func (c *command) ask(method, path string, selector any) ([]byte, error) {
 	address, err := c.determineAddress()
 	if err != nil {
 		return nil, err
@@ -155,7 +157,11 @@ func (c *command) ask(method, path string, selector *control.Selector) ([]byte, 
 		}
 		body = bytes.NewReader(b)
 	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, nil, body)
+	headers := make(http.Header)
+	if c.ifMatch != "" {
+		headers.Set("If-Match", strconv.Quote(c.ifMatch))
+	}
+	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, headers, body)
 	if err != nil {
 		return nil, askError(address, err)
 	}

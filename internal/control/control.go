@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
 // MaxBody is the longest body that the API reads, in bytes.
@@ -143,12 +145,15 @@ type Inspection struct {
 	// The name of the counter's key in Redis.
 	RedisKey  string `json:"redis_key,omitempty"`
 	Algorithm string `json:"algorithm"`
-	// `redis` or `memory`, or instead of the store `lease`, `remembered` or `local`.
+	// `redis` or `memory`, or instead of the store `lease`, `remembered`, `local` or `override`.
 	DecidedBy string         `json:"decided_by"`
 	Limits    []LimitState   `json:"limits"`
 	Cost      int64          `json:"cost"` // of the next request
 	WouldPass bool           `json:"would_pass"`
 	Store     InspectedStore `json:"store"`
+	// The override of the key, and why it is not applied if it does not fit the zone.
+	Override *overrides.Record `json:"override,omitempty"`
+	Misfit   string            `json:"misfit,omitempty"`
 }
 
 // LimitState is what is used of a limit. Used and Remaining are before the next request.
@@ -161,7 +166,7 @@ type LimitState struct {
 	RetryAfter *float64 `json:"retry_after"`
 	// Seconds until nothing is used, to the millisecond.
 	ResetAfter float64 `json:"reset_after"`
-	// `config`, or `fallback` where the limit needs placeholders of a request.
+	// `config`, `override`, or `fallback` where the limit needs placeholders of a request.
 	Source string `json:"source"`
 }
 
