@@ -72,7 +72,11 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	if i.RedisKey != "" {
 		_, _ = fmt.Fprintf(w, "Redis key: %s\n", printable(i.RedisKey))
 	}
+	printOverride(w, i)
 	_, _ = fmt.Fprintln(w)
+	if len(i.Limits) == 0 {
+		return
+	}
 	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
 	for _, l := range i.Limits {
 		retry := "never"
