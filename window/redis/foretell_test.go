@@ -22,7 +22,8 @@ func TestForetell(t *testing.T) {
 		for i := range 45 {
 			before := w.asked.Load()
 			ds, by := w.Foretell([]window.Charge{c})
-			if ds != nil && w.asked.Load() != before {
+			// A lease may be renewed at any time, beside this.
+			if by == window.SourceRemembered && w.asked.Load() != before {
 				t.Errorf("%v, request %d: the server was asked", algo, i)
 			}
 			if ds == nil {
