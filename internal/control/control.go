@@ -3,13 +3,7 @@
 package control
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"strings"
-	"unicode/utf8"
 )
 
 // MaxBody is the longest body that the API reads, in bytes.
@@ -29,22 +23,18 @@ type Selector struct {
 	Request *Request `json:"request,omitempty"`
 }
 
-// DecodeSelector reads a selector. Its errors name the field, and never quote the body: that holds
-// keys of clients, and Caddy logs errors.
+// DecodeSelector reads a selector. Its errors are those of decode.
 func DecodeSelector(body []byte) (Selector, error) {
 	var s Selector
-	if !utf8.Valid(body) {
-		return s, errors.New("body: not valid UTF-8; a key with other bytes cannot be named")
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, plainError(err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return s, errors.New("body: more than one JSON value; send one object")
-	}
+	err := decode(body, &s, words{
+		encoding: "; a key with other bytes cannot be named",
+		object:   "zone, and key or values",
+		fields:   "zone, store, key and values, or request with method, uri, headers, remote and server",
+		types:    map[string]string{"request": "an object with uri and remote", "values": "a list of strings"},
+	})
 	switch {
+	case err != nil:
+		return s, err
 	case s.Request != nil && (s.Zone != "" || s.Store != "" || s.Key != nil || s.Values != nil):
 		return s, errors.New("request: cannot be combined with zone, store, key or values")
 	case s.Request != nil:
@@ -54,28 +44,6 @@ func DecodeSelector(body []byte) (Selector, error) {
 		return s, errors.New("values: cannot be combined with key; send one of them")
 	}
 	return s, nil
-}
-
-// plainError returns an error of decoding without the input that it quotes.
-func plainError(err error) error {
-	if errors.Is(err, errFields) {
-		return errFields
-	}
-	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
-		switch wrong.Field {
-		case "zone", "store", "key", "request.method", "request.uri", "request.remote", "request.server":
-			return fmt.Errorf("%s: must be a string", wrong.Field)
-		case "request":
-			return errors.New("request: must be an object with uri and remote")
-		case "":
-			return errors.New("body: must be an object with zone, and key or values")
-		}
-		return errors.New("values: must be a list of strings")
-	}
-	if strings.HasPrefix(err.Error(), "json: unknown field ") {
-		return errors.New("body: unknown field; use zone, store, key and values, or request with method, uri, headers, remote and server")
-	}
-	return errors.New("body: not valid JSON")
 }
 
 // Zones is the answer to GET /sliding_window/zones.

@@ -1,13 +1,8 @@
 package control
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"unicode/utf8"
 )
 
 // maxReason is the longest reason, in bytes: it stands in the log.
@@ -29,33 +24,17 @@ type Enforce struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// DecodeEnforce reads what is to be enforced. Its errors name the field, and never quote the body:
-// see DecodeSelector.
+// DecodeEnforce reads what is to be enforced. Its errors are those of decode.
 func DecodeEnforce(body []byte) (Enforce, error) {
 	var e Enforce
-	if !utf8.Valid(body) {
-		return e, errors.New("body: not valid UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		wrong := new(json.UnmarshalTypeError)
-		switch {
-		case errors.As(err, &wrong) && wrong.Field == "all":
-			return e, errors.New("all: must be true or false")
-		case errors.As(err, &wrong) && wrong.Field != "":
-			return e, fmt.Errorf("%s: must be a string", wrong.Field)
-		case errors.As(err, &wrong):
-			return e, errors.New("body: must be an object with zone or all, and mode")
-		case strings.HasPrefix(err.Error(), "json: unknown field "):
-			return e, errors.New("body: unknown field; use zone, store, all, mode, ttl and reason")
-		}
-		return e, errors.New("body: not valid JSON")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return e, errors.New("body: more than one JSON value; send one object")
-	}
+	err := decode(body, &e, words{
+		object: "zone or all, and mode",
+		fields: "zone, store, all, mode, ttl and reason",
+		types:  map[string]string{"all": "true or false"},
+	})
 	switch {
+	case err != nil:
+		return e, err
 	case e.All && (e.Zone != "" || e.Store != ""):
 		return e, errors.New("all: cannot be combined with zone or store")
 	case !e.All && e.Zone == "":
