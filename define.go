@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 
@@ -13,26 +14,34 @@ import (
 // defines reports whether a handler of the configuration gives a placeholder its value: map,
 // or vars. Where the handler is does not matter.
 func defines(ctx caddy.Context, placeholder string) bool {
-	for _, module := range ctx.Modules() {
-		app, ok := module.(*caddyhttp.App)
-		if !ok {
-			continue
+	for server := range servers(ctx) {
+		if routesDefine(server.Routes, placeholder) || server.Errors != nil && routesDefine(server.Errors.Routes, placeholder) {
+			return true
 		}
-		for _, server := range app.Servers {
-			if server == nil {
-				continue
-			}
-			if routesDefine(server.Routes, placeholder) || server.Errors != nil && routesDefine(server.Errors.Routes, placeholder) {
+		for _, route := range server.NamedRoutes {
+			if route != nil && routesDefine(caddyhttp.RouteList{*route}, placeholder) {
 				return true
-			}
-			for _, route := range server.NamedRoutes {
-				if route != nil && routesDefine(caddyhttp.RouteList{*route}, placeholder) {
-					return true
-				}
 			}
 		}
 	}
 	return false
+}
+
+// servers returns the HTTP servers of the configuration that loads.
+func servers(ctx caddy.Context) iter.Seq[*caddyhttp.Server] {
+	return func(yield func(*caddyhttp.Server) bool) {
+		for _, module := range ctx.Modules() {
+			app, ok := module.(*caddyhttp.App)
+			if !ok {
+				continue
+			}
+			for _, server := range app.Servers {
+				if server != nil && !yield(server) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // routesDefine is defines for routes, of which Caddy may not have loaded all handlers yet.

@@ -90,20 +90,11 @@ const authNames = "http.auth."
 // isBeforeAuthentication reports whether a server of the configuration authenticates clients
 // only after the zone.
 func (z *Zone) isBeforeAuthentication(ctx caddy.Context) bool {
-	for _, module := range ctx.Modules() {
-		app, ok := module.(*caddyhttp.App)
-		if !ok {
-			continue
-		}
-		for _, server := range app.Servers {
-			if server == nil {
-				continue
-			}
-			o := orderOf{zone: z}
-			o.routes(server.Routes)
-			if o.later {
-				return true
-			}
+	for server := range servers(ctx) {
+		o := orderOf{zone: z}
+		o.routes(server.Routes)
+		if o.later {
+			return true
 		}
 	}
 	return false
