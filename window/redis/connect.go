@@ -20,14 +20,36 @@ import (
 // two for TLS and one for the greeting, and a call that fits into timeout takes one.
 func (o Options) connecting() time.Duration { return max(4*o.Timeout, time.Second) }
 
-// background is what a store does apart from requests.
-type background struct {
-	ctx  context.Context // ends with the store
-	stop context.CancelFunc
-
+// tasks run apart from requests, until they are closed.
+type tasks struct {
 	mu     sync.Mutex // guards closed, and the group's changes from none to one
 	closed bool
 	group  sync.WaitGroup
+}
+
+// run has f run at some time. It reports false, and does not run f, once the tasks are closed.
+func (t *tasks) run(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.group.Go(f)
+	}
+	return !t.closed
+}
+
+// close returns when all that runs has ended.
+func (t *tasks) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.group.Wait()
+}
+
+// background holds tasks that end with the store.
+type background struct {
+	tasks
+	ctx  context.Context // ends with the store
+	stop context.CancelFunc
 }
 
 func newBackground() *background {
@@ -36,23 +58,10 @@ func newBackground() *background {
 	return b
 }
 
-// run has f run, unless the store is closed.
-func (b *background) run(f func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.group.Go(f)
-	}
-	return !b.closed
-}
-
 // close ends what runs, and returns when it has ended.
 func (b *background) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
 	b.stop()
-	b.group.Wait()
+	b.tasks.close()
 }
 
 // greeter is a hook of the client of one server. It tells a new connection who the user is

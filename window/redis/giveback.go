@@ -5,36 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
-
-// givebacks are those that go on when their requests have been answered.
-type givebacks struct {
-	mu     sync.Mutex // guards closed, and the group's changes from none to one
-	closed bool
-	group  sync.WaitGroup
-}
-
-// run has f run at some time, unless the store is closed already.
-func (g *givebacks) run(f func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.group.Go(f)
-	}
-	return !g.closed
-}
-
-// close returns when all has been done.
-func (g *givebacks) close() {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
-	g.group.Wait()
-}
 
 // again is the time between two attempts to give back what a node did not take.
 const again = 10 * time.Millisecond

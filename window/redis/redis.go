@@ -117,7 +117,7 @@ type Store struct {
 	noThrottle atomic.Bool
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
-	givebacks givebacks
+	givebacks tasks // go on when their requests have been answered
 	// What goes on apart from requests: connections and scripts on their way to servers.
 	background *background
 	// What a server last said of itself.
