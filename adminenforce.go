@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -53,8 +52,8 @@ func enforce(_ *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
-			caddy.Log().Named("http.handlers.sliding_window").Info("enforcement of zone was changed by an operator",
-				zap.String("zone", one.Zone), zap.String("store", one.Store), zap.String("enforce", one.Enforce),
+			storeLogger(one.Store).Info("enforcement of zone was changed by an operator",
+				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
 		}
 	}

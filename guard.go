@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -101,8 +98,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 			g.refused = storeErrorsTotal.WithLabelValues(name, "refused")
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
-			g.outages = newOutageLog(name)
-			g.outages.of = store
+			g.outages = newOutageLog(name, store)
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
 			g.lookout = &lookout{store: store, fallback: g.fallback, name: name}
 		}
@@ -252,94 +248,8 @@ func uptime() time.Duration { return time.Since(began) }
 
 var began = time.Now()
 
-// outageLog writes a line for each change of the state of a store, or of a part of it: a node
-// of a Cluster. The name of the store as a whole is empty.
-type outageLog struct {
-	store string
-	of    window.Store
-	mu    sync.Mutex        // guards parts, which changes only in one change after the other
-	parts map[string]outage // by part that is away
-	now   func() time.Time
-}
-
-// outage is of a store or a part of it.
-type outage struct {
-	since time.Time
-	cause error // that was told last
-	told  time.Time
-	kind  string // of the cause that was told last; see causeOf
-	// Of the cause of the last ping.
-	pinged string
-}
-
-func newOutageLog(store string) *outageLog {
-	l := &outageLog{store: store, parts: make(map[string]outage), now: time.Now}
-	l.open("")
-	return l
-}
-
-// open is how many guards of this name find a part away; two stores may differ in no more
-// than a password. Parts are nodes of a Cluster that were away once, of which there are few.
-func (l *outageLog) open(part string) prometheus.Gauge {
-	return storeOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
-}
-
-// end forgets outages that nobody sees the end of. There are no more changes.
-func (l *outageLog) end() {
-	for part := range l.away() {
-		l.open(part).Dec()
-	}
-}
-
-// away returns the outages that last, by part.
-func (l *outageLog) away() map[string]outage {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.parts)
-}
-
-// note notes that a part is away since now, or is back. It returns when the part went.
-func (l *outageLog) note(part string, open bool, cause error) (since time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if open {
-		now := l.now()
-		l.parts[part] = outage{since: now, cause: cause, told: now, kind: causeOf(cause)}
-		return now
-	}
-	since = l.parts[part].since
-	delete(l.parts, part)
-	return since
-}
-
 // storeLogger writes to Caddy's default log of the moment: a store may outlive the
 // configuration that it came with, and its logger.
 func storeLogger(store string) *zap.Logger {
 	return caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", store))
-}
-
-// changed logs that a part is away, or back.
-func (l *outageLog) changed(part string, open bool, cause error) {
-	logger := storeLogger(l.store)
-	since := l.note(part, open, cause)
-	if open {
-		if hint := stores.Hint(l.of, cause); hint != "" {
-			logger = logger.With(zap.String("hint", hint))
-		}
-		l.open(part).Inc()
-		if part == "" {
-			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
-		} else {
-			logger.Warn("node of the store is unavailable; on_error decides on requests that need it until it is back",
-				zap.String("node", part), zap.Error(cause))
-		}
-		return
-	}
-	l.open(part).Dec()
-	away := zap.Duration("away", l.now().Sub(since))
-	if part == "" {
-		logger.Warn("store is back", away)
-	} else {
-		logger.Warn("node of the store is back", zap.String("node", part), away)
-	}
 }

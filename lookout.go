@@ -2,14 +2,12 @@ package slidingwindow
 
 import (
 	"context"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -31,7 +29,7 @@ type lookout struct {
 	stop  context.CancelFunc // nil: it has not begun
 	ended sync.WaitGroup
 
-	// Of the one goroutine.
+	// The goroutine alone uses these.
 	evicts, high bool
 }
 
@@ -60,13 +58,16 @@ func (l *lookout) run(ctx context.Context) {
 	if l.fallback.Reach(ctx) != nil {
 		return
 	}
-	d, _ := l.look(ctx)
-	fields := []zap.Field{zap.String("version", d.Version), zap.String("mode", d.Mode), zap.Duration("clock_offset", d.ClockOffset)}
-	if m := d.Memory; m != nil {
-		fields = append(fields, zap.Int64("memory", m.Used), zap.Int64("memory_max", m.Max), zap.String("maxmemory_policy", m.Policy))
+	d, ok := l.look(ctx)
+	var fields []zap.Field
+	if ok {
+		fields = []zap.Field{zap.String("version", d.Version), zap.String("mode", d.Mode), zap.Duration("clock_offset", d.ClockOffset)}
+		fields = append(fields, memoryFields(d.Memory)...)
 	}
 	storeLogger(l.name).Info("store is reached", fields...)
-	l.note(d)
+	if ok {
+		l.note(d)
+	}
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
@@ -105,61 +106,25 @@ func (l *lookout) note(d window.Description) {
 	}
 	storeMemory.WithLabelValues(l.name).Set(float64(m.Used))
 	storeMemoryMax.WithLabelValues(l.name).Set(float64(m.Max))
-	fields := []zap.Field{zap.Int64("memory", m.Used), zap.Int64("memory_max", m.Max), zap.String("maxmemory_policy", m.Policy)}
 	if evicts := m.Evicts(); evicts != l.evicts {
 		l.evicts = evicts
 		if evicts {
-			storeLogger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", fields...)
+			storeLogger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", memoryFields(m)...)
 		}
 	}
 	switch share := m.Share(); {
 	case share >= memoryHigh && !l.high:
 		l.high = true
-		storeLogger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", fields...)
+		storeLogger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", memoryFields(m)...)
 	case share < memoryNormal:
 		l.high = false
 	}
 }
 
-const (
-	causeInterval = 10 * time.Second // between two lines on the cause of one outage, at least
-	outageRepeat  = time.Hour        // after which an outage is told again
-)
-
-// pinged is told of each ping that fails while a part is away. It writes a line when the cause
-// is another one twice in a row, and every hour.
-func (l *outageLog) pinged(part string, cause error) {
-	l.mu.Lock()
-	o, ok := l.parts[part]
-	if !ok {
-		l.mu.Unlock()
-		return
+// memoryFields returns what the log says of a server's memory; nothing if it is not known.
+func memoryFields(m *window.ServerMemory) []zap.Field {
+	if m == nil {
+		return nil
 	}
-	now, kind := l.now(), causeOf(cause)
-	changed := kind != o.kind && kind == o.pinged
-	o.pinged = kind
-	changed = changed && now.Sub(o.told) >= causeInterval
-	repeated := now.Sub(o.told) >= outageRepeat
-	if changed || repeated {
-		o.kind, o.told, o.cause = kind, now, cause
-	}
-	l.parts[part] = o
-	l.mu.Unlock()
-	if !changed && !repeated {
-		return
-	}
-	logger := storeLogger(l.store).With(zap.Duration("away", now.Sub(o.since)), zap.Error(cause))
-	if hint := stores.Hint(l.of, cause); hint != "" {
-		logger = logger.With(zap.String("hint", hint))
-	}
-	if part != "" {
-		logger = logger.With(zap.String("node", part))
-	}
-	logger.Warn("store is still unavailable")
+	return []zap.Field{zap.Int64("memory", m.Used), zap.Int64("memory_max", m.Max), zap.String("maxmemory_policy", m.Policy)}
 }
-
-// ends are the two ends of a connection in an error: the near one is another each time.
-var ends = regexp.MustCompile(`\S+->\S+`)
-
-// causeOf returns the text of an error without what differs each time.
-func causeOf(err error) string { return ends.ReplaceAllString(err.Error(), "") }

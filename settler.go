@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -216,7 +215,7 @@ func (g *guard) logUnsettled(z *Zone, delta int64, cause error) {
 	if !g.unsettledLog.due(time.Minute) {
 		return
 	}
-	log := caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", g.store.String()), zap.String("zone", z.Name))
+	log := storeLogger(g.store.String()).With(zap.String("zone", z.Name))
 	if delta < 0 {
 		log.Warn("units of an answered request could not be given back; they count for one window", zap.Error(cause))
 	} else {

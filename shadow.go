@@ -149,8 +149,7 @@ func newShadows(g *guard, store window.Store) *shadows {
 	s := &shadows{store: store}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if away, ok := store.(fallback.Store); ok {
-		s.outages = newOutageLog(strings.ToValidUTF8(store.String(), "\uFFFD") + " (shadow)")
-		s.outages.of = store
+		s.outages = newOutageLog(strings.ToValidUTF8(store.String(), "\uFFFD")+" (shadow)", store)
 		s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.changed, OnPing: s.outages.pinged, Crew: g.fallback})
 		s.fallback.Use()
 	}

@@ -5,14 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // What a line was written for, after which pings, at which time.
 func TestOutageIsToldAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := newOutageLog("told again")
+	l := newOutageLog("told again", nil)
 	l.now = func() time.Time { return now }
 	lines := 0
 	ping := func(text string) bool {
@@ -56,26 +54,5 @@ func TestOutageIsToldAgain(t *testing.T) {
 	l.changed("", false, nil)
 	if ping("after it") {
 		t.Error("an outage is told that has ended")
-	}
-}
-
-func TestDangersAreToldOnce(t *testing.T) {
-	w := &lookout{name: "dangers"}
-	for i, step := range []struct {
-		memory       *window.ServerMemory
-		evicts, high bool
-	}{
-		{nil, false, false},
-		{&window.ServerMemory{Used: 100, Policy: "allkeys-lru"}, false, false}, // without a maximum nothing is dropped
-		{&window.ServerMemory{Used: 100, Max: 1000, Policy: "noeviction"}, false, false},
-		{&window.ServerMemory{Used: 100, Max: 1000, Policy: "volatile-ttl"}, true, false},
-		{&window.ServerMemory{Used: 800, Max: 1000, Policy: "volatile-ttl"}, true, true},
-		{&window.ServerMemory{Used: 750, Max: 1000, Policy: "noeviction"}, false, true},
-		{&window.ServerMemory{Used: 699, Max: 1000, Policy: "noeviction"}, false, false},
-	} {
-		w.note(window.Description{Memory: step.memory})
-		if w.evicts != step.evicts || w.high != step.high {
-			t.Errorf("step %d: evicts %t, high %t, want %t, %t", i, w.evicts, w.high, step.evicts, step.high)
-		}
 	}
 }

@@ -1,0 +1,154 @@
+package slidingwindow
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/stores"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// outageLog writes a line for each change of the state of a store, or of a part of it: a node
+// of a Cluster. The name of the store as a whole is empty.
+type outageLog struct {
+	store string
+	of    window.Store
+	mu    sync.Mutex        // guards parts, which changes only in one change after the other
+	parts map[string]outage // by part that is away
+	now   func() time.Time
+}
+
+// outage is of a store or a part of it.
+type outage struct {
+	since time.Time
+	cause error // that was told last
+	told  time.Time
+	kind  string // of the cause that was told last; see causeOf
+	// The kind of the last ping's cause.
+	pinged string
+}
+
+func newOutageLog(name string, store window.Store) *outageLog {
+	l := &outageLog{store: name, of: store, parts: make(map[string]outage), now: time.Now}
+	l.open("")
+	return l
+}
+
+// open is how many guards of this name find a part away; two stores may differ in no more
+// than a password. Parts are nodes of a Cluster that were away once, of which there are few.
+func (l *outageLog) open(part string) prometheus.Gauge {
+	return storeOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
+}
+
+// end forgets outages that nobody sees the end of. There are no more changes.
+func (l *outageLog) end() {
+	for part := range l.away() {
+		l.open(part).Dec()
+	}
+}
+
+// away returns the outages that last, by part.
+func (l *outageLog) away() map[string]outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.parts)
+}
+
+// note notes that a part is away since now, or is back. It returns when the part went.
+func (l *outageLog) note(part string, open bool, cause error) (since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if open {
+		now := l.now()
+		l.parts[part] = outage{since: now, cause: cause, told: now, kind: causeOf(cause)}
+		return now
+	}
+	since = l.parts[part].since
+	delete(l.parts, part)
+	return since
+}
+
+// logger returns one that adds what a cause hints at.
+func (l *outageLog) logger(cause error) *zap.Logger {
+	logger := storeLogger(l.store)
+	if hint := stores.Hint(l.of, cause); hint != "" {
+		logger = logger.With(zap.String("hint", hint))
+	}
+	return logger
+}
+
+// changed logs that a part is away, or back.
+func (l *outageLog) changed(part string, open bool, cause error) {
+	since := l.note(part, open, cause)
+	if open {
+		logger := l.logger(cause)
+		l.open(part).Inc()
+		if part == "" {
+			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
+		} else {
+			logger.Warn("node of the store is unavailable; on_error decides on requests that need it until it is back",
+				zap.String("node", part), zap.Error(cause))
+		}
+		return
+	}
+	l.open(part).Dec()
+	logger := storeLogger(l.store)
+	away := zap.Duration("away", l.now().Sub(since))
+	if part == "" {
+		logger.Warn("store is back", away)
+	} else {
+		logger.Warn("node of the store is back", zap.String("node", part), away)
+	}
+}
+
+const (
+	causeInterval = 10 * time.Second // between two lines on the cause of one outage, at least
+	outageRepeat  = time.Hour        // after which an outage is told again
+)
+
+// pinged is told of each ping that fails while a part is away. It writes a line when the cause
+// is another one twice in a row, and every hour.
+func (l *outageLog) pinged(part string, cause error) {
+	away, due := l.noteCause(part, cause)
+	if !due {
+		return
+	}
+	logger := l.logger(cause).With(zap.Duration("away", away), zap.Error(cause))
+	if part != "" {
+		logger = logger.With(zap.String("node", part))
+	}
+	logger.Warn("store is still unavailable")
+}
+
+// noteCause notes the cause of a ping. It returns for how long the part is away, and whether a
+// line is due.
+func (l *outageLog) noteCause(part string, cause error) (away time.Duration, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o, ok := l.parts[part]
+	if !ok {
+		return 0, false
+	}
+	now, kind := l.now(), causeOf(cause)
+	silent := now.Sub(o.told)
+	changed := kind != o.kind && kind == o.pinged
+	due = changed && silent >= causeInterval || silent >= outageRepeat
+	o.pinged = kind
+	if due {
+		o.kind, o.told, o.cause = kind, now, cause
+	}
+	l.parts[part] = o
+	return now.Sub(o.since), due
+}
+
+// ends are the two ends of a connection in an error: the near one is another each time.
+var ends = regexp.MustCompile(`\S+->\S+`)
+
+// causeOf returns the text of an error without what differs each time.
+func causeOf(err error) string { return ends.ReplaceAllString(err.Error(), "") }
