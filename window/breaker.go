@@ -249,15 +249,19 @@ func (b *Breaker) Doubt(name string, cause error) {
 }
 
 // Reach pings the store until it answers, and returns nil then. After three pings that failed
-// the breaker is open, as after three requests. It returns an error if ctx or the breaker ends.
+// the breaker is open, as after three requests, and pings the store itself. Reach returns an error
+// if ctx or the breaker ends.
 func (b *Breaker) Reach(ctx context.Context) error {
-	for failures := 1; ; failures++ {
-		err := b.pinger.Ping(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		if failures == breakAfter {
-			b.Doubt("", err)
+	for failures := 0; ; {
+		if !b.whole.open.Load() {
+			err := b.pinger.Ping(ctx)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			if failures++; failures == breakAfter {
+				failures = 0
+				b.Doubt("", err)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -397,3 +397,35 @@ func TestBreakerClose(t *testing.T) {
 		b.wantChanges()
 	})
 }
+
+// Reach pings a store that is away five times a second, as the breaker does once it is open, and
+// not beside it.
+func TestReach(t *testing.T) {
+	inBubble(t, func(b *breaker) {
+		b.store.set(errDown)
+		reached := make(chan error, 1)
+		go func() { reached <- b.Reach(b.Context()) }()
+		time.Sleep(10*time.Second + 100*time.Millisecond)
+		if _, pings := b.store.counts(); pings < 50 || pings > 52 {
+			t.Errorf("%d pings in 10 s, want 5 a second", pings)
+		}
+		if asked, err := b.take(); asked || !errors.Is(err, window.ErrOpen) {
+			t.Errorf("the store was asked %v, %v, want that it is not", asked, err)
+		}
+		b.store.set(nil)
+		if err := <-reached; err != nil {
+			t.Error(err)
+		}
+		if asked, err := b.take(); !asked || err != nil {
+			t.Errorf("the store was asked %v, %v, once it was reached", asked, err)
+		}
+	})
+	inBubble(t, func(b *breaker) {
+		b.store.set(errDown)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if err := b.Reach(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Reach = %v, want that its time is over", err)
+		}
+	})
+}
