@@ -20,10 +20,16 @@ func TestForetell(t *testing.T) {
 		})
 		seen := make(map[window.Source]int)
 		for i := range 45 {
-			before := w.asked.Load()
-			ds, by := w.Foretell([]window.Charge{c})
-			// A lease may be renewed at any time, beside this.
-			if by == window.SourceRemembered && w.asked.Load() != before {
+			// A lease may be renewed beside one of these, but not beside each of them.
+			var ds []window.Decision
+			var by window.Source
+			asks := true
+			for attempt := 0; attempt < 20 && asks; attempt++ {
+				before := w.asked.Load()
+				ds, by = w.Foretell([]window.Charge{c})
+				asks = w.asked.Load() != before
+			}
+			if ds != nil && asks {
 				t.Errorf("%v, request %d: the server was asked", algo, i)
 			}
 			if ds == nil {
