@@ -147,7 +147,7 @@ func TestFieldsOfSeveralZones(t *testing.T) {
 	}
 }
 
-// Of many limits, the response has the ten tightest, whichever handler has them.
+// A response has the ten tightest of many limits, whichever handler has them.
 func TestFieldsOfManyZones(t *testing.T) {
 	config := func(from, to int) (string, []window.Decision) {
 		var zones []string

@@ -95,7 +95,7 @@ http://%s {
 `, store, address, countIf, handlers)
 }
 
-// logIn returns the status of an answer, or 0 if there is none.
+// logIn returns the status of an answer, or 0 without an answer.
 func logIn(client *http.Client, address, key string, header ...string) (status int, retryAfter string) {
 	req, _ := http.NewRequest(http.MethodPost, "http://"+address+"/", nil)
 	req.Header.Set("X-Key", key)

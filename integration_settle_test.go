@@ -117,7 +117,7 @@ func (s *tokenSite) left(key string) int64 {
 	return n
 }
 
-// wantLeft waits until so many units are left.
+// wantLeft waits until want units are left.
 func (s *tokenSite) wantLeft(key string, want int64) {
 	s.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {

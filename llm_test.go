@@ -26,7 +26,7 @@ func (r *recipe) tell(path, body, zone string, first, then int, header ...string
 		r.Errorf("RateLimit %s, want %s", got, want)
 	}
 	time.Sleep(100 * time.Millisecond) // until Redis has it
-	// Of the same request again, the reservation is the same.
+	// The same request reserves the same again.
 	if got, want := ask(), fmt.Sprintf(`"%s";r=%d;`, zone, then-(limitOf(zone)-first)); !strings.Contains(got, want) {
 		r.Errorf("then RateLimit %s, want %s", got, want)
 	}

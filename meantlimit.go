@@ -67,8 +67,8 @@ var units = map[string]string{
 	"y": "y", "Y": "y", "yr": "y", "year": "y", "years": "y",
 }
 
-// numberAndUnit takes a duration apart; the number is 1 if there is none. Both are
-// empty for other texts.
+// numberAndUnit returns the number and the unit of a duration. The number is 1 for a unit
+// alone. Both are empty for other texts.
 func numberAndUnit(text string) (number, unit string) {
 	parts := quantity.FindStringSubmatch(text)
 	switch {

@@ -59,7 +59,7 @@ local function numbers_of(raw)
   return v
 end
 
--- Reads the open slices, and with them the history; nil if there is none.
+-- Reads the history with its open slices. Returns nil if the key has no history.
 local function open(c)
   local opened, kept = unpack(redis.call('HMGET', c.key, 'open', 'kept'))
   if not opened then return nil end
