@@ -85,12 +85,13 @@ type Charge struct {
 }
 
 // Lease lets a store that other processes share take units ahead, to hand them out
-// without asking its server each time. The limit holds as strictly, if all requests on the
-// counter have the same: a lease does not know of what others use up. But what one
-// process has ahead, no other can spend, so that up to Units may be denied that
-// would have passed. A process that is killed leaves its units spent for one
-// window; and those that it has handed out may count from the beginning of the
-// lease, so that as many more may pass within TTL of that window's end.
+// without asking its server each time. The limit holds as strictly as without leases, if all
+// requests on the counter have the same limits: a lease does not know what others use up.
+//
+// No other process can spend the units of a lease, so that up to Units may be denied that
+// would have passed. A process that is killed leaves its units spent for one window. Units
+// that it has handed out may count from the beginning of the lease: up to that number more
+// may pass within TTL of the end of that window.
 type Lease struct {
 	// Units to take ahead at most; 0 for no lease. Stream, GCRA and weighted slices
 	// have none.
@@ -387,8 +388,9 @@ func CheckPolicy(a Algorithm, p Policy) error {
 	return nil
 }
 
-// CheckPack reports why counters of so many policies cannot be packed, in words for
-// an operator; 0 expected keys means that they are not.
+// CheckPack reports why counters of algorithm a with this number of policies cannot be
+// packed, in words for an operator. It returns nil if expected, the number of keys, is 0:
+// counters are not packed then.
 func CheckPack(a Algorithm, policies int, expected int64) error {
 	if expected == 0 {
 		return nil
@@ -406,7 +408,7 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	case Slices:
 		most = 1
 		if a.Count < 1 || a.Count > MaxPackedSlices {
-			return fmt.Errorf("pack %d: so many slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices)
+			return fmt.Errorf("pack %d: count must be from 1 to %d; lower count, or take out pack", expected, MaxPackedSlices)
 		}
 	default:
 		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra or slices, or take out pack", expected, a.Name())
@@ -458,8 +460,8 @@ func CountPolicies(charges []Charge) int {
 	return n
 }
 
-// MakeDecisions returns memory for the decisions on a request: room, if that is enough.
-// What is in it has no meaning.
+// MakeDecisions returns a slice with one Decision per policy of charges. It reuses the
+// array of room if that is large enough. The contents are unspecified.
 func MakeDecisions(charges []Charge, room []Decision) []Decision {
 	return slices.Grow(room[:0], CountPolicies(charges))[:CountPolicies(charges)]
 }

@@ -116,8 +116,9 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
 		what := window.ErrRefused
-		// What the script itself says is WRONGTYPE stands behind an ERR. Or it stumbles
-		// over what it cannot read; what a command answers names it behind an @.
+		// Foreign data shows in two ways: the script raises WRONGTYPE (Redis puts ERR before
+		// it), or it fails with a Lua error, which names " user_script:". Errors of commands
+		// say "@user_script" instead.
 		if strings.Contains(said, "WRONGTYPE ") || strings.Contains(said, " user_script:") {
 			what = window.ErrForeign
 		}

@@ -279,10 +279,12 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Take implements window.Store. A request that was denied is denied again, without
-// the server, until a limit has room or a second has passed. One whose charge has
-// a lease passes without the server while there are units left. Who gives up may have to
-// wait for the answer of a server, until the timeout.
+// Take implements window.Store. A request that was denied is denied again without the
+// server, until a limit has room or a second has passed. A request whose charge has a lease
+// passes without the server while the lease has units left.
+//
+// Cancelling ctx may not interrupt a call that was already sent: Take then returns when the
+// server answers or the timeout expires.
 func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
