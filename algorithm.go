@@ -68,7 +68,7 @@ type Algorithm struct {
 
 	// Only for stream: how many bytes the names and values of one request take
 	// together. Values are shortened in the order of the fields, none below 32 bytes.
-	// Default: 1024, or as many as the fields need.
+	// Default: 1024, or what the fields need if that is more.
 	MaxEntry Value `json:"max_entry,omitempty"`
 }
 

@@ -153,8 +153,8 @@ func (z *Zone) enforced() int64 {
 	return set.percent
 }
 
-// setEnforce has the zone enforced in a way until a time, wherever it is used in this process;
-// the word config is for the way that the configuration says.
+// setEnforce enforces the zone as word says until a time, wherever the zone is used in this
+// process. The word config goes back to the configuration.
 func (z *Zone) setEnforce(word string, until time.Time) error {
 	if word == "config" {
 		z.control.set.Store(nil)

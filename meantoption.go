@@ -178,7 +178,7 @@ func checkStoreName(name string) error {
 	}
 	switch strings.ToLower(name) {
 	case "valkey", "keydb", "dragonfly", "redict", "garnet", "rediss", "sentinel", "cluster", "redis-cluster", "redis_cluster", "redis":
-		return fmt.Errorf("store %s is unknown; write store redis, which is for all servers that speak as Redis does", name)
+		return fmt.Errorf("store %s is unknown; write store redis, which works with all servers that speak the protocol of Redis", name)
 	case "local", "mem", "in-memory", "inmemory", "in_memory", "none", "off":
 		return fmt.Errorf("store %s is unknown; write store memory, or take store out", name)
 	}

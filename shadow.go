@@ -119,7 +119,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 type shadows struct {
 	store    window.Store
 	fallback *fallback.Guard // nil for a store that cannot be away
-	outages  *outageLog      // likewise
+	outages  *outageLog      // nil for a store that cannot be away
 	ctx      context.Context // ends with close
 	cancel   context.CancelFunc
 	worker   sync.WaitGroup // one while charges wait
@@ -276,7 +276,8 @@ func (g *guard) watch(h *Handler, s *shadowed) bool {
 	return now != nil && now.add(waitingShadow{h, s})
 }
 
-// openShadows returns nil if there are none, or no more.
+// openShadows returns the shadows of g, and opens them if they were not open. It returns nil
+// if g has no store for shadows, or if they were closed before they were opened.
 func (g *guard) openShadows() *shadows {
 	slot := &g.shadow
 	slot.mu.Lock()

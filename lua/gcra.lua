@@ -113,8 +113,8 @@ local function level(c, now, j, raw)
   return rest(level, now - c.before[1], c.limit[j])
 end
 
--- Returns the buckets that are kept beside the charge's own, with n units more, or nil if
--- there is none.
+-- Returns the buckets that are kept beside the charge's own, with n units more; nil if no
+-- such bucket is left.
 local function keep(c, now, n)
   local before, kept = c.before
   for k = 1, c.count do

@@ -410,7 +410,7 @@ func add[T comparable](option string, field *T, value T) error {
 }
 
 func errTwice(option string) error {
-	return fmt.Errorf("%s stands in the URL and beside it, and not the same; take out one", option)
+	return fmt.Errorf("%s differs between the URL and the option; take out one", option)
 }
 
 // fingerprint identifies the connections that the expanded options make. Files

@@ -374,7 +374,7 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	return s.write(h)
 }
 
-// Until returns the time in ms until which kept buckets matter, or 0 if there is none.
+// Until returns the time in ms until which kept buckets matter, or 0 without kept buckets.
 func (a GCRA) Until(h History) int64 {
 	var room gcraRoom
 	s, until := readGCRA(h, &room), int64(0)

@@ -192,8 +192,8 @@ func (s slicesState) newest() slice {
 // stepped reports whether the clock has stepped back since the last unit.
 func (s slicesState) stepped(now int64) bool { return s.newest().last > now }
 
-// clamp returns the slices as they look from now: units that lie in the future
-// count as spent just now. It returns s itself if there are none.
+// clamp returns the slices as they look from now: units that lie in the future count as
+// spent just now. It returns s itself if no unit lies in the future.
 func (s slicesState) clamp(now int64) slicesState {
 	if !s.stepped(now) {
 		return s

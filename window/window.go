@@ -408,7 +408,7 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	case Slices:
 		most = 1
 		if a.Count < 1 || a.Count > MaxPackedSlices {
-			return fmt.Errorf("pack %d: count must be from 1 to %d; lower count, or take out pack", expected, MaxPackedSlices)
+			return fmt.Errorf("pack %d: more than %d slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices, MaxPackedSlices)
 		}
 	default:
 		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra or slices, or take out pack", expected, a.Name())

@@ -17,7 +17,7 @@ type account struct {
 	ds       []window.Decision
 }
 
-// room is for the accounts of the usual request, which then needs no memory.
+// room holds the accounts of a usual request, so that it needs no allocation.
 type room [2]account
 
 // lock looks up the charges' keys, locks their shards in ascending order, and then

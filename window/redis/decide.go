@@ -28,7 +28,7 @@ func (s *Store) weightOf(charges []window.Charge) int64 {
 		case window.Stream:
 			weight += 1 + more/2
 		case window.Slices:
-			each := int64(7) // fields that are read meanwhile
+			each := int64(7) // fields read in the time of one unit of weight
 			if more == 0 && c.Cost == 1 && !a.Weighted && a.Max == 0 {
 				each = 20 // lua/pass/slices.lua does
 			}
@@ -77,8 +77,8 @@ func (s *Store) decideIn(ctx context.Context, r *round, op string, requests [][]
 	return r.results
 }
 
-// plan makes the calls that decide on the requests: one of the script for as many as
-// may go together, and one of CL.THROTTLE for each that it decides on.
+// plan makes the calls that decide on the requests: one of the script for each group that
+// may go together, and one of CL.THROTTLE for each request that it decides on.
 func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
 	for _, c := range r.calls {
 		if c.kept {

@@ -13,7 +13,7 @@ import (
 type plan struct {
 	known                 []definition
 	definitions, requests items
-	group                 int      // where the number of requests in the last group of units stands, if there is one
+	group                 int      // index of the number of requests in the last group of units, if there is one
 	unit                  int64    // the definition of that group
 	keys                  []uint32 // hashes of the keys of that group, for none to come twice
 }
@@ -130,8 +130,8 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 	}
 }
 
-// double returns a cost that is as large as c to the doubles of Lua: 2^53 + 1, which they
-// do not hold, is above every limit, and not 2^53.
+// double returns a cost that compares with every limit in Lua's doubles as c does in
+// integers. 2^53 + 1 is above every limit, but as a double it would be 2^53.
 func double(c int64) int64 {
 	if c == window.MaxProduct+1 {
 		return c + 1

@@ -120,13 +120,13 @@ type replies struct {
 	lists [replyDepth]list
 	depth int
 
-	sentinel *sentinel // nil: it is none
+	sentinel *sentinel // nil: the connection is not to a Sentinel
 }
 
 // list is a list that is not complete.
 type list struct {
 	left      int
-	attribute bool // stands before an item, and is none
+	attribute bool // precedes an item, and does not count as one
 }
 
 // check reads on.
@@ -215,7 +215,7 @@ func (r *replies) head(line []byte) error {
 	return nil
 }
 
-// length reads a number of at most that many; -1 stands for nothing.
+// length reads a length of at most `most`; -1 is the length of a null.
 func length(text []byte, most int) (int, error) {
 	n, err := strconv.Atoi(string(text))
 	if err != nil || n < -1 || n > most {

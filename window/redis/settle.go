@@ -89,7 +89,7 @@ func (s *Store) settleTogether(ctx context.Context, all []settlement) {
 	}
 }
 
-// settleInOne returns the first of all, as many as one run of the script settles.
+// settleInOne returns the settlements at the head of all that one run of the script settles.
 func (s *Store) settleInOne(all []settlement) []settlement {
 	weight := int64(0)
 	for i := range all {

@@ -166,7 +166,7 @@ var gcraTables = []struct {
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
 		1: {5_000, 1, []verdict{allowed(0), allowed(9)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},
 		2: {10_000, 1, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
-		// What was spent meanwhile counts under the second, too.
+		// The unit spent at 10 s counts under the second policy, too.
 		3: {15_000, 1, []verdict{allowed(0), allowed(7)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},
 	}},
 }

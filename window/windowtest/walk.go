@@ -198,7 +198,7 @@ func (w *walk) policies() []window.Policy {
 	return policies
 }
 
-// scaled returns n units, 0 to 20, as many as the walk has; now and then a round number.
+// scaled returns n units, 0 to 20, times the scale of the walk; now and then a round number.
 func (w *walk) scaled(n int64) int64 {
 	if n == 0 || w.IntN(4) == 0 {
 		return n * w.scale
