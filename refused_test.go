@@ -15,7 +15,7 @@ type refusal struct {
 	want      string // how the error begins, place apart
 }
 
-// checkRefusals puts each mistake where %s stands. The first line of a block is
+// checkRefusals puts each mistake in place of %s. The first line of a block is
 // at line from.
 func checkRefusals(t *testing.T, caddyfile string, from int, jsonHandler string, refusals []refusal) {
 	t.Helper()
@@ -106,8 +106,8 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\npack 1000000", 2, `"limits":[{"max":5,"window":"1m"}],"pack":1000000`, `zone api: pack 1000000: counters of algorithm zset cannot be packed; use gcra or slices, or take out pack`},
 			{"limit 1 1s\nlimit 2 1m\nlimit 3 1h\nlimit 4 1d\npack 9\nalgorithm gcra", 6, `"limits":[{"max":1,"window":"1s"},{"max":2,"window":"1m"},{"max":3,"window":"1h"},{"max":4,"window":"1d"}],"pack":9,"algorithm":{"name":"gcra"}`, `zone api: pack 9: 4 limits are too many, 3 is the most with gcra; take out some, or pack`},
 			{"limit 1 1s\nlimit 2 1m\npack 9\nalgorithm slices {\ncount 2\n}", 6, `"limits":[{"max":1,"window":"1s"},{"max":2,"window":"1m"}],"pack":9,"algorithm":{"name":"slices","count":2}`, `zone api: pack 9: 2 limits are too many, 1 is the most with slices; take out some, or pack`},
-			{"limit 5 1m\npack 9\nalgorithm slices", 3, `"limits":[{"max":5,"window":"1m"}],"pack":9,"algorithm":{"name":"slices"}`, `zone api: pack 9: so many slices cannot be packed; set count to 3 or less, or take out pack`},
-			{"limit 5 1m\npack 9\nalgorithm slices {\ncount 4\n}", 5, `"limits":[{"max":5,"window":"1m"}],"pack":9,"algorithm":{"name":"slices","count":4}`, `zone api: pack 9: so many slices cannot be packed; set count to 3 or less, or take out pack`},
+			{"limit 5 1m\npack 9\nalgorithm slices", 3, `"limits":[{"max":5,"window":"1m"}],"pack":9,"algorithm":{"name":"slices"}`, `zone api: pack 9: more than 3 slices cannot be packed; set count to 3 or less, or take out pack`},
+			{"limit 5 1m\npack 9\nalgorithm slices {\ncount 4\n}", 5, `"limits":[{"max":5,"window":"1m"}],"pack":9,"algorithm":{"name":"slices","count":4}`, `zone api: pack 9: more than 3 slices cannot be packed; set count to 3 or less, or take out pack`},
 			{"limit 5 1m\npack 9\nalgorithm gcra {\nnative on\n}", 5, `"limits":[{"max":5,"window":"1m"}],"pack":9,"algorithm":{"name":"gcra","native":"on"}`, `zone api: algorithm gcra: native on: the zone has pack, and CL.THROTTLE packs nothing; use native auto`},
 			{"limit 5 1m\nipv4_prefix 33", 1, `"limits":[{"max":5,"window":"1m"}],"ipv4_prefix":33`, `zone api: ipv4_prefix 33: must be from 0 to 32`},
 			{"limit 5 1m\nipv4_prefix -1", 1, `"limits":[{"max":5,"window":"1m"}],"ipv4_prefix":-1`, `zone api: ipv4_prefix -1: must be from 0 to 32`},
@@ -271,7 +271,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm stream {\nfields\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'fields'`},
 			{"algorithm stream {\nfields user {header.X-User} path\n}", 1, ``, `zone api: algorithm stream: fields user {http.request.header.X-User} path: a value is missing; write fields <name> <value> ..., and values with spaces in quotes`},
 			{"algorithm stream {\nfields \"\" 1\n}", 1, `"name":"stream","fields":[{"value":"1"}]`, `zone api: algorithm stream: fields: the name of the value "1" is empty`},
-			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: a stands twice`},
+			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: duplicate field a; keep one`},
 			{"algorithm stream {\nfields a 1\nfields b 2\n}", 2, ``, `zone api: fields stands twice`},
 			{"algorithm stream {\nfields a \"{x\"\n}", 1, `"name":"stream","fields":[{"name":"a","value":"{x"}]`, `zone api: algorithm stream: fields: a "{x": a placeholder does not end; write }, or \{ for a brace`},
 			{"algorithm stream {\nfields a {cookie.connect.sid}\n}", 1, `"name":"stream","fields":[{"name":"a","value":"{cookie.connect.sid}"}]`, `zone api: algorithm stream: fields: a "{cookie.connect.sid}": {cookie.connect.sid} is no placeholder here; write {http.request.cookie.connect.sid}`},

@@ -328,8 +328,8 @@ func (req *request) isShadowed() bool {
 	return false
 }
 
-// shadowOf returns the request in a zone that counts it here and does not deny it; nil if there is
-// none.
+// shadowOf returns the request in a zone that counts it here and does not deny it, or nil without
+// such a zone.
 func (req *request) shadowOf(zone string) *shadowed {
 	if req.shadows == nil {
 		return nil

@@ -141,8 +141,7 @@ type fieldTemplate struct {
 	value keyTemplate
 }
 
-// newFieldTemplates compiles fields that have been checked. It returns nil if there are
-// none.
+// newFieldTemplates compiles fields that have been checked. It returns nil without fields.
 func newFieldTemplates(a *Algorithm) *fieldTemplates {
 	if a == nil || len(a.Fields) == 0 {
 		return nil

@@ -86,8 +86,8 @@ func (m *Memory) setCap(n int64) {
 	}
 }
 
-// largestCap returns the largest max_keys of the live modules; 0 if no module lives. caps.mu must
-// be held.
+// largestCap returns the largest max_keys of the live modules; 0 if no module lives. The lock of
+// caps must be held.
 func largestCap() (largest int64) {
 	for _, n := range caps.of {
 		largest = max(largest, n)

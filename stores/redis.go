@@ -77,8 +77,8 @@ type Redis struct {
 	// HMAC-SHA256 under this secret instead, of 16 bytes or more. A second secret is
 	// the former one: while both are there, each charge is made under both names, so
 	// that instances count together that know only one of them. Give it until the
-	// longest window after every instance knew the new one. Default: keys stand in
-	// names as they are.
+	// longest window after every instance knew the new one. Default: names hold the
+	// keys unchanged.
 	HashKeys []string `json:"hash_keys,omitempty"`
 
 	// The longest that a request waits for a decision, also for a connection. A round trip
@@ -105,8 +105,8 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.sliding_window.stores.redis", New: func() caddy.Module { return new(Redis) }}
 }
 
-// Provision implements caddy.Provisioner. The module keeps its placeholders, for
-// the configuration can be read back; what they stand for is not kept.
+// Provision implements caddy.Provisioner. The module keeps placeholders, and not their
+// values: the configuration can be read back.
 func (r *Redis) Provision(caddy.Context) error {
 	quietClient()
 	if err := r.check(); err != nil {

@@ -120,7 +120,7 @@ func TestAppendKey(t *testing.T) {
 	}
 }
 
-// TestMostFields has as many fields as a charge may have, and one more.
+// TestMostFields has the largest number of fields of a charge, and one more.
 func TestMostFields(t *testing.T) {
 	c := window.Charge{Algorithm: window.Stream{}, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Fields: make([]string, 2*window.MaxFields)}
 	if err := window.CheckCharges([]window.Charge{c}); err != nil {

@@ -67,8 +67,8 @@ func (s *Store) inTime(ctx context.Context) (context.Context, func()) {
 	return soon{early, end}, cancel
 }
 
-// errNoConnection is that of a call to a server which is far away, but answers. The breaker is
-// for servers that do not.
+// errNoConnection is the error of a call that had no connection in time to a far server that
+// answers. It is ErrBusy: the breaker must not open while the server answers.
 var errNoConnection = fmt.Errorf("%w: a connection is still being made: %w", window.ErrBusy, context.DeadlineExceeded)
 
 // noConnection tells calls that could not be sent in time from those that a server did not

@@ -24,7 +24,7 @@ const packedTogether = 48
 // naming makes the names that counters have in Redis.
 type naming struct {
 	prefix string   // with the format
-	hash   *keyHash // nil: keys stand in names as they are
+	hash   *keyHash // nil: names hold the keys unchanged
 }
 
 // newNamings returns how counters are named: one way, or two while the secret

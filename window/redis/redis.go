@@ -63,8 +63,8 @@ type Options struct {
 	TLS *tls.Config
 	// What the name of every key begins with. Default: DefaultPrefix.
 	Prefix string
-	// With a secret, the keys of charges are not in Redis, but their HMAC-SHA256
-	// under it. Empty: they stand in the names of Redis' keys as they are.
+	// With a secret, the keys in Redis hold the HMAC-SHA256 of the keys of charges
+	// under it. Empty: they hold the keys of charges unchanged.
 	KeySecret string
 	// The secret before that one, while there are stores that do not have the new
 	// one yet, and for the longest window after: charges are made under both names.
