@@ -79,7 +79,7 @@ const (
 	nativeOff  = "off"
 )
 
-var errZero = errors.New("0 is not above 0")
+var errZero = errors.New("0: must be greater than 0")
 
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
@@ -246,7 +246,7 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 			return d.WrapErr(errForeign(a.Name, option, "slices"))
 		}
 		if seen["strict"] && seen["weighted"] {
-			return d.Err("strict and weighted exclude each other")
+			return d.Err("strict and weighted cannot be combined; take out one")
 		}
 		a.Weighted = option == "weighted"
 	default:

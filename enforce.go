@@ -86,7 +86,7 @@ func (z *Zone) checkEnforce(word string) error {
 		if z.CountIf == nil {
 			option = "settle"
 		}
-		return fmt.Errorf("enforce %s does not go with %s: what is counted beside the handlers is not given back; write on, or take out %s", word, option, option)
+		return fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, option, option)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ const (
 // checkShare refuses share without on_error local: without it nothing is decided locally.
 func checkShare(onError string, share bool) error {
 	if share && onError != onErrorLocal {
-		return fmt.Errorf("share does not go with on_error %s; write on_error local { share }, or take share out", onError)
+		return fmt.Errorf("share and on_error %s cannot be combined; write on_error local { share }, or take share out", onError)
 	}
 	return nil
 }

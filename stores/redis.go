@@ -158,7 +158,7 @@ func (r *Redis) check() error {
 		return err
 	}
 	if r.URL != "" && len(r.Address) > 0 {
-		return errors.New("store redis: url and address exclude each other")
+		return errors.New("store redis: url and address cannot be combined; take out one")
 	}
 	if hasPlaceholder(r.URL) {
 		return nil // Provision checks what comes out of it
@@ -190,7 +190,7 @@ func (r *Redis) checkEach() error {
 		}
 		switch {
 		case r.Timeout < 0:
-			return fmt.Errorf("timeout %s: must be above 0", time.Duration(r.Timeout))
+			return fmt.Errorf("timeout %s: must be greater than 0", time.Duration(r.Timeout))
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
 			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
@@ -357,7 +357,7 @@ func (r *Redis) servers() (redis.Options, error) {
 	}
 	switch cluster := o.Cluster || len(o.Addresses) > 1; {
 	case o.Master != "" && o.Cluster:
-		return o, errors.New("master and cluster exclude each other")
+		return o, errors.New("master and cluster cannot be combined; take out one")
 	case o.Master != "" && len(o.Addresses) == 0:
 		return o, errors.New("master: address must name the Sentinels")
 	case r.TLS != nil && !r.TLS.InsecureSkipVerify && o.TLS != nil && o.TLS.InsecureSkipVerify:

@@ -63,7 +63,7 @@ func isNative(c *Charge) bool {
 func (a GCRA) Check() error {
 	switch {
 	case a.Burst < 0:
-		return fmt.Errorf("burst %d is not above 0", a.Burst)
+		return fmt.Errorf("burst %d: must be greater than 0", a.Burst)
 	case a.Native < NativeOff || a.Native > NativeOn:
 		return fmt.Errorf("native %d is unknown", a.Native)
 	}

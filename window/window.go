@@ -46,7 +46,7 @@ func (p Policy) Check() error {
 	case p.Limit < 0:
 		return fmt.Errorf("limit %d is negative; use 0 to deny everything", p.Limit)
 	case p.Window <= 0:
-		return fmt.Errorf("window %s is not above 0", p.Window)
+		return fmt.Errorf("window %s: must be greater than 0", p.Window)
 	case p.Window%time.Millisecond != 0:
 		return fmt.Errorf("window %s is not a whole number of milliseconds", p.Window)
 	case p.Limit > MaxProduct/p.Window.Milliseconds():
@@ -343,7 +343,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 		}
 		if isNative(c) && CountPolicies(charges) > 1 {
-			return fmt.Errorf("zone %q: %w: gcra: native does not go with a second limit or zone", c.Zone, ErrInvalid)
+			return fmt.Errorf("zone %q: %w: gcra: native and a second limit or zone cannot be combined", c.Zone, ErrInvalid)
 		}
 		for j := range i {
 			o := &charges[j]

@@ -23,7 +23,7 @@ const (
 	replyDepth = 16      // of lists in lists
 )
 
-var errReply = ownError("the reply is longer than any that was asked for, or none")
+var errReply = ownError("the reply is malformed or too long")
 
 // dialer returns a function that connects as the client does, and ends connections
 // on which replies are too long. With sentinels, servers may be such.
