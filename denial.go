@@ -59,7 +59,7 @@ func (p *problem) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// What error routes get as the message of the error.
+// Errors that error routes get.
 var (
 	errExceeded    = errors.New("rate limit exceeded")
 	errNoKey       = errors.New("the request lacks what it is counted by")

@@ -206,8 +206,8 @@ func (r *rare) due(interval time.Duration) bool {
 	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
-// takeLocal decides on this instance's own counts, because of an error of the store.
-// What the charges at the places unsettled spend is owed when it is settled.
+// takeLocal decides on this instance's own counts, because of an error of the store. The units
+// of charges whose index is in unsettled are owed to the store only once they are settled.
 func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime()
 	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)

@@ -37,7 +37,7 @@ type shadowed struct {
 	charge   window.Charge
 	assessed bool // the matchers have been asked
 	applies  bool
-	// What the zone would have decided, once that is known.
+	// The decisions of the zone, once they are known.
 	decisions atomic.Pointer[[]window.Decision]
 	denied    bool // for want of a key
 }

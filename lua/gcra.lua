@@ -24,7 +24,7 @@ local function at_once(c, j)
   return c.option[1]
 end
 
--- What is left of a level after a time.
+-- Returns the rest of a level after a time.
 local function rest(level, elapsed, limit)
   if elapsed <= 0 then return level end
   return max(0, level - elapsed * limit)

@@ -25,8 +25,8 @@ const MaxProduct = int64(1) << 53
 // MaxFields is how many fields a charge may have.
 const MaxFields = 100
 
-// What a packed counter may have at most, for its state to fit into the 64 bytes of a
-// field in a small hash.
+// Bounds of a packed counter, whose state must fit into the 64 bytes of a field in a small
+// hash.
 const (
 	MaxPackedPolicies = 3 // with GCRA; one with Slices
 	MaxPackedSlices   = 3 // Slices.Count
@@ -67,8 +67,8 @@ type Charge struct {
 	Cost int64
 	// How the history is kept.
 	Algorithm Algorithm
-	// What Stream notes of the request: name, value, name, value and so on; any
-	// bytes. The other algorithms have no use for it.
+	// Fields of the request that Stream notes: name, value, name, value and so on, of any
+	// bytes. The other algorithms ignore them.
 	Fields []string
 	// How many counters the zone is expected to have, for a store in Redis to keep
 	// many of them in one key; 0 for a key each. Only with GCRA and no more than

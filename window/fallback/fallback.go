@@ -28,10 +28,10 @@ type Options struct {
 	OnChange func(part string, open bool, cause error)
 	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
 	OnPing func(part string, cause error)
-	// Those of the store's counters. Nil: it has its own, and closes them.
+	// Local counts of the store's counters. Nil: the guard has its own, and closes them.
 	Counts *Counts
-	// The guard whose count of processes divides limits in TakeLocal. It is in use for longer.
-	// Nil: its own.
+	// The guard whose count of processes divides limits in TakeLocal. It must be closed last.
+	// Nil: the guard counts processes itself.
 	Crew *Guard
 }
 

@@ -24,8 +24,7 @@ type room [2]account
 // reads the clock. It returns the accounts, in room if they fit; the locked shards,
 // a bit each; and the time in ms.
 //
-// What it returns stays apart: in one struct with the store it would have to live
-// on the heap.
+// The results are not one struct: with the store in it, that would escape to the heap.
 func (s *Store) lock(charges []window.Charge, room *room) (accounts []account, locked uint64, now int64) {
 	accounts = room[:]
 	if len(charges) > len(room) {

@@ -87,8 +87,8 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	said := err.Error()
 	err = shown(err)
-	// What a connection reports once a call's time is up is not the context's
-	// error, and may come a little before it.
+	// The error of a connection after the deadline of ctx is not ctx.Err(), and may come a
+	// little before it.
 	cause := ctx.Err()
 	if cause == nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = context.DeadlineExceeded

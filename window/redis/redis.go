@@ -118,14 +118,14 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks tasks // go on when their requests have been answered
-	// What goes on apart from requests: connections and scripts on their way to servers.
+	// Work apart from requests: connections and scripts on their way to servers.
 	background *background
-	// What a server last said of itself.
+	// The last description that a server gave of itself.
 	server atomic.Pointer[hello]
 	trip   trip
 	holds  holds
-	// What Ping has to try: a window.Charge for each kind of counter with which a
-	// request failed since the last ping that did not.
+	// Charges that Ping must try: a window.Charge for each kind of counter with which a
+	// request failed since the last successful ping.
 	doubts sync.Map
 	// Keys that PingPart asks about, by kind.
 	pingKeys sync.Map
@@ -187,8 +187,8 @@ func (o Options) client() goredis.UniversalClient {
 }
 
 func (o Options) universal() *goredis.UniversalOptions {
-	// What the client asks on its own, which node of a Cluster holds what above all, has no
-	// context. A node that hangs may be the first that is asked.
+	// Commands that the client sends on its own have no context, above all CLUSTER SLOTS. A
+	// node that hangs may be the first that is asked.
 	patience := max(o.Timeout, time.Second)
 	dialing := o.connecting()
 	if o.Master != "" {

@@ -12,10 +12,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// What replies have at most. The client makes room for what a reply says that is to
-// come, before any of it is there, and reads lists in lists by recursion: a server
-// that lies could end this process. The longest reply that is asked for is which node
-// of a Cluster has which slots.
+// Bounds of a reply. The client allocates the length that a reply announces before the rest
+// of the reply arrives, and reads nested lists by recursion: without bounds, a server that
+// lies could crash this process. The longest reply to a command is CLUSTER SLOTS.
 const (
 	replyLine  = 1 << 16 // bytes
 	replyText  = 1 << 20 // bytes

@@ -22,7 +22,7 @@ type sentinel struct {
 	text          []byte // that is being read
 }
 
-// What commands begin with, after their number of words.
+// The beginnings of commands, after their number of words.
 var (
 	asksAddress = []byte("$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n")
 	subscribes  = []byte("$9\r\nsubscribe\r\n")
