@@ -269,7 +269,8 @@ type Instancer interface {
 // It has further methods where there is need: Check() error tells what is wrong
 // with its options, CheckPolicy(Policy) error what is wrong with a policy that is
 // valid by itself, and AtOnce(Policy) int64 how many units may pass at once if
-// that is not the limit.
+// that is not the limit. Its other properties are in the table of facts.go. No other
+// package can have an algorithm, for a store on Redis needs the twin.
 type Algorithm interface {
 	// Name is the word for it in scripts and names of counters, and in configuration,
 	// where Layers are slices.
@@ -291,6 +292,8 @@ type Algorithm interface {
 	Settle(h History, now int64, c *Charge, at, delta int64) History
 	// Empty reports whether h has no unit, whatever the limits and the time.
 	Empty(h History) bool
+
+	facts() *Facts
 }
 
 // FieldsReader is implemented by algorithms whose twin reads a hash field by field.
@@ -368,15 +371,10 @@ func (l Lease) Check(a Algorithm) error {
 	case l.TTL < time.Millisecond, l.TTL%time.Millisecond != 0:
 		return fmt.Errorf("ttl %s is not a whole number of milliseconds above 0", l.TTL)
 	}
-	switch a := a.(type) {
-	case Zset, Log, Layers:
-		return nil
-	case Slices:
-		if !a.Weighted {
-			return nil
-		}
+	if !a.facts().Lease(a) {
+		return fmt.Errorf("%s cannot be leased; use zset, log or strict slices", a.Name())
 	}
-	return fmt.Errorf("%s cannot be leased; use zset, log or strict slices", a.Name())
+	return nil
 }
 
 // CheckPolicy reports why the algorithm cannot keep a policy that is valid by
@@ -398,20 +396,9 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	if expected < 0 {
 		return fmt.Errorf("pack %d is negative; write how many keys are expected", expected)
 	}
-	var most int
-	switch a := a.(type) {
-	case GCRA:
-		most = MaxPackedPolicies
-		if a.Native != NativeOff {
-			return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
-		}
-	case Slices:
-		most = 1
-		if a.Count < 1 || a.Count > MaxPackedSlices {
-			return fmt.Errorf("pack %d: more than %d slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices, MaxPackedSlices)
-		}
-	default:
-		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra or slices, or take out pack", expected, a.Name())
+	most, err := a.facts().Pack(a)
+	if err != nil {
+		return fmt.Errorf("pack %d: %w", expected, err)
 	}
 	if policies > most {
 		return fmt.Errorf("pack %d: %d limits are too many, %d is the most with %s; take out some, or pack", expected, policies, most, a.Name())

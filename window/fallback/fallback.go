@@ -247,7 +247,7 @@ func isNative(c *window.Charge) bool {
 func (g *Guard) counted(c *window.Charge) (most int64) {
 	look := *c
 	look.Cost, look.Policies = 0, slices.Clone(c.Policies)
-	if c.Algorithm.Name() != (window.GCRA{}).Name() {
+	if !window.FactsOf(c.Algorithm).Bucket {
 		for i := range look.Policies {
 			p := &look.Policies[i]
 			p.Limit = window.MaxProduct / p.Window.Milliseconds()

@@ -90,7 +90,7 @@ func (i *items) string(s string) {
 // request writes a request, of which every charge counts under each of the names. One
 // for a unit joins the group before it, if it can. key is the name of its first counter.
 func (p *plan) request(namings []naming, charges []window.Charge, key []byte) {
-	if _, notes := charges[0].Algorithm.(window.Stream); len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
+	if notes := window.FactsOf(charges[0].Algorithm).Notes; len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
 		p.apart(namings, charges)
 		return
 	}
@@ -120,7 +120,7 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 			p.requests.int(p.definition(c))
 			p.requests.int(double(c.Cost))
 			p.field(&namings[k], c)
-			if _, ok := c.Algorithm.(window.Stream); ok {
+			if window.FactsOf(c.Algorithm).Notes {
 				p.requests.int(int64(len(c.Fields)))
 				for _, word := range c.Fields {
 					p.requests.string(word)

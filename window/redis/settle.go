@@ -105,10 +105,9 @@ func (s *Store) settleInOne(all []settlement) []settlement {
 // settleWeight is weightOf for a settlement: what is given back is found at its time, and one slice
 // is written at most.
 func (s *Store) settleWeight(one *settlement) int64 {
-	c := one.charges[0]
-	switch c.Algorithm.(type) {
-	case window.Slices, window.Layers:
-		return int64(2 * len(s.namings))
+	c := &one.charges[0]
+	if weight := window.FactsOf(c.Algorithm).SettleWeight; weight != nil {
+		return weight(c) * int64(len(s.namings))
 	}
 	return s.weightOf(one.charges)
 }

@@ -123,6 +123,15 @@ var variants = []struct {
 	{"stream that keeps", window.Stream{Keep: time.Hour}},
 }
 
+// Algorithms returns those that the suite runs with.
+func Algorithms() []window.Algorithm {
+	var all []window.Algorithm
+	for _, v := range variants {
+		all = append(all, v.algo)
+	}
+	return all
+}
+
 // each runs a test with every algorithm, each time on an empty store.
 func each(t *testing.T, open Open, run func(f *fixture)) {
 	for _, v := range variants {
