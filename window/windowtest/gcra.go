@@ -234,7 +234,7 @@ var RedisCell = []struct {
 func testGCRASchedule(t *testing.T, open Open) {
 	f := newFixture(t, open, nil)
 	denials := 0
-	for walk := range 60 {
+	for walk := range rounds(60) {
 		r, name := random(walk)
 		algo := randomGCRA(r).(window.GCRA)
 		policies := randomPolicies(r)
@@ -331,7 +331,7 @@ func testGCRAWorstCase(t *testing.T, open Open) {
 			t.Errorf("%+v, %+v: %d units in one window, want %d", c.algo, c.policy, units, gcraBound(c.algo, c.policy))
 		}
 	}
-	for walk := range 20 {
+	for walk := range rounds(20) {
 		r, name := random(walk)
 		algo := randomGCRA(r).(window.GCRA)
 		policy := per(1+r.Int64N(20), 1_000+r.Int64N(20_000))

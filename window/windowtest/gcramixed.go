@@ -37,7 +37,7 @@ func mixedGCRA(r *rand.Rand) window.GCRA {
 // several bursts: in no window do more pass than the highest of each allow.
 func testGCRALimitsDiffer(t *testing.T, open Open) {
 	passed, denials, late, most := 0, 0, 0, 0.0
-	for walk := range 20 {
+	for walk := range rounds(20) {
 		r, name := random(walk)
 		f := newFixture(t, open, nil)
 		algos := []window.GCRA{mixedGCRA(r), mixedGCRA(r)}
@@ -103,7 +103,7 @@ func testGCRALimitsDiffer(t *testing.T, open Open) {
 			}
 		}
 	}
-	if passed < 2_000 || denials < 2_000 {
+	if passed < rounds(2_000) || denials < rounds(2_000) {
 		t.Errorf("%d passed, and %d denials", passed, denials)
 	}
 	t.Logf("%d passed, %d denials, %d given back late, at most %.2f of the bound", passed, denials, late, most)
@@ -154,7 +154,7 @@ func lowered(f *fixture, low, ms int64) window.Charge {
 // under each keeps to its promise, and so does what passes under any since its bucket began.
 func testGCRAWindowsDiffer(t *testing.T, open Open) {
 	passed, denials, most := 0, 0, 0.0
-	for walk := range 20 {
+	for walk := range rounds(20) {
 		r, name := random(walk)
 		algo := mixedGCRA(r)
 		f := newFixture(t, open, algo)
@@ -207,7 +207,7 @@ func testGCRAWindowsDiffer(t *testing.T, open Open) {
 			most = max(most, float64(any)/float64(bound))
 		}
 	}
-	if passed < 1_000 || denials < 1_000 {
+	if passed < rounds(1_000) || denials < rounds(1_000) {
 		t.Errorf("%d passed, and %d denials", passed, denials)
 	}
 	t.Logf("%d passed, %d denials, at most %.2f of the bound", passed, denials, most)
@@ -219,7 +219,7 @@ func testGCRAManyWindows(t *testing.T, open Open) {
 	f := newFixture(t, open, window.GCRA{})
 	hour := f.charge("many", "key", 1, per(10, 3_600_000))
 	units := int64(0)
-	for range 200 {
+	for range rounds(200) {
 		for ms := int64(1_000); ms < 40_000; ms += 3_000 {
 			f.take(f.charge("many", "key", 1, per(3, ms)))
 			if f.take(hour)[0].Allowed {

@@ -22,13 +22,13 @@ func Agree(t *testing.T, walks int, openA, openB Open) {
 			clock := NewClock()
 			a, b := openA(t, clock), openB(t, clock)
 			denials := 0
-			for n := range walks {
+			for n := range rounds(walks) {
 				r, name := random(n)
 				w := &walk{T: t, Rand: r, clock: clock, name: name, algo: v.algo, stores: [2]window.Store{a, b}}
 				w.run(n)
 				denials += w.denials
 			}
-			t.Logf("%d walks of %d steps, %d denials", walks, walkSteps, denials)
+			t.Logf("%d walks of %d steps, %d denials", rounds(walks), walkSteps, denials)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +15,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-var seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores")
+var (
+	seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores; 0 takes one at random, and prints it")
+	part = flag.Int("windowtest.part", 100, "percent of the walks of random tests that run, at least 2 of each; make test-long runs all")
+)
+
+// rounds returns how many of n walks run.
+func rounds(n int) int { return max(min(n, 2), n**part/100) }
 
 // Clock is the time of a store under test, in Unix milliseconds. It moves when it
 // is told to.
@@ -223,8 +230,16 @@ func per(limit, ms int64) window.Policy {
 	return window.Policy{Limit: limit, Window: time.Duration(ms) * time.Millisecond}
 }
 
+var atRandom sync.Once
+
 // random returns a source for one walk of a test, and a name that tells how to
 // repeat it.
 func random(walk int) (*rand.Rand, string) {
+	atRandom.Do(func() {
+		if *seed == 0 {
+			*seed = rand.Uint64()
+			println("-windowtest.seed", *seed)
+		}
+	})
 	return rand.New(rand.NewPCG(*seed, uint64(walk))), fmt.Sprintf("walk %d of -windowtest.seed=%d", walk, *seed)
 }
