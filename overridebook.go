@@ -123,7 +123,8 @@ func (b *overrideBook) foresee(z *runningZone) {
 func (b *overrideBook) load(storage *overrideStorage) {
 	kept, err := storage.load()
 	if err != nil {
-		b.fail("storage", "overrides could not be read from Caddy's storage; those of the store hold", err)
+		overrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
+		storeLogger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
 		return
 	}
 	b.mu.Lock()
@@ -210,8 +211,7 @@ func (b *overrideBook) note(version string) {
 	lost := version != b.copy.Version
 	if lost && !b.lost {
 		overrideErrorsTotal.WithLabelValues(b.name, "lost").Inc()
-		storeLogger(b.name).Warn("the store has lost the overrides; those that this Caddy knows stay in force. "+
-			"Set one, or replace them, to write them again", zap.Int("overrides", len(b.copy.Records)))
+		storeLogger(b.name).Warn("the store has lost the overrides; the last ones stay in force; set one, or replace them, to write them again", zap.Int("overrides", len(b.copy.Records)))
 	}
 	b.lost = lost
 }
@@ -230,13 +230,9 @@ func (b *overrideBook) keep(c overrideCopy) {
 	storage := b.storage
 	b.mu.Unlock()
 	if err := storage.save(c); err != nil {
-		b.fail("storage", "overrides could not be kept in Caddy's storage; a start without the store would lack them", err)
+		overrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
+		storeLogger(b.name).Warn("overrides could not be kept in Caddy's storage; a start without the store would lack them", zap.Error(err))
 	}
-}
-
-func (b *overrideBook) fail(reason, message string, err error) {
-	overrideErrorsTotal.WithLabelValues(b.name, reason).Inc()
-	storeLogger(b.name).Warn(message, zap.Error(err))
 }
 
 // apply gives every zone its overrides. mu is held.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -215,6 +216,49 @@ const (
 	sourceOverride = "override"
 )
 
+// misfit returns the record that a key would have if it fitted the zone; nil if there is none.
+func (z *runningZone) misfit(key string) *overrides.Misfit {
+	now := z.zone.overrides.now.Load()
+	if now == nil || len(now.misfits) == 0 {
+		return nil
+	}
+	of := z.zone.forOverrides(z.guard.overrides.hasher)
+	of.Fit = nil
+	records := make([]overrides.Record, 0, len(now.misfits))
+	for _, m := range now.misfits {
+		records = append(records, *m.Record)
+	}
+	set, _ := overrides.Compile(records, of)
+	rule := set.Find(key)
+	for i := range now.misfits {
+		if rule != nil && now.misfits[i].ID == rule.ID {
+			return &now.misfits[i]
+		}
+	}
+	return nil
+}
+
+// under completes what is said of a charge for the override of its key, which may be nil.
+func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *control.Inspection {
+	if rule != nil {
+		answer.Override = rule.Record
+		for i := range answer.Limits {
+			answer.Limits[i].Source = sourceOverride
+		}
+	} else if m := z.misfit(answer.Key); m != nil {
+		answer.Override, answer.Misfit = m.Record, m.Err.Error()
+	}
+	return answer
+}
+
+// decidedBy returns what is said of a charge on which an override decides.
+func (z *runningZone) decidedBy(c *window.Charge, rule *overrides.Rule) *control.Inspection {
+	return &control.Inspection{
+		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
+		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.guard.store.String(), State: control.StateOK},
+	}
+}
+
 // source returns where the tightest limit of a zone comes from that counts the request, or what decides in
 // place of one; empty if no zone of that name does.
 func (req *request) source(zone string) any {
@@ -294,7 +338,7 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	hasher := z.guard.overrides.hasher
 	if hasher == nil {
 		if z.zone.key.single != "" {
-			r.Key = &key
+			r.Key, r.Values = &key, nil
 		}
 		return nil
 	}

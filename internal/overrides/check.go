@@ -28,9 +28,10 @@ func (r *Record) Complete(now time.Time) error {
 		r.Until, r.TTL = &until, ""
 	}
 	if r.Until != nil {
-		until := r.Until.UTC().Round(time.Millisecond)
+		until := r.Until.UTC().Truncate(time.Millisecond)
 		r.Until = &until
 	}
+	r.Store = ""
 	r.Created = now.UTC().Truncate(time.Second)
 	r.identify()
 	return r.checkSize()

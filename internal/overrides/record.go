@@ -30,6 +30,8 @@ type Record struct {
 	ID string `json:"id"`
 	// The name of the zone.
 	Zone string `json:"zone"`
+	// The name of the store in what an operator sends, if several have a zone of the name.
+	Store string `json:"store,omitempty"`
 
 	// The value of the key's placeholder.
 	Key *string `json:"key,omitempty"`
@@ -129,15 +131,16 @@ func Decode(body []byte) ([]Record, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || body[0] != '[' {
 		var r Record
-		err := decode(body, &r)
+		err := DecodeOne(body, &r)
 		return []Record{r}, err
 	}
 	records := []Record{}
-	err := decode(body, &records)
+	err := DecodeOne(body, &records)
 	return records, err
 }
 
-func decode(body []byte, v any) error {
+// DecodeOne reads one JSON value with known fields. Its errors do not quote the body.
+func DecodeOne(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
@@ -154,13 +157,14 @@ func plainError(err error) error {
 	wrong, at := new(json.UnmarshalTypeError), new(time.ParseError)
 	switch {
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return fmt.Errorf("%s: must be %s", wrong.Field, wordFor(wrong.Field))
+		field := strings.TrimPrefix(wrong.Field, "records.")
+		return fmt.Errorf("%s: must be %s", field, wordFor(field))
 	case errors.As(err, &wrong):
 		return errors.New("body: must be an object with zone, a selector and a limit, or a list of them")
 	case errors.As(err, &at), strings.HasPrefix(err.Error(), "Time."):
 		return errors.New("until: must be a time as 2026-12-31T23:59:59Z; send ttl for a time from now on")
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return errors.New("body: unknown field; use zone, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by")
+		return errors.New("body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by")
 	}
 	return errors.New("body: not valid JSON")
 }
@@ -168,6 +172,8 @@ func plainError(err error) error {
 // wordFor says what a field of a record holds.
 func wordFor(field string) string {
 	switch field {
+	case "records":
+		return "a list of overrides"
 	case "values", "hashes":
 		return "a list of strings"
 	case "limits":

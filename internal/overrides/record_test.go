@@ -38,7 +38,7 @@ func TestCompleteRefuses(t *testing.T) {
 		`{"zone":"z","key":7,"deny":true}`:                                                   `key: must be a string`,
 		`{"zone":"z","key":"a","deny":"yes"}`:                                                `deny: must be true, or left out`,
 		`{"zone":"z","key":"a","limits":[{"max":"1","window":"1m"}]}`:                        `limits.max: must be a whole number`,
-		`{"zone":"z","key":"a","limit":"1/1m"}`:                                              `body: unknown field; use zone, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by`,
+		`{"zone":"z","key":"a","limit":"1/1m"}`:                                              `body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by`,
 		`{"zone":"z","key":"a","deny":true} {}`:                                              `body: more than one JSON value; send one object, or a list`,
 		`{"zone":"z","key":"secret`:                                                          `body: not valid JSON`,
 		"\"\xff\"":                                                                           `body: not valid UTF-8; a key with other bytes cannot be named`,
