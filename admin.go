@@ -66,7 +66,7 @@ var endpoints = map[string]endpoint{
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
 	if !ok {
-		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce or overrides/list, set, delete and replace below "+adminBase))
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce or overrides/list below "+adminBase))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)

@@ -269,3 +269,16 @@ func printChange(w io.Writer, what string, answer *control.OverrideChange) {
 	}
 	_, _ = fmt.Fprintf(w, "Version %s; other Caddys that share the store follow within 3 s.\n", answer.Version)
 }
+
+// printOverride prints the override of an inspected key, if it has one.
+func printOverride(w io.Writer, i *control.Inspection) {
+	r := i.Override
+	switch {
+	case r == nil:
+		return
+	case i.Misfit != "":
+		_, _ = fmt.Fprintf(w, "Override %s (%s) is not applied: %s.\n", r.ID, limitOf(r), printable(i.Misfit))
+	default:
+		_, _ = fmt.Fprintf(w, "Override %s (%s) holds. Reason: %s\n", r.ID, limitOf(r), printable(r.Reason))
+	}
+}

@@ -90,7 +90,11 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	if i.Enforce != enforceOn {
 		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
+	printOverride(w, i)
 	_, _ = fmt.Fprintln(w)
+	if len(i.Limits) == 0 {
+		return
+	}
 	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
 	for _, l := range i.Limits {
 		retry := "never"
