@@ -342,3 +342,25 @@ func TestOverrideHashed(t *testing.T) {
 		}
 	}
 }
+
+// A request whose key has no override allocates nothing more, however many overrides there are.
+func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	client := newClient(1)
+	client.request.Header.Set("X-Key", "k3y")
+	send := func() {
+		if err := client.send(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := testing.AllocsPerRun(1000, send)
+	records := make([]overrides.Record, overrides.MaxRecords)
+	for i := range records {
+		records[i] = overrides.Record{Pattern: fmt.Sprintf("customer-%d*", i), Deny: true}
+	}
+	setRecords(t, b, records...)
+	if after := testing.AllocsPerRun(1000, send); after > before {
+		t.Errorf("%v allocations, and %v without overrides", after, before)
+	}
+}
