@@ -116,17 +116,15 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, apiError(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
-		if err := z.complete(o, time.Now()); err == nil {
+		if err = z.complete(o, time.Now()); err == nil {
 			err = overrides.Check(o, z.zone.forOverrides(g.overrides.hasher))
-			if err != nil {
-				return 0, nil, apiError(http.StatusBadRequest, err)
-			}
-		} else {
+		}
+		if err != nil {
 			return 0, nil, apiError(http.StatusBadRequest, err)
 		}
 		zones[i] = z
 	}
-	return g.changeOverrides(r, "set", records, func(all []overrides.Record) ([]overrides.Record, error) {
+	return g.changeOverrides(r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
 		for i := range records {
 			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return zones[i].isSame(&o, &records[i]) }), records[i])
 		}
@@ -201,7 +199,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	var gone []overrides.Record
-	return g.changeOverrides(r, "deleted", nil, func(all []overrides.Record) ([]overrides.Record, error) {
+	return g.changeOverrides(r, "deleted", &gone, func(all []overrides.Record) ([]overrides.Record, error) {
 		gone = nil
 		all = slices.DeleteFunc(all, func(o overrides.Record) bool {
 			if !is(&o) {
@@ -214,7 +212,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 			return nil, apiError(http.StatusNotFound, errors.New("id: there is no such override; POST "+adminBase+"overrides/list lists them"))
 		}
 		return all, nil
-	}, &gone)
+	})
 }
 
 // guardWith returns the guard of a store, or of the one that has a record.
@@ -286,7 +284,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		seen[o.ID] = true
 	}
-	return g.changeOverrides(r, "replaced", set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
+	return g.changeOverrides(r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
 }
 
 // zoneNamed returns a running zone on the guard's store; nil if there is none of that name.
@@ -299,9 +297,9 @@ func (g *guard) zoneNamed(name string) *runningZone {
 	return nil
 }
 
-// changeOverrides changes the overrides of the guard's store, and tells the log. The answer has records, or
-// those that edit puts where others is.
-func (g *guard) changeOverrides(r *http.Request, what string, records []overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error), others ...*[]overrides.Record) (int, any, error) {
+// changeOverrides changes the overrides of the guard's store, and tells the log what was done with the records
+// at told, which edit may put there.
+func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
 	c, err := g.overrides.change(r.Context(), version, edit)
 	switch {
@@ -314,9 +312,7 @@ func (g *guard) changeOverrides(r *http.Request, what string, records []override
 	case err != nil:
 		return 0, nil, err
 	}
-	for _, other := range others {
-		records = *other
-	}
+	records := *told
 	logger := storeLogger(g.store.String())
 	if what == "replaced" {
 		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
@@ -325,9 +321,6 @@ func (g *guard) changeOverrides(r *http.Request, what string, records []override
 			logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
 				zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", c.Version))
 		}
-	}
-	if records == nil {
-		records = []overrides.Record{}
 	}
 	return http.StatusOK, control.OverrideChange{Store: g.store.String(), Version: c.Version, Records: records}, nil
 }

@@ -364,3 +364,32 @@ func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations, and %v without overrides", after, before)
 	}
 }
+
+// A record may have more limits than the zone, or others, with every algorithm: no request fails.
+func TestOverrideFailsNoRequest(t *testing.T) {
+	address := redistest.Start(t).Addr
+	for name, algorithm := range map[string]string{
+		"zset": `{"name":"zset"}`, "gcra": `{"name":"gcra"}`, "burst": `{"name":"gcra","burst":2}`, "packed": `{"name":"gcra"},"pack":1000`,
+		"adaptive": `{"name":"slices","adaptive":{"min":"1s","max":"1m"}}`, "sized": `{"name":"slices","size":"1m"}`,
+	} {
+		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
+			t.Run(name+"."+store, func(t *testing.T) {
+				h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, raw))
+				b := runHandler(t, h, new(mapStorage))
+				for _, limits := range [][]overrides.Limit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
+					if anna := keyed("anna"); limits == nil {
+						setRecords(t, b)
+					} else {
+						anna.Limits = limits
+						setRecords(t, b, anna)
+					}
+					for range 3 {
+						if w := serve(t, get("X-Key", "anna"), h); w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
+							t.Errorf("%v: got %d %s", limits, w.Code, w.Body)
+						}
+					}
+				}
+			})
+		}
+	}
+}
