@@ -250,7 +250,7 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	z, c := s.zones[0], &s.charge
-	if s.rule != nil && (s.rule.Deny || s.rule.Exempt) {
+	if s.rule.Decides() {
 		return http.StatusOK, z.decidedBy(c, s.rule), nil
 	}
 	ds, by, cause, err := z.guard.peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)

@@ -259,14 +259,18 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 			req.keyless = z
 			req.publish()
 			return false, nil
-		case req.noteOverride(z, rule):
+		case rule.Decides():
 			i := h.newRunningZone(z).decidedBy(&c, rule)
 			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Inspection: i})
-			if rule.Deny {
+			if rule.Deny && !z.isKeyEnforced(req, z.enforced()) {
+				continue
+			}
+			if req.noteOverride(z, rule); rule.Deny {
 				req.publish()
 				return false, nil
 			}
 		default:
+			req.noteOverride(z, rule)
 			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
 		}
 	}

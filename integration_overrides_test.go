@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,5 +216,53 @@ func TestOverridesInAFleet(t *testing.T) {
 	}
 	if status, text := postOverrides(t, client, caddys[0].Admin, "set", `{"zone":"api","key":"x","deny":true}`, ""); status != http.StatusServiceUnavailable {
 		t.Errorf("set while Redis is away: got %d %s", status, text)
+	}
+}
+
+// To inspect a request shows the overrides of its keys. One that denies ends the way of the request, unless the zone
+// is in shadow.
+func TestOverridesInspectRequest(t *testing.T) {
+	c := newControlled(t, "", `sliding_window {
+	zone watched {
+		key {header.X-Key}
+		limit 5 1h
+		enforce shadow
+	}
+	zone inspected {
+		key {header.X-Key}
+		limit 2 1h
+	}
+	zone last {
+		key all
+		limit 1000 1h
+	}
+}
+respond ok`)
+	t.Cleanup(func() { postOverrides(t, c.client, c.admin, "replace", `{"records":[]}`, "") })
+	changed(t, c.client, c.admin, "set", `[{"zone":"watched","key":"seen","deny":true},{"zone":"inspected","key":"seen","limits":[{"max":7,"window":"1h"}]},
+		{"zone":"inspected","key":"banned","deny":true},{"zone":"inspected","key":"free","exempt":true}]`)
+	for key, want := range map[string]string{
+		"none":   "watched config 5, inspected config 2, last config 1000",
+		"seen":   "watched override denies shadow, inspected override 7, last config 1000",
+		"banned": "inspected override denies on",
+		"free":   "watched config 5, inspected override passes on, last config 1000",
+	} {
+		var got []string
+		for _, z := range c.inspectRequest("/", map[string]string{"X-Key": key}).Zones {
+			switch {
+			case z.DecidedBy == "override" && z.WouldPass:
+				got = append(got, z.Zone+" override passes "+z.Enforce)
+			case z.DecidedBy == "override":
+				got = append(got, z.Zone+" override denies "+z.Enforce)
+			default:
+				got = append(got, fmt.Sprint(z.Zone, " ", z.Limits[0].Source, " ", z.Limits[0].Max))
+			}
+		}
+		slices.Sort(got)
+		wanted := strings.Split(want, ", ")
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("%s: got %v, want %v", key, got, wanted)
+		}
 	}
 }

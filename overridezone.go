@@ -164,7 +164,7 @@ func (req *request) noteOverride(z *Zone, rule *overrides.Rule) (decided bool) {
 		req.keyless, req.overridden.denies = z, rule
 		req.zones, req.charges = nil, nil
 	}
-	return rule.Deny || rule.Exempt
+	return rule.Decides()
 }
 
 // overridden has the overrides of a request in one handler.
@@ -253,8 +253,9 @@ func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *c
 
 // decidedBy returns what is said of a charge on which an override decides.
 func (z *runningZone) decidedBy(c *window.Charge, rule *overrides.Rule) *control.Inspection {
+	enforce, _ := z.zone.enforcedNow()
 	return &control.Inspection{
-		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
+		Enforce: enforce, Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
 		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.guard.store.String(), State: control.StateOK},
 	}
 }
@@ -309,7 +310,7 @@ func (req *request) override() any {
 func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
 	c, _ := z.charge(key, repl)
 	rule := z.rule(key)
-	if rule != nil && (rule.Deny || rule.Exempt) {
+	if rule.Decides() {
 		return c, rule
 	}
 	if !z.override(&c, rule) {

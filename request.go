@@ -114,7 +114,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		}
 		c := h.chargeOf(z, key, req)
 		rule := z.rule(key)
-		if rule != nil && (rule.Deny || rule.Exempt) || z.override(&c, rule) {
+		if rule.Decides() || z.override(&c, rule) {
 			if req.noteOverride(z, rule) {
 				if rule.Deny {
 					break

@@ -41,6 +41,9 @@ type Rule struct {
 	until int64 // Unix ms; 0: never
 }
 
+// Decides reports whether the rule decides by itself: it denies the key, or exempts it. A nil rule does not.
+func (r *Rule) Decides() bool { return r != nil && (r.Deny || r.Exempt) }
+
 // Misfit is a record that does not fit the zone, and why.
 type Misfit struct {
 	*Record
