@@ -139,6 +139,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			}
 		}
 		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
+			z.onServer = !use.script
 			if err := c.CheckAlgorithm(z.native); err != nil {
 				return fmt.Errorf("zone %s: %w", z.Name, err)
 			}

@@ -76,7 +76,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if !sameWindows(policies, c.Policies) {
 		c.Lease = window.Lease{}
 	}
-	c.Policies, c.Lookback = policies, max(c.Lookback, z.longest)
+	c.Algorithm, c.Policies, c.Lookback = z.algorithm, policies, max(c.Lookback, z.longest) // fitRule: a server never decides on native here
 	return true
 }
 
@@ -110,7 +110,7 @@ func (z *Zone) fits(policies []window.Policy) error {
 
 // fitRule is fits for a record. The limits of a factor are known if those of the zone are.
 func (z *Zone) fitRule(r *overrides.Rule) error {
-	if z.native != nil && !z.use.script {
+	if z.onServer {
 		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
 	}
 	if r.Factor == 0 {

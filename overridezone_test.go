@@ -393,3 +393,25 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 		}
 	}
 }
+
+// CL.THROTTLE keeps limits itself, and only servers have it: in memory, limits hold with gcra, too.
+func TestOverrideGCRAInMemory(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	anna, otto := keyed("anna"), keyed("otto")
+	anna.Limits, otto.Factor = []overrides.Limit{{Max: 4, Window: "24h"}, {Max: 100, Window: "48h"}}, 0.5
+	setRecords(t, b, anna, otto)
+	for _, key := range []string{"anna", "otto", "none"} {
+		r := get("X-Key", key)
+		if w := serve(t, r, h); w.Code != http.StatusNoContent {
+			t.Errorf("%s: got %d", key, w.Code)
+		}
+		want := map[string]string{"anna": "override", "otto": "override", "none": "config"}[key]
+		if got := expand(r, "{http.sliding_window."+zoneName(t)+".source}"); got != want {
+			t.Errorf("%s: source %s, want %s", key, got, want)
+		}
+	}
+	if n := passes(t, h, "anna", 5); n != 2 {
+		t.Errorf("anna: %d more passed, want 2: the burst of the zone", n)
+	}
+}

@@ -125,6 +125,7 @@ type Zone struct {
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
+	onServer  bool // whether the store's server may decide on native
 	overrides *zoneOverrides
 	longest   time.Duration // of the windows that the configuration tells
 }
