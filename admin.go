@@ -161,7 +161,7 @@ func status() control.Status {
 
 // state returns the state of the guard's store.
 func (g *guard) state() control.Store {
-	state := control.Store{Name: g.store.String(), State: control.StateOK}
+	state := control.Store{Name: g.store.String(), State: control.StateOK, Overrides: g.overrideState()}
 	if k, ok := g.store.(interface{ Keys() int64 }); ok {
 		keys := k.Keys()
 		state.Keys = &keys

@@ -69,6 +69,17 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 	return set
 }
 
+// overrideState is overrideSet in short.
+func (g *guard) overrideState() control.OverrideState {
+	set := g.overrideSet("")
+	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
+	if c, _ := g.overrides.current(); g.overrides.shared != nil && !c.read.IsZero() {
+		age := time.Since(c.read).Seconds()
+		state.Age = &age
+	}
+	return state
+}
+
 // guardOf returns the guard of a store; of the only one if it has no name here.
 func guardOf(store string) (*guard, error) {
 	all := running.guards()

@@ -109,7 +109,7 @@ func TestCommands(t *testing.T) {
 		out         []string // of stdout, or of stderr where it fails
 	}{
 		{"zones", "", true, []string{"ZONE", "per_client", "2 in 1h", "{http.request.header.X-Tenant}/{http.request.header.X-User}", "zset"}},
-		{"status", "", true, []string{"sliding_window ", "memory", "ok"}},
+		{"status", "", true, []string{"sliding_window ", "memory", "ok", "OVERRIDES", "none"}},
 		{"zones --address " + process.Admin, "", true, []string{"per_client"}},
 		{"zones --config Caddyfile --adapter caddyfile", "", true, []string{"per_client"}},
 		{"inspect --zone per_client --key ''", "", true, []string{`The next request of "" in zone per_client, which costs 1, would be denied.`, "Decided by memory; store memory is ok.", "2 in 1h", "config"}},
@@ -135,6 +135,7 @@ func TestCommands(t *testing.T) {
 		{"override set --zone per_user --value acme --value otto --factor 2 --ttl 2h", "", true, []string{"of acme, otto in zone per_user (times 2) was set."}},
 		{"override set --zone per_client --key - --deny", "192.0.2.7\n", true, []string{"of 192.0.2.7 in zone per_client (deny) was set."}},
 		{"override list", "", true, []string{"Store memory: 3 overrides, version ", "anna", "5 in 1m, 9 in 1h", "for good", "TICKET-7"}},
+		{"status", "", true, []string{"ok", "3, version "}},
 		{"override list --zone per_user", "", true, []string{"Store memory: 1 overrides", "times 2"}},
 		{"inspect --zone per_client --key anna", "", true, []string{"5 in 1m", "override", "TICKET-7"}},
 		{"inspect --zone per_client --key 192.0.2.7", "", true, []string{"would be denied.", "Decided by override"}},

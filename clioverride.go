@@ -282,3 +282,22 @@ func printOverride(w io.Writer, i *control.Inspection) {
 		_, _ = fmt.Fprintf(w, "Override %s (%s) holds. Reason: %s\n", r.ID, limitOf(r), printable(r.Reason))
 	}
 }
+
+// overrideState says in short which overrides hold.
+func overrideState(s *control.OverrideState) string {
+	if s.Count == 0 && !s.Lost {
+		return "none"
+	}
+	text := strconv.Itoa(s.Count)
+	if s.Misfits > 0 {
+		text += fmt.Sprintf(" (%d not applied)", s.Misfits)
+	}
+	text += ", version " + printable(s.Version)
+	if s.Age != nil {
+		text += fmt.Sprintf(", confirmed %.0f s ago", *s.Age)
+	}
+	if s.Lost {
+		text += ", lost by the store"
+	}
+	return text
+}

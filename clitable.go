@@ -60,9 +60,9 @@ func printEnforced(w io.Writer, answer *control.Enforced) {
 
 func printStatus(w io.Writer, answer *control.Status) {
 	_, _ = fmt.Fprintf(w, "sliding_window %s\n\n", answer.Version)
-	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE")
+	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE", "OVERRIDES")
 	for _, s := range answer.Stores {
-		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause)})
+		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause), overrideState(&s.Overrides)})
 		for _, n := range s.Nodes {
 			t.AppendRow(table.Row{s.Name, n.Name, control.StateAway, n.Since, printableOrNone(n.Cause)})
 		}

@@ -48,10 +48,8 @@ func changed(t *testing.T, client *http.Client, admin, path, body string) (c con
 	return c
 }
 
-// The API sets, lists, deletes and replaces overrides, inspect shows them, and what is wrong is refused with the
-// field and the cure.
-func TestOverridesAPI(t *testing.T) {
-	c := newControlled(t, "", `handle /api {
+// overridden has two zones with overrides.
+const overridden = `handle /api {
 	sliding_window {
 		zone api {
 			key {header.X-Key}
@@ -69,7 +67,22 @@ handle /two {
 		}
 	}
 	respond ok
-}`)
+}`
+
+// overrideState returns what the status says of the overrides of the only store.
+func (c *controlled) overrideState() control.OverrideState {
+	c.Helper()
+	var s control.Status
+	if _, text := c.ask(http.MethodGet, "/sliding_window/status", "", ""); json.Unmarshal([]byte(text), &s) != nil || len(s.Stores) != 1 {
+		c.Fatalf("status: got %s", text)
+	}
+	return s.Stores[0].Overrides
+}
+
+// The API sets, lists, deletes and replaces overrides, inspect shows them, and what is wrong is refused with the
+// field and the cure.
+func TestOverridesAPI(t *testing.T) {
+	c := newControlled(t, "", overridden)
 	t.Cleanup(func() { postOverrides(t, c.client, c.admin, "replace", `{"records":[]}`, "") })
 	change := func(path, body string) control.OverrideChange {
 		t.Helper()
@@ -101,6 +114,22 @@ handle /two {
 	if status, _, _ := c.request("api", "bert"); status != http.StatusTooManyRequests {
 		t.Errorf("bert: got %d", status)
 	}
+	if got := c.overrideState(); got.Version != second.Version || got.Count != 3 || got.Misfits != 0 || got.Age != nil || got.Lost {
+		t.Errorf("status: got %+v", got)
+	}
+	misfit := change("set", `{"zone":"api","key":"huge","factor":1000}`)
+	if err := c.load("", strings.ReplaceAll(overridden, "limit 2 1h", "limit 1000000000 1h")); err != nil {
+		t.Fatal(err)
+	}
+	c.client.CloseIdleConnections()
+	if got := c.overrideState(); got.Version != misfit.Version || got.Count != 4 || got.Misfits != 1 {
+		t.Errorf("status with a factor that is too large: got %+v", got)
+	}
+	if err := c.load("", overridden); err != nil {
+		t.Fatal(err)
+	}
+	c.client.CloseIdleConnections()
+	second = change("delete", `{"zone":"api","key":"huge"}`)
 	refused("set", `{"zone":"api","key":"carl","deny":true}`, first.Version, http.StatusPreconditionFailed, second.Version)
 	refused("set", `{"zone":"none","key":"carl","deny":true}`, "", http.StatusNotFound, "zone: no zone of this name runs")
 	refused("set", `{"zone":"api","key":"carl"}`, "", http.StatusBadRequest, "limits: 0 of limits, factor, deny and exempt")
@@ -203,6 +232,11 @@ func TestOverridesInAFleet(t *testing.T) {
 		_, text := postOverrides(t, client, caddys[0].Admin, "list", `{}`, "")
 		return strings.Contains(text, `"lost":true`)
 	})
+	var status control.Status
+	_, text := caddys[0].Tell(t, http.MethodGet, "/sliding_window/status", "", "")
+	if err := json.Unmarshal([]byte(text), &status); err != nil || len(status.Stores) != 1 || status.Stores[0].Overrides.Count != 1 || status.Stores[0].Overrides.Age == nil || !status.Stores[0].Overrides.Lost {
+		t.Errorf("status after the loss: %s", text)
+	}
 	everywhere("deny outlives FLUSHALL", "banned", http.StatusTooManyRequests)
 	changed(t, client, caddys[1].Admin, "set", `{"zone":"api","key":"other","deny":true}`)
 	everywhere("the other record holds", "other", http.StatusTooManyRequests)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -116,4 +117,19 @@ func TestOverridesOnRedis(t *testing.T) {
 		t.Errorf("away: got %v", err)
 	}
 	count(a, all+1, false)
+}
+
+// The status says in short what holds, in words, too.
+func TestOverrideState(t *testing.T) {
+	age := 1.7
+	for want, s := range map[string]control.OverrideState{
+		"none":           {Version: "4-x"},
+		"2, version 4-x": {Version: "4-x", Count: 2},
+		"2 (1 not applied), version 4-x, confirmed 2 s ago":    {Version: "4-x", Count: 2, Misfits: 1, Age: &age},
+		"0, version 4-x, confirmed 2 s ago, lost by the store": {Version: "4-x", Age: &age, Lost: true},
+	} {
+		if got := overrideState(&s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

@@ -99,6 +99,8 @@ type Store struct {
 	Instances int64 `json:"instances,omitempty"`
 	// Counters that are kept; the memory store only.
 	Keys *int64 `json:"keys,omitempty"`
+	// Overrides that this Caddy knows of the store.
+	Overrides OverrideState `json:"overrides"`
 }
 
 // Node is a node of a Cluster that is away.

@@ -36,6 +36,17 @@ type OverrideSet struct {
 	Misfits map[string]string `json:"misfits,omitempty"`
 }
 
+// OverrideState says in short which overrides of a store hold in this Caddy.
+type OverrideState struct {
+	Version string `json:"version"` // empty if none was ever set
+	Count   int    `json:"count"`
+	// How many of them are not applied, as they do not fit their zone.
+	Misfits int `json:"misfits"`
+	// Seconds since the store last confirmed the version; null if it never has, or keeps none for others.
+	Age  *float64 `json:"age"`
+	Lost bool     `json:"lost,omitempty"` // see OverrideSet
+}
+
 // OverrideChange is the answer to overrides/set, delete and replace.
 type OverrideChange struct {
 	Store   string `json:"store"`
