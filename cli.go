@@ -94,7 +94,7 @@ func (c *command) resetCommand() *cobra.Command {
 func (c *command) enforceCommand() *cobra.Command {
 	var e control.Enforce
 	cmd := &cobra.Command{
-		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones of this Caddy deny, or only count, for a while", Args: cobra.ExactArgs(1),
+		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones deny, or only count, for a while", Args: cobra.ExactArgs(1),
 		ValidArgs: []string{enforceOn, enforceShadow, "config"},
 		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
   $ caddy sliding-window enforce 25% --zone per_client --ttl 1d

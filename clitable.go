@@ -51,9 +51,9 @@ func enforcedUntil(word, until string) string {
 }
 
 func printEnforced(w io.Writer, answer *control.Enforced) {
-	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE")
+	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE", "NOTE")
 	for _, z := range answer.Zones {
-		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error})
+		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error, z.Note})
 	}
 	t.Render()
 }

@@ -28,11 +28,13 @@ const (
 // overrideSharer is implemented by stores that keep overrides for all Caddys that share them.
 type overrideSharer interface {
 	// ReadOverrides returns the version, and the records by their IDs unless known is the version.
-	// The version is empty if there are none, or if they are lost.
-	ReadOverrides(ctx context.Context, known string) (version string, records map[string]string, err error)
+	// The version is empty if there are none, or if they are lost. It also returns what WriteEnforce has written.
+	ReadOverrides(ctx context.Context, known string) (version string, records, orders map[string]string, err error)
 	// WriteOverrides makes next the version if known is it, takes records out and writes others. It
 	// returns the version that holds then. If known is empty, all records are replaced.
 	WriteOverrides(ctx context.Context, known, next string, gone []string, records map[string]string) (version string, err error)
+	// WriteEnforce writes orders by the names of zones, and keeps them for a time.
+	WriteEnforce(ctx context.Context, orders map[string]string, keep time.Duration) error
 	// HashesKeys reports whether the store keeps the HMACs of keys, which HashKey makes.
 	HashesKeys() bool
 	overrides.Hasher
@@ -171,14 +173,16 @@ func (b *overrideBook) look(ctx context.Context) {
 	b.mu.Lock()
 	known := b.copy.Version
 	b.mu.Unlock()
-	version, records, err := b.shared.ReadOverrides(ctx, known)
-	switch {
-	case ctx.Err() != nil:
+	version, records, orders, err := b.shared.ReadOverrides(ctx, known)
+	if ctx.Err() != nil {
 		return
-	case err != nil:
+	}
+	if err != nil {
 		overrideErrorsTotal.WithLabelValues(b.name, "away").Inc()
 		return
-	case records == nil:
+	}
+	b.follow(ctx, orders)
+	if records == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.copy.Version == known {

@@ -31,7 +31,7 @@ func TestOverrides(t *testing.T) {
 			}
 			read := func(s *redis.Store, known, want string, records map[string]string) {
 				t.Helper()
-				version, got, err := s.ReadOverrides(ctx, known)
+				version, got, _, err := s.ReadOverrides(ctx, known)
 				if err != nil || version != want || fmt.Sprint(got) != fmt.Sprint(records) {
 					t.Errorf("read: got %q %v, %v, want %q %v", version, got, err, want, records)
 				}
@@ -81,7 +81,7 @@ func TestOverridesAtTheirMost(t *testing.T) {
 		if version, err := s.WriteOverrides(t.Context(), known, next, step.gone, step.records); err != nil || version != next {
 			t.Fatalf("step %d: got %q, %v", i, version, err)
 		}
-		if _, got, err := s.ReadOverrides(t.Context(), ""); err != nil || len(got) != len(step.records) {
+		if _, got, _, err := s.ReadOverrides(t.Context(), ""); err != nil || len(got) != len(step.records) {
 			t.Errorf("step %d: got %d records, %v", i, len(got), err)
 		}
 	}
