@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,19 @@ func TestOverrides(t *testing.T) {
 			write(a, "1", "3", nil, nil, "2") // too late
 			write(a, "", "3", nil, nil, "2")
 			read(a, "1", "2", map[string]string{"y": "Y", "z": "Z"})
+			orders := func(s *redis.Store, want map[string]string) {
+				t.Helper()
+				if _, _, got, err := s.ReadOverrides(ctx, "2"); err != nil || !maps.Equal(got, want) {
+					t.Errorf("orders: got %v, %v, want %v", got, err, want)
+				}
+			}
+			orders(a, nil)
+			for _, written := range []map[string]string{{"api": "1", "login": "2"}, {"api": "3"}} {
+				if err := a.WriteEnforce(ctx, written, time.Hour); err != nil {
+					t.Error(err)
+				}
+			}
+			orders(b, map[string]string{"api": "3", "login": "2"})
 			other, hashed := o, o
 			other.Prefix, hashed.KeySecret = "other", "secret"
 			read(newStore(t, other), "", "", nil)
