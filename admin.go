@@ -18,6 +18,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -55,12 +56,17 @@ var endpoints = map[string]endpoint{
 	"inspect": {http.MethodPost, inspect},
 	"reset":   {http.MethodPost, reset},
 	"enforce": {http.MethodPost, enforce},
+
+	"overrides/list":    {http.MethodPost, listOverrides},
+	"overrides/set":     {http.MethodPost, setOverrides},
+	"overrides/delete":  {http.MethodPost, deleteOverrides},
+	"overrides/replace": {http.MethodPost, replaceOverrides},
 }
 
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
 	if !ok {
-		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset or enforce below "+adminBase))
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce or overrides/list below "+adminBase))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
@@ -91,10 +97,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, apiError(http.StatusUnsupportedMediaType, errors.New("Content-Type: must be application/json"))
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, control.MaxBody))
+	most := int64(control.MaxBody)
+	if strings.HasPrefix(r.URL.Path, adminBase+"overrides/") {
+		most = control.MaxOverrides
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, apiError(http.StatusRequestEntityTooLarge, fmt.Errorf("body: longer than %d bytes", control.MaxBody))
+		return nil, apiError(http.StatusRequestEntityTooLarge, fmt.Errorf("body: longer than %d bytes", most))
 	case err != nil:
 		return nil, apiError(http.StatusBadRequest, errors.New("body: could not be read to its end"))
 	}
@@ -151,7 +161,7 @@ func status() control.Status {
 
 // state returns the state of the guard's store.
 func (g *guard) state() control.Store {
-	state := control.Store{Name: g.store.String(), State: control.StateOK}
+	state := control.Store{Name: g.store.String(), State: control.StateOK, Overrides: g.overrideState()}
 	if k, ok := g.store.(interface{ Keys() int64 }); ok {
 		keys := k.Keys()
 		state.Keys = &keys
@@ -176,6 +186,7 @@ func (g *guard) state() control.Store {
 type selected struct {
 	zones  []*runningZone // of all handlers that have it
 	charge window.Charge
+	rule   *overrides.Rule // of the charge; nil if there is none
 }
 
 // selectCounter returns the counter that a selector names. Its errors hold no value of it.
@@ -199,8 +210,8 @@ func selectCounter(s control.Selector) (*selected, error) {
 	if err != nil {
 		return nil, apiError(http.StatusBadRequest, err)
 	}
-	c, _ := z.charge(key, caddy.NewReplacer())
-	return &selected{zones, c}, nil
+	c, rule := z.chargeUnder(key, caddy.NewReplacer())
+	return &selected{zones, c, rule}, nil
 }
 
 // selectZone returns the zone that a selector names, of all handlers that have it.
@@ -239,11 +250,14 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	z, c := s.zones[0], &s.charge
+	if s.rule.Decides() {
+		return http.StatusOK, z.decidedBy(c, s.rule), nil
+	}
 	ds, by, cause, err := z.guard.peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
 	if err != nil {
 		return 0, nil, z.unavailable(err)
 	}
-	return http.StatusOK, z.inspection(c, ds, by, cause), nil
+	return http.StatusOK, z.under(z.inspection(c, ds, by, cause), s.rule), nil
 }
 
 // inspection returns what is said of a charge with these decisions. The cause is why the store did

@@ -1,9 +1,11 @@
 package slidingwindow
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,8 +17,11 @@ import (
 // configured: what is meant to last belongs into the configuration.
 const maxEnforce = 30 * 24 * time.Hour
 
-// enforce has zones of this Caddy deny, or not, for a while.
-func enforce(_ *http.Request, body []byte) (int, any, error) {
+// noteUnsent says that other Caddys do not know yet.
+const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+
+// enforce has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
+func enforce(r *http.Request, body []byte) (int, any, error) {
 	e, err := control.DecodeEnforce(body)
 	if err != nil {
 		return 0, nil, apiError(http.StatusBadRequest, err)
@@ -38,6 +43,8 @@ func enforce(_ *http.Request, body []byte) (int, any, error) {
 		zones = [][]*runningZone{own}
 	}
 	var answer control.Enforced
+	var changed []*runningZone
+	order := newOrder(e.Mode, until, e.Reason)
 	answer.Zones = []control.ZoneEnforced{}
 	for _, all := range zones {
 		z := all[0]
@@ -52,12 +59,42 @@ func enforce(_ *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
+			z.zone.control.sync.order(order)
+			changed = append(changed, z)
 			storeLogger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
 		}
 	}
+	if unsent := sendOrder(r.Context(), changed, order); len(unsent) > 0 {
+		for i := range answer.Zones {
+			if one := &answer.Zones[i]; slices.Contains(unsent, zoneID{one.Store, one.Zone}) {
+				one.Note = noteUnsent
+			}
+		}
+		return http.StatusAccepted, &answer, nil
+	}
 	return http.StatusOK, &answer, nil
+}
+
+// sendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
+func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent []zoneID) {
+	stores := make(map[*guard][]*runningZone)
+	for _, z := range zones {
+		stores[z.guard] = append(stores[z.guard], z)
+	}
+	for g, zones := range stores {
+		orders := make(map[string]string, len(zones))
+		for _, z := range zones {
+			orders[z.zone.Name] = order
+		}
+		if err := g.overrides.send(ctx, zones, orders); err != nil {
+			for _, z := range zones {
+				unsent = append(unsent, z.id())
+			}
+		}
+	}
+	return unsent
 }
 
 // enforcedNow returns the word for how the zone is enforced, and until when if that is not what is

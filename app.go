@@ -37,6 +37,8 @@ type App struct {
 	sharing []*guard
 	// Zones of the handlers, for the registry.
 	running []*runningZone
+	// Caddy's storage, for overrides.
+	storage caddyStorage
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -69,6 +71,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.zones = make(map[zoneID]*zoneUse)
+	a.storage = ctx.Storage()
 	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
@@ -116,13 +119,28 @@ func (a *App) Start() error {
 			z.guard.lookout.begin()
 		}
 	}
+	for g, zones := range a.byGuard() {
+		g.overrides.begin(zones, a.storage)
+	}
 	running.add(a.running)
 	return nil
+}
+
+// byGuard returns the zones of each guard.
+func (a *App) byGuard() map[*guard][]*runningZone {
+	all := make(map[*guard][]*runningZone)
+	for _, z := range a.running {
+		all[z.guard] = append(all[z.guard], z)
+	}
+	return all
 }
 
 // Stop implements caddy.App.
 func (a *App) Stop() error {
 	running.remove(a.running)
+	for g, zones := range a.byGuard() {
+		g.overrides.end(zones)
+	}
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -18,7 +19,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset | enforce",
+		Usage: "zones | status | inspect | reset | enforce | override",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -34,7 +35,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand())
 		},
 	})
 }
@@ -43,6 +44,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 type command struct {
 	address, config, adapter string
 	json                     bool
+	ifMatch                  string // a version of overrides
 }
 
 func (c *command) zonesCommand() *cobra.Command {
@@ -92,7 +94,7 @@ func (c *command) resetCommand() *cobra.Command {
 func (c *command) enforceCommand() *cobra.Command {
 	var e control.Enforce
 	cmd := &cobra.Command{
-		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones of this Caddy deny, or only count, for a while", Args: cobra.ExactArgs(1),
+		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones deny, or only count, for a while", Args: cobra.ExactArgs(1),
 		ValidArgs: []string{enforceOn, enforceShadow, "config"},
 		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
   $ caddy sliding-window enforce 25% --zone per_client --ttl 1d
@@ -179,7 +181,11 @@ func (c *command) ask(method, path string, question any) ([]byte, error) {
 		}
 		body = bytes.NewReader(b)
 	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, nil, body)
+	headers := make(http.Header)
+	if c.ifMatch != "" {
+		headers.Set("If-Match", strconv.Quote(c.ifMatch))
+	}
+	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, headers, body)
 	if err != nil {
 		return nil, askError(address, err)
 	}

@@ -2,6 +2,7 @@ package slidingwindow_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,11 @@ func operate(t *testing.T) (dir string, process *caddyrun.Process) {
 	site := caddyrun.FreeAddress(t)
 	caddyfile := strings.ReplaceAll(operated, "{site}", site)
 	process = caddyrun.Start(t, caddyfile, site)
+	forgetOverrides := func() { // which Caddy's storage keeps for the next test
+		process.Tell(t, http.MethodPost, "/sliding_window/overrides/replace", "application/json", `{"records":[]}`)
+	}
+	forgetOverrides()
+	t.Cleanup(forgetOverrides)
 	dir = t.TempDir()
 	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
 		t.Fatal(err)
@@ -103,7 +109,7 @@ func TestCommands(t *testing.T) {
 		out         []string // of stdout, or of stderr where it fails
 	}{
 		{"zones", "", true, []string{"ZONE", "per_client", "2 in 1h", "{http.request.header.X-Tenant}/{http.request.header.X-User}", "zset"}},
-		{"status", "", true, []string{"sliding_window ", "memory", "ok"}},
+		{"status", "", true, []string{"sliding_window ", "memory", "ok", "OVERRIDES", "none"}},
 		{"zones --address " + process.Admin, "", true, []string{"per_client"}},
 		{"zones --config Caddyfile --adapter caddyfile", "", true, []string{"per_client"}},
 		{"inspect --zone per_client --key ''", "", true, []string{`The next request of "" in zone per_client, which costs 1, would be denied.`, "Decided by memory; store memory is ok.", "2 in 1h", "config"}},
@@ -125,6 +131,24 @@ func TestCommands(t *testing.T) {
 		{"inspect --zone 7773 --key 7773", "", false, []string{"zone: no zone of this name runs"}},
 		{"inspect --zone per_user --key 7773", "", false, []string{"key: the zone's key has 2 placeholders; send values, in order"}},
 		{"inspect --zone per_user --key 7773 --value a", "", false, []string{"key value"}},
+		{"override set --zone per_client --key anna --limit 5/1m --limit 9/1h --reason TICKET-7", "", true, []string{"Override ", " of anna in zone per_client (5 in 1m, 9 in 1h) was set.", "Version "}},
+		{"override set --zone per_user --value acme --value otto --factor 2 --ttl 2h", "", true, []string{"of acme, otto in zone per_user (times 2) was set."}},
+		{"override set --zone per_client --key - --deny", "192.0.2.7\n", true, []string{"of 192.0.2.7 in zone per_client (deny) was set."}},
+		{"override list", "", true, []string{"Store memory: 3 overrides, version ", "anna", "5 in 1m, 9 in 1h", "for good", "TICKET-7"}},
+		{"status", "", true, []string{"ok", "3, version "}},
+		{"override list --zone per_user", "", true, []string{"Store memory: 1 overrides", "times 2"}},
+		{"inspect --zone per_client --key anna", "", true, []string{"5 in 1m", "override", "TICKET-7"}},
+		{"inspect --zone per_client --key 192.0.2.7", "", true, []string{"would be denied.", "Decided by override"}},
+		{"override delete --zone per_client --key anna", "", true, []string{"of anna in zone per_client (5 in 1m, 9 in 1h) was deleted."}},
+		{"override list --json > list.json && caddy sliding-window override replace list.json", "", true, []string{"Store memory has 2 overrides now; version "}},
+		{"override replace -", "[]", true, []string{"Store memory has 0 overrides now"}},
+		{"override delete --zone per_client --key 7773", "", false, []string{"there is no such override"}},
+		{"override set --zone per_client --key 7773", "", false, []string{"limit factor deny exempt"}},
+		{"override set --zone per_client --key 7773 --limit 5", "", false, []string{`--limit "5": must be a number and a window, as 1000/1m`}},
+		{"override set --zone per_client --key 7773 --deny --if-match 1-x", "", false, []string{"If-Match: the overrides have changed since they were read"}},
+		{"override set --zone per_client --cidr 192.0.2.7/24 --deny", "", false, []string{"write 192.0.2.0/24"}},
+		{"override replace missing.json", "", false, []string{"missing.json"}},
+		{"override replace -", "{}", false, []string{"the file holds no overrides"}},
 		{"unblock", "", false, []string{"unknown command"}},
 		{"zones --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere, "is Caddy running", "--address"}},
 		{"zones --config missing.json", "", false, []string{"finding the admin endpoint", "--address"}},
@@ -148,7 +172,7 @@ func TestCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.WouldPass || i.Limits[0].Remaining != 2 {
 		t.Errorf("--json: %s%s", stdout, stderr)
 	}
-	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce"} {
+	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce", "override set", "override list", "override delete", "override replace"} {
 		if stdout, _, ok := shell(t, dir, "", "caddy sliding-window "+name+" --help"); !ok || !strings.Contains(stdout, "$ caddy sliding-window "+name) {
 			t.Errorf("%s --help has no example:\n%s", name, stdout)
 		}

@@ -51,18 +51,18 @@ func enforcedUntil(word, until string) string {
 }
 
 func printEnforced(w io.Writer, answer *control.Enforced) {
-	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE")
+	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE", "NOTE")
 	for _, z := range answer.Zones {
-		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error})
+		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error, z.Note})
 	}
 	t.Render()
 }
 
 func printStatus(w io.Writer, answer *control.Status) {
 	_, _ = fmt.Fprintf(w, "sliding_window %s\n\n", answer.Version)
-	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE")
+	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE", "OVERRIDES")
 	for _, s := range answer.Stores {
-		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause)})
+		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause), overrideState(&s.Overrides)})
 		for _, n := range s.Nodes {
 			t.AppendRow(table.Row{s.Name, n.Name, control.StateAway, n.Since, printableOrNone(n.Cause)})
 		}
@@ -90,7 +90,11 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	if i.Enforce != enforceOn {
 		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
+	printOverride(w, i)
 	_, _ = fmt.Fprintln(w)
+	if len(i.Limits) == 0 {
+		return
+	}
 	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
 	for _, l := range i.Limits {
 		retry := "never"

@@ -68,7 +68,7 @@ var (
 
 // denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
-	if req.keyless != nil && req.keyless.EmptyKeyStatus != 0 {
+	if req.keyless != nil && req.keyless.EmptyKeyStatus != 0 && req.denyingRule() == nil {
 		return req.keyless.EmptyKeyStatus, errNoKey
 	}
 	return h.Status, errExceeded
@@ -94,7 +94,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	detail := "This request can never pass: it costs more than the limit."
 	switch {
-	case req.keyless != nil:
+	case req.denyingRule() != nil && req.retryAfter == 0:
+		detail = "Requests like this one are denied until further notice."
+	case req.keyless != nil && req.denyingRule() == nil:
 		detail = "The request lacks what it is counted by."
 	case req.retryAfter > 0:
 		detail = "Try again in " + retryAfter + " s."

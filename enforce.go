@@ -107,6 +107,7 @@ func isEnforced(zone, key string, percent int64) bool {
 // reloads, and is the same for all handlers with the zone.
 type enforcement struct {
 	set      atomic.Pointer[enforceSet] // nil: as configured
+	sync     enforceSync
 	counters func() shadowCounters
 }
 
@@ -156,7 +157,7 @@ func (z *Zone) enforced() int64 {
 // setEnforce enforces the zone as word says until a time, wherever the zone is used in this
 // process. The word config goes back to the configuration.
 func (z *Zone) setEnforce(word string, until time.Time) error {
-	if word == "config" {
+	if word == enforceConfig {
 		z.control.set.Store(nil)
 		return nil
 	}

@@ -60,7 +60,8 @@ type guard struct {
 	unsettled atomic.Int64
 	closed    atomic.Bool
 
-	shadow shadowSlot
+	shadow    shadowSlot
+	overrides *overrideBook
 }
 
 var guards = caddy.NewUsagePool()
@@ -85,7 +86,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
-		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name)}
+		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name), overrides: newOverrideBook(store)}
 		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
 		if m, ok := module.(ShadowModule); ok {

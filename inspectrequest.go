@@ -247,7 +247,7 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 			return false, err
 		}
 		key, empty := z.key.expand(vars, repl)
-		c, _ := z.charge(key, repl)
+		c, rule := z.chargeUnder(key, repl)
 		missing := w.missing()
 		switch {
 		case !applies && missing == nil:
@@ -259,7 +259,18 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 			req.keyless = z
 			req.publish()
 			return false, nil
+		case rule.Decides():
+			i := h.newRunningZone(z).decidedBy(&c, rule)
+			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Inspection: i})
+			if rule.Deny && !z.isKeyEnforced(req, z.enforced()) {
+				continue
+			}
+			if req.noteOverride(z, rule); rule.Deny {
+				req.publish()
+				return false, nil
+			}
 		default:
+			req.noteOverride(z, rule)
 			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
 		}
 	}
@@ -282,7 +293,8 @@ func (w *walk) peek(h *Handler, req *request) error {
 	}
 	req.decisions, req.allowed = ds, window.Allowed(ds)
 	for i, z := range req.zones {
-		i := h.newRunningZone(z).inspection(&req.charges[i], req.decisionsOf(i), by, cause)
+		running := h.newRunningZone(z)
+		i := running.under(running.inspection(&req.charges[i], req.decisionsOf(i), by, cause), req.ruleHere(z.Name))
 		w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Inspection: i})
 	}
 	return nil

@@ -56,6 +56,21 @@ var (
 		Buckets: []float64{1e-3, 1e-2, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	}, []string{"zone"})
 
+	overridesHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides",
+		Help: "Overrides that this Caddy knows of a store.",
+	}, []string{"store"})
+
+	overrideMisfitsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_misfits_total",
+		Help: "Overrides that were not applied as they do not fit their zone: once a record, and for a factor that is too large for a dynamic limit once a request.",
+	}, []string{"zone"})
+
+	overrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
+		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",
+	}, []string{"store", "reason"})
+
 	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -81,7 +96,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -94,6 +109,7 @@ type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed prometheus.Counter
 	empty                                     [len(valueOptions)]prometheus.Counter
 	settled                                   settledCounters
+	misfits                                   prometheus.Counter // of overrides
 }
 
 // settledCounters are those of a zone with count_if or settle.
@@ -131,6 +147,7 @@ func newZoneCounters(zone string) zoneCounters {
 		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
 		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
 	}
+	c.misfits = overrideMisfitsTotal.WithLabelValues(zone)
 	for i, o := range valueOptions {
 		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
 	}

@@ -37,6 +37,9 @@ func init() {
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
 // `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known
 // `{http.sliding_window.<zone>.enforced}` | Whether the zone may deny the request
+// `{http.sliding_window.<zone>.source}` | Where the limit comes from: `config`, `fallback` or `override`
+// `{http.sliding_window.override}` | The ID of the override that holds in the zone with the tightest limit, or exempts the request
+// `{http.sliding_window.<zone>.override}` | The ID of the override of the key in one zone
 type Handler struct {
 	// The quotas, in order. One or more.
 	Zones []*Zone `json:"zones"`
@@ -136,6 +139,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			}
 		}
 		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
+			z.onServer = !use.script
 			if err := c.CheckAlgorithm(z.native); err != nil {
 				return fmt.Errorf("zone %s: %w", z.Name, err)
 			}
@@ -155,7 +159,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		app.share(h.guard)
 	}
 	for _, z := range h.Zones {
-		app.running = append(app.running, h.newRunningZone(z))
+		running := h.newRunningZone(z)
+		h.guard.overrides.foresee(running)
+		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)
 }
@@ -239,7 +245,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if req.keyless == nil && len(req.charges) == 0 {
 		req.allowed = true
-		if h.watch(r, req); req.isShadowed() {
+		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
 			req.publish()
 		}
 		return next.ServeHTTP(w, r)

@@ -24,8 +24,10 @@ type request struct {
 	announced bool
 	place     window.Place // where it was, if it was
 	unsure    bool         // in this process, and perhaps in the store
-	// The zone that denies for want of a key; the store was not asked then.
+	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	keyless *Zone
+	// Overrides of the request's keys; nil if there are none.
+	overridden *overridden
 	// The value of Retry-After; 0 for none.
 	retryAfter int64
 	// The request in zones that do not deny it; nil without such zones.
@@ -110,8 +112,17 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			req.zones, req.charges = nil, nil
 			break
 		}
-		req.zones = append(req.zones, z)
 		c := h.chargeOf(z, key, req)
+		rule := z.rule(key)
+		if rule.Decides() || z.override(&c, rule) {
+			if req.noteOverride(z, rule) {
+				if rule.Deny {
+					break
+				}
+				continue
+			}
+		}
+		req.zones = append(req.zones, z)
 		if z.Settle != nil {
 			z.reserve(r, &c)
 		}
@@ -176,6 +187,8 @@ func (req *request) placeholder(name string) (any, bool) {
 			return req.tightestZone(), true
 		case "retry_after":
 			return req.retryAfter, true
+		case "override":
+			return req.override(), true
 		}
 		if len(req.decisions) == 0 {
 			return decisionField(nil, field)
@@ -185,6 +198,10 @@ func (req *request) placeholder(name string) (any, bool) {
 	switch field {
 	case "enforced":
 		return req.enforced(zone), true
+	case "source":
+		return req.source(zone), true
+	case "override":
+		return req.overrideOf(zone), true
 	}
 	for ; req != nil; req = req.previous {
 		for i := range req.charges {
@@ -245,7 +262,7 @@ func (req *request) decisionsOf(i int) []window.Decision {
 
 // policyFields returns what RateLimit fields say of charge i's limits.
 func (req *request) policyFields(i int) *policyFields {
-	if fields := req.zones[i].fields; fields != nil {
+	if fields := req.zones[i].fields; fields != nil && req.ruleHere(req.zones[i].Name) == nil {
 		return fields
 	}
 	return newPolicyFields(req.charges[i].Zone, req.charges[i].Policies)
@@ -295,6 +312,9 @@ func tighter(a, b *window.Decision) bool {
 
 // wait returns the time until the request would pass.
 func (req *request) wait() time.Duration {
+	if rule := req.denyingRule(); rule != nil {
+		return untilEnd(rule)
+	}
 	if req.keyless != nil {
 		return window.Never
 	}

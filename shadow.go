@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -39,7 +40,8 @@ type shadowed struct {
 	applies  bool
 	// The decisions of the zone, once they are known.
 	decisions atomic.Pointer[[]window.Decision]
-	denied    bool // for want of a key
+	denied    bool            // for want of a key, or by an override
+	rule      *overrides.Rule // the override of the key; nil if there is none
 }
 
 // addShadow notes that a zone does not deny the request.
@@ -110,9 +112,27 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 		s.applies, s.denied = true, true
 		z.control.counters().denied.Inc()
 	default:
-		s.applies, s.charge = true, h.chargeOf(z, key, view)
-		s.charge.Lease = window.Lease{} // batches ask the store as seldom
+		h.assessKey(s, key, view)
 	}
+}
+
+// assessKey is assess for a key that is counted, or has an override.
+func (h *Handler) assessKey(s *shadowed, key string, view *request) {
+	z := s.zone
+	s.rule = z.rule(key)
+	switch {
+	case s.rule != nil && s.rule.Exempt:
+		return
+	case s.rule != nil && s.rule.Deny:
+		s.applies, s.denied = true, true
+		z.control.counters().denied.Inc()
+		return
+	}
+	s.applies, s.charge = true, h.chargeOf(z, key, view)
+	if !z.override(&s.charge, s.rule) {
+		s.rule = nil
+	}
+	s.charge.Lease = window.Lease{} // batches ask the store as seldom
 }
 
 // shadows decides on charges that deny nobody, one after the other, on a store of its own.

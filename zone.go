@@ -125,6 +125,9 @@ type Zone struct {
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
+	onServer  bool // whether the store's server may decide on native
+	overrides *zoneOverrides
+	longest   time.Duration // of the windows that the configuration tells
 }
 
 // The words for what happens to an empty key.
@@ -478,6 +481,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	} else {
 		z.lookback = z.longestKnown()
 	}
+	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
 	z.counters = newZoneCounters(z.Name)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)

@@ -1,7 +1,7 @@
 // Package lua holds the scripts that decide inside Redis: one file per
 // algorithm, for some a second one in pass that is quick where all is simple, a record
 // that some of them keep, the horizon of those that keep units, and the driver that calls
-// them; and one that counts those who ask. The header of each file names its keys, arguments and reply.
+// them; one that counts those who ask, and one that keeps overrides. The header of each file names its keys, arguments and reply.
 package lua
 
 import (
@@ -24,6 +24,9 @@ var Script = build()
 
 // Instances is the script by which processes that share a store count each other.
 var Instances = read("instances")
+
+// Overrides is the script that keeps what operators set while Caddy runs.
+var Overrides = read("overrides")
 
 func build() string {
 	var s strings.Builder

@@ -18,7 +18,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver.lua", "horizon.lua", "instances.lua", "record.lua"}
+	want := []string{"driver.lua", "horizon.lua", "instances.lua", "overrides.lua", "record.lua"}
 	for _, name := range Algorithms {
 		want = append(want, name+".lua")
 	}
@@ -33,7 +33,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms and Passing, the record, the driver and the instances: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms and Passing, the record, the driver, the instances and the overrides: %v", names, want)
 	}
 }
 
@@ -44,6 +44,7 @@ func TestHeaders(t *testing.T) {
 	header(t, "record", "record:", "Key ")
 	header(t, "horizon", "horizon:", "after(")
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")
+	header(t, "overrides", "overrides:", "KEYS", "ARGV", "Reply")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
@@ -84,7 +85,7 @@ func TestPortable(t *testing.T) {
 		"trailing space or a tab":   `(?m)[ \t]+$|\t`,
 		"randomness, or the server": `math\.random|redis\.(setresp|replicate|set_repl|log)`,
 	} {
-		if found := regexp.MustCompile(pattern).FindString(Script + Instances); found != "" {
+		if found := regexp.MustCompile(pattern).FindString(Script + Instances + Overrides); found != "" {
 			t.Errorf("the script has %s: %q", what, found)
 		}
 	}

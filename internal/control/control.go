@@ -4,6 +4,8 @@ package control
 
 import (
 	"errors"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
 // MaxBody is the longest body that the API reads, in bytes.
@@ -97,6 +99,8 @@ type Store struct {
 	Instances int64 `json:"instances,omitempty"`
 	// Counters that are kept; the memory store only.
 	Keys *int64 `json:"keys,omitempty"`
+	// Overrides that this Caddy knows of the store.
+	Overrides OverrideState `json:"overrides"`
 }
 
 // Node is a node of a Cluster that is away.
@@ -114,13 +118,16 @@ type Inspection struct {
 	// The name of the counter's key in Redis.
 	RedisKey  string `json:"redis_key,omitempty"`
 	Algorithm string `json:"algorithm"`
-	// `redis` or `memory`, or instead of the store `lease`, `remembered` or `local`.
+	// `redis` or `memory`, or instead of the store `lease`, `remembered`, `local` or `override`.
 	DecidedBy string         `json:"decided_by"`
 	Limits    []LimitState   `json:"limits"`
 	Cost      int64          `json:"cost"` // of the next request
 	WouldPass bool           `json:"would_pass"`
 	Enforce   string         `json:"enforce"` // see Zone
 	Store     InspectedStore `json:"store"`
+	// The override of the key, and why it is not applied if it does not fit the zone.
+	Override *overrides.Record `json:"override,omitempty"`
+	Misfit   string            `json:"misfit,omitempty"`
 }
 
 // LimitState is what is used of a limit. Used and Remaining are before the next request.
@@ -133,7 +140,7 @@ type LimitState struct {
 	RetryAfter *float64 `json:"retry_after"`
 	// Seconds until nothing is used, to the millisecond.
 	ResetAfter float64 `json:"reset_after"`
-	// `config`, or `fallback` where the limit needs placeholders of a request.
+	// `config`, `override`, or `fallback` where the limit needs placeholders of a request.
 	Source string `json:"source"`
 }
 

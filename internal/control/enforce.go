@@ -65,4 +65,6 @@ type ZoneEnforced struct {
 	Until string `json:"until,omitempty"`
 	// Why the zone cannot be enforced so; it is enforced as before.
 	Error string `json:"error,omitempty"`
+	// Why it does not hold yet on other Caddys that share the store.
+	Note string `json:"note,omitempty"`
 }

@@ -155,6 +155,7 @@ func (l *loader) send(now *loading) {
 	_, now.err = l.server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
 		pipe.ScriptLoad(ctx, lua.Script)
 		pipe.ScriptLoad(ctx, lua.Instances)
+		pipe.ScriptLoad(ctx, lua.Overrides)
 		return nil
 	})
 	l.mu.Lock()

@@ -187,8 +187,8 @@ func TestScriptFlush(t *testing.T) {
 			t.Fatalf("after SCRIPT FLUSH: result %d = %+v, want %d remaining", i, r, 994-i)
 		}
 	}
-	if n := raw.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_script|load"); !strings.HasPrefix(n, "calls=12,") {
-		t.Errorf("SCRIPT LOAD: %s, want calls=12: each of the two scripts each time", n)
+	if n := raw.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_script|load"); !strings.HasPrefix(n, "calls=18,") {
+		t.Errorf("SCRIPT LOAD: %s, want calls=18: each of the three scripts each time", n)
 	}
 	flush()
 	if err := s.Settle(t.Context(), c, serverTime(t, raw), 4); err != nil {

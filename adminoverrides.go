@@ -1,0 +1,337 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// listOverrides answers with the overrides that this Caddy knows, by store.
+func listOverrides(_ *http.Request, body []byte) (int, any, error) {
+	filter, err := control.DecodeFilter(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	if filter.Zone != "" && len(running.find(filter.Zone)) == 0 {
+		_, err := selectZone(control.Selector{Zone: filter.Zone})
+		return 0, nil, err
+	}
+	answer := control.OverrideList{Stores: []control.OverrideSet{}}
+	for _, g := range running.guards() {
+		if filter.Store == "" || filter.Store == g.store.String() {
+			answer.Stores = append(answer.Stores, g.overrideSet(filter.Zone))
+		}
+	}
+	if filter.Store != "" && len(answer.Stores) == 0 {
+		_, err := guardOf(filter.Store)
+		return 0, nil, err
+	}
+	return http.StatusOK, answer, nil
+}
+
+// overrideSet returns the overrides of the guard's store that have not ended, of one zone or of all.
+func (g *guard) overrideSet(zone string) control.OverrideSet {
+	c, lost := g.overrides.current()
+	set := control.OverrideSet{Store: g.store.String(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
+	if !c.read.IsZero() {
+		set.Confirmed = c.read.UTC().Format(time.RFC3339)
+	}
+	for _, r := range c.Records {
+		if (zone == "" || r.Zone == zone) && !r.Expired(time.Now()) {
+			set.Records = append(set.Records, r)
+		}
+	}
+	for _, zones := range running.list() {
+		z := zones[0]
+		now := z.zone.overrides.now.Load()
+		if z.guard != g || now == nil || zone != "" && z.zone.Name != zone {
+			continue
+		}
+		for _, m := range now.misfits {
+			if set.Misfits == nil {
+				set.Misfits = make(map[string]string)
+			}
+			set.Misfits[m.ID] = m.Err.Error()
+		}
+	}
+	return set
+}
+
+// overrideState is overrideSet in short.
+func (g *guard) overrideState() control.OverrideState {
+	set := g.overrideSet("")
+	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
+	if c, _ := g.overrides.current(); g.overrides.shared != nil && !c.read.IsZero() {
+		age := time.Since(c.read).Seconds()
+		state.Age = &age
+	}
+	return state
+}
+
+// guardOf returns the guard of a store; of the only one if it has no name here.
+func guardOf(store string) (*guard, error) {
+	all := running.guards()
+	if store == "" && len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, g := range all {
+		if g.store.String() == store {
+			return g, nil
+		}
+		names = append(names, strconv.Quote(g.store.String()))
+	}
+	if store == "" && len(all) > 1 {
+		return nil, apiError(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", joinWords(names)))
+	}
+	return nil, apiError(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+joinWords(names)))
+}
+
+// setOverrides sets records. Each takes the place of one with the same selector.
+func setOverrides(r *http.Request, body []byte) (int, any, error) {
+	records, err := overrides.Decode(body)
+	if err == nil && len(records) == 0 {
+		err = errors.New("body: an empty list; send one override or more")
+	}
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	var g *guard
+	zones := make([]*runningZone, len(records))
+	for i := range records {
+		o := &records[i]
+		found, err := selectZone(control.Selector{Zone: o.Zone, Store: o.Store})
+		if o.Zone == "" {
+			err = apiError(http.StatusBadRequest, errors.New("zone: required; GET "+adminBase+"zones lists the zones"))
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		z := found[0]
+		if g == nil {
+			g = z.guard
+		}
+		if g.store.String() != z.guard.store.String() {
+			return 0, nil, apiError(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
+		}
+		o.By = cmp.Or(o.By, clientOf(r))
+		if err = z.complete(o, time.Now()); err == nil {
+			err = overrides.Check(o, z.zone.forOverrides(g.overrides.hasher))
+		}
+		if err != nil {
+			return 0, nil, apiError(http.StatusBadRequest, err)
+		}
+		zones[i] = z
+	}
+	return g.changeOverrides(r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
+		for i := range records {
+			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return zones[i].isSame(&o, &records[i]) }), records[i])
+		}
+		return all, nil
+	})
+}
+
+// complete makes a record that an operator sends one that can be kept.
+func (z *runningZone) complete(r *overrides.Record, now time.Time) error {
+	if err := r.Complete(now); err != nil {
+		return err
+	}
+	if err := z.seal(r); err != nil {
+		return err
+	}
+	return r.Complete(now)
+}
+
+// isSame reports whether two records have the same selector in the zone.
+func (z *runningZone) isSame(a, b *overrides.Record) bool {
+	if a.IsSame(b) {
+		return true
+	}
+	key, ok := z.keyOfRecord(a)
+	other, same := z.keyOfRecord(b)
+	return ok && same && key == other
+}
+
+// keyOfRecord returns the key that a record is for, as the zone counts it.
+func (z *runningZone) keyOfRecord(r *overrides.Record) (key string, ok bool) {
+	values := r.Values
+	if r.Key != nil {
+		values = []string{*r.Key}
+	}
+	if values == nil || r.Zone != z.zone.Name {
+		return "", false
+	}
+	key, _, err := z.zone.key.keyOf(values)
+	return key, err == nil
+}
+
+// clientOf returns the address of who asks.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// deleteOverrides deletes the record with an ID, or with a selector.
+func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
+	records, err := overrides.Decode(body)
+	if err == nil && len(records) != 1 {
+		err = errors.New("body: a list; send one object with id, or with zone and key, values, cidr, pattern or all")
+	}
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	wanted := &records[0]
+	var g *guard
+	is := func(o *overrides.Record) bool { return o.ID == wanted.ID }
+	if wanted.ID != "" {
+		g, err = guardWith(wanted.Store, is)
+	} else {
+		var z *runningZone
+		if z, err = selectorOf(wanted); err == nil {
+			g, is = z.guard, func(o *overrides.Record) bool { return z.isSame(o, wanted) }
+		}
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	var gone []overrides.Record
+	return g.changeOverrides(r, "deleted", &gone, func(all []overrides.Record) ([]overrides.Record, error) {
+		gone = nil
+		all = slices.DeleteFunc(all, func(o overrides.Record) bool {
+			if !is(&o) {
+				return false
+			}
+			gone = append(gone, o)
+			return true
+		})
+		if gone == nil {
+			return nil, apiError(http.StatusNotFound, errors.New("id: there is no such override; POST "+adminBase+"overrides/list lists them"))
+		}
+		return all, nil
+	})
+}
+
+// guardWith returns the guard of a store, or of the one that has a record.
+func guardWith(store string, is func(*overrides.Record) bool) (*guard, error) {
+	if store == "" {
+		for _, g := range running.guards() {
+			c, _ := g.overrides.current()
+			for i := range c.Records {
+				if is(&c.Records[i]) {
+					return g, nil
+				}
+			}
+		}
+	}
+	all := running.guards()
+	if store == "" && len(all) > 0 {
+		return all[0], nil // another Caddy may just have set it; else it is not found there
+	}
+	return guardOf(store)
+}
+
+// selectorOf completes a record of which the selector alone counts, and returns its zone.
+func selectorOf(r *overrides.Record) (*runningZone, error) {
+	if r.Zone == "" {
+		return nil, apiError(http.StatusBadRequest, errors.New("id: required, or zone and key, values, cidr, pattern or all"))
+	}
+	found, err := selectZone(control.Selector{Zone: r.Zone, Store: r.Store})
+	if err != nil {
+		return nil, err
+	}
+	r.Limits, r.Factor, r.Deny, r.Exempt, r.Until, r.TTL = nil, 0, true, false, nil, ""
+	if err := found[0].complete(r, time.Now()); err != nil {
+		return nil, apiError(http.StatusBadRequest, err)
+	}
+	return found[0], nil
+}
+
+// replaceOverrides makes records all that a store has. Those that have ended are left out.
+func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
+	set, err := control.DecodeSet(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	g, err := guardOf(set.Store)
+	if err != nil {
+		return 0, nil, err
+	}
+	now := time.Now()
+	set.Records = slices.DeleteFunc(set.Records, func(o overrides.Record) bool { return o.Expired(now) })
+	seen := make(map[string]bool)
+	for i := range set.Records {
+		o := &set.Records[i]
+		o.By = cmp.Or(o.By, clientOf(r))
+		created := o.Created
+		err := o.Complete(now)
+		if z := g.zoneNamed(o.Zone); err == nil && z != nil {
+			err = z.complete(o, now)
+		} else if err == nil && g.overrides.hasher != nil && (o.Key != nil || o.Values != nil) {
+			err = errors.New("zone: no zone of this name runs on the store, so that the key cannot be hashed")
+		}
+		if err == nil && seen[o.ID] {
+			err = errors.New("key: another override has the same selector; send one of them")
+		}
+		if err != nil {
+			return 0, nil, apiError(http.StatusBadRequest, fmt.Errorf("records: number %d: %w", i+1, err))
+		}
+		if !created.IsZero() && created.Before(now) {
+			o.Created = created
+		}
+		seen[o.ID] = true
+	}
+	return g.changeOverrides(r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
+}
+
+// zoneNamed returns a running zone on the guard's store; nil if there is none of that name.
+func (g *guard) zoneNamed(name string) *runningZone {
+	for _, zones := range running.find(name) {
+		if zones[0].guard.store.String() == g.store.String() {
+			return zones[0]
+		}
+	}
+	return nil
+}
+
+// changeOverrides changes the overrides of the guard's store, and tells the log what was done with the records
+// at told, which edit may put there.
+func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
+	version := strings.Trim(r.Header.Get("If-Match"), `"`)
+	c, err := g.overrides.change(r.Context(), version, edit)
+	switch {
+	case errors.Is(err, errOverridesChanged) && version != "":
+		return 0, nil, apiError(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))
+	case errors.Is(err, errOverridesChanged), errors.Is(err, errOverridesFull):
+		return 0, nil, apiError(http.StatusConflict, err)
+	case errors.Is(err, window.ErrUnavailable):
+		return 0, nil, apiError(http.StatusServiceUnavailable, err)
+	case err != nil:
+		return 0, nil, err
+	}
+	records := *told
+	logger := storeLogger(g.store.String())
+	if what == "replaced" {
+		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
+	} else {
+		for _, o := range records { // keys stay out of the log
+			logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
+				zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", c.Version))
+		}
+	}
+	return http.StatusOK, control.OverrideChange{Store: g.store.String(), Version: c.Version, Records: records}, nil
+}

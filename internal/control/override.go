@@ -1,0 +1,80 @@
+package control
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+)
+
+// MaxOverrides is the longest body with overrides that the API reads, in bytes.
+const MaxOverrides = 2 * overrides.MaxRecords * overrides.MaxRecord
+
+// OverrideFilter selects what overrides/list answers.
+type OverrideFilter struct {
+	// The name of a zone. Default: all.
+	Zone string `json:"zone,omitempty"`
+	// The name of a store. Default: all.
+	Store string `json:"store,omitempty"`
+}
+
+// OverrideList is the answer to POST /sliding_window/overrides/list.
+type OverrideList struct {
+	Stores []OverrideSet `json:"stores"`
+}
+
+// OverrideSet has the overrides of a store. It is what overrides/replace takes, too: Store and Records.
+type OverrideSet struct {
+	Store   string `json:"store,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Whether the store has no overrides any more, though this Caddy knows some, which stay in force.
+	Lost bool `json:"lost,omitempty"`
+	// When the store last confirmed the version, in RFC 3339.
+	Confirmed string             `json:"confirmed,omitempty"`
+	Records   []overrides.Record `json:"records"`
+	// Why records are not applied that do not fit their zone, by ID.
+	Misfits map[string]string `json:"misfits,omitempty"`
+}
+
+// OverrideState says in short which overrides of a store hold in this Caddy.
+type OverrideState struct {
+	Version string `json:"version"` // empty if none was ever set
+	Count   int    `json:"count"`
+	// How many of them are not applied, as they do not fit their zone.
+	Misfits int `json:"misfits"`
+	// Seconds since the store last confirmed the version; null if it never has, or keeps none for others.
+	Age  *float64 `json:"age"`
+	Lost bool     `json:"lost,omitempty"` // see OverrideSet
+}
+
+// OverrideChange is the answer to overrides/set, delete and replace.
+type OverrideChange struct {
+	Store   string `json:"store"`
+	Version string `json:"version"`
+	// Those that were set, deleted, or took the place of all others.
+	Records []overrides.Record `json:"records"`
+}
+
+// DecodeFilter reads a filter. Its errors do not quote the body.
+func DecodeFilter(body []byte) (OverrideFilter, error) {
+	var f OverrideFilter
+	if !utf8.Valid(body) || overrides.DecodeOne(body, &f) != nil {
+		return f, errors.New("body: must be an object with zone and store, or without")
+	}
+	return f, nil
+}
+
+// DecodeSet reads what overrides/replace takes. Its errors do not quote the body.
+func DecodeSet(body []byte) (OverrideSet, error) {
+	var s OverrideSet
+	if !utf8.Valid(body) {
+		return s, errors.New("body: not valid UTF-8; a key with other bytes cannot be named")
+	}
+	if err := overrides.DecodeOne(body, &s); err != nil {
+		return s, err
+	}
+	if s.Records == nil {
+		return s, errors.New("records: required; send an empty list to delete all overrides")
+	}
+	return s, nil
+}

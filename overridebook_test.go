@@ -1,0 +1,135 @@
+package slidingwindow
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// bookOf returns a book of a process of its own, on a store and a storage.
+func bookOf(t *testing.T, h *Handler, storage caddyStorage) *overrideBook {
+	t.Helper()
+	b := newOverrideBook(h.guard.store)
+	b.begin(nil, storage)
+	t.Cleanup(func() { b.end(nil) })
+	return b
+}
+
+func denied(key string) overrides.Record {
+	r := keyed(key)
+	r.Deny = true
+	return r
+}
+
+// With the memory store, overrides survive a restart: a change is in Caddy's storage before it holds. One that
+// cannot be written changes nothing.
+func TestOverridesSurviveARestart(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
+	storage := new(mapStorage)
+	before := bookOf(t, h, storage)
+	setRecords(t, before, denied("anna"))
+	want, _ := before.current()
+	for name := range storage.files {
+		if !strings.HasPrefix(name, "sliding_window/") || !strings.HasSuffix(name, "/overrides.json") || strings.Count(name, "/") != 2 {
+			t.Errorf("file %s", name)
+		}
+	}
+	storage.fails = errors.New("disk full")
+	_, err := before.change(t.Context(), "", func([]overrides.Record) ([]overrides.Record, error) { return nil, nil })
+	if c, _ := before.current(); !errors.Is(err, window.ErrUnavailable) || c.Version != want.Version {
+		t.Errorf("disk full: got %v, version %s", err, c.Version)
+	}
+	storage.fails = nil
+	setRecords(t, before, denied("anna"), denied("otto"))
+	want, _ = before.current()
+	if c, _ := bookOf(t, h, storage).current(); c.Version != want.Version || len(c.Records) != 2 {
+		t.Errorf("after a restart: got %+v, want %+v", c, want)
+	}
+}
+
+// Two Caddys change the overrides of one Redis at the same time: nothing is lost. A Redis that is away leaves the
+// last copy in force, also after a restart; so does one that has lost them, until a change writes all again.
+func TestOverridesOnRedis(t *testing.T) {
+	server := redistest.Start(t)
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`))
+	storages := []*mapStorage{new(mapStorage), new(mapStorage)}
+	a, b := bookOf(t, h, storages[0]), bookOf(t, h, storages[1])
+	add := func(book *overrideBook, key string) error {
+		r := denied(key)
+		r.Zone = zoneName(t)
+		if err := r.Complete(time.Now()); err != nil {
+			return err
+		}
+		_, err := book.change(t.Context(), "", func(all []overrides.Record) ([]overrides.Record, error) { return append(all, r), nil })
+		return err
+	}
+	count := func(book *overrideBook, want int, wantLost bool) {
+		t.Helper()
+		book.look(t.Context())
+		if c, lost := book.current(); len(c.Records) != want || lost != wantLost {
+			t.Errorf("got %d overrides, lost %v, want %d, %v", len(c.Records), lost, want, wantLost)
+		}
+	}
+	done := make(chan error)
+	for i, book := range []*overrideBook{a, b} {
+		go func() {
+			for n := range 5 {
+				if err := add(book, strings.Repeat("k", 1+2*n+i)); err != nil && !errors.Is(err, errOverridesChanged) {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	a.look(t.Context())
+	c, _ := a.current()
+	all := len(c.Records)
+	if all < 6 {
+		t.Errorf("only %d of 10 changes were made", all)
+	}
+	count(b, all, false)
+
+	if err := server.Client(t).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	count(a, all, true)
+	count(bookOf(t, h, storages[1]), all, true)
+	if err := add(b, "one more"); err != nil {
+		t.Error(err)
+	}
+	count(a, all+1, false)
+	server.Kill()
+	count(a, all+1, false)
+	count(bookOf(t, h, storages[0]), all+1, false)
+	if err := add(a, "away"); !errors.Is(err, window.ErrUnavailable) {
+		t.Errorf("away: got %v", err)
+	}
+	count(a, all+1, false)
+}
+
+// The status says in short what holds, in words, too.
+func TestOverrideState(t *testing.T) {
+	age := 1.7
+	for want, s := range map[string]control.OverrideState{
+		"none":           {Version: "4-x"},
+		"2, version 4-x": {Version: "4-x", Count: 2},
+		"2 (1 not applied), version 4-x, confirmed 2 s ago":    {Version: "4-x", Count: 2, Misfits: 1, Age: &age},
+		"0, version 4-x, confirmed 2 s ago, lost by the store": {Version: "4-x", Age: &age, Lost: true},
+	} {
+		if got := overrideState(&s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

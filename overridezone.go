@@ -1,0 +1,354 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// zoneOverrides are the overrides of a zone in a handler. Requests load one pointer.
+type zoneOverrides struct {
+	now atomic.Pointer[overridesNow] // nil: there are none, and have not been for a while
+}
+
+// overridesNow are the overrides of a zone at a time. They do not change.
+type overridesNow struct {
+	set     *overrides.Set // nil if there are none
+	misfits []overrides.Misfit
+	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
+	// records around these times. 0: not at all.
+	quietUntil, nextEnd int64
+}
+
+// rule returns the override of a key as the zone counts it; nil if there is none.
+func (z *Zone) rule(key string) *overrides.Rule {
+	if z.overrides == nil {
+		return nil
+	}
+	now := z.overrides.now.Load()
+	if now == nil {
+		return nil
+	}
+	return now.set.Find(key)
+}
+
+// mayLease reports whether all Caddys know the same overrides of the zone.
+func (z *Zone) mayLease() bool {
+	if z.overrides == nil {
+		return true
+	}
+	now := z.overrides.now.Load()
+	if now == nil {
+		return true
+	}
+	ms := time.Now().UnixMilli()
+	return ms >= now.quietUntil && (now.nextEnd == 0 || ms < now.nextEnd)
+}
+
+// override gives a charge the limits of its rule, which may be nil. It reports whether they are those
+// of the rule.
+func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
+	if c.Lease.Units > 0 && !z.mayLease() {
+		c.Lease = window.Lease{}
+	}
+	if rule == nil {
+		return false
+	}
+	policies := rule.Policies
+	if policies == nil {
+		var err error
+		if policies, err = z.scale(c.Policies, rule.Factor); err != nil {
+			z.counters.misfits.Inc()
+			return false
+		}
+	}
+	if !sameWindows(policies, c.Policies) {
+		c.Lease = window.Lease{}
+	}
+	c.Algorithm, c.Policies, c.Lookback = z.algorithm, policies, max(c.Lookback, z.longest) // fitRule: a server never decides on native here
+	return true
+}
+
+func sameWindows(a, b []window.Policy) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(p window.Policy) bool {
+		return !slices.ContainsFunc(b, func(o window.Policy) bool { return o.Window == p.Window })
+	})
+}
+
+// scale returns limits times a factor, if they can hold in the zone.
+func (z *Zone) scale(policies []window.Policy, factor float64) ([]window.Policy, error) {
+	scaled := slices.Clone(policies)
+	for i := range scaled {
+		var err error
+		if scaled[i].Limit, err = overrides.Scale(scaled[i].Limit, factor); err != nil {
+			return nil, err
+		}
+	}
+	return scaled, z.fits(scaled)
+}
+
+// fits reports why limits cannot hold in the zone.
+func (z *Zone) fits(policies []window.Policy) error {
+	for _, p := range policies {
+		if err := cmp.Or(p.Check(), window.CheckPolicy(z.algorithm, p)); err != nil {
+			return err
+		}
+	}
+	return window.CheckPack(z.algorithm, len(policies), z.pack)
+}
+
+// fitRule is fits for a record. The limits of a factor are known if those of the zone are.
+func (z *Zone) fitRule(r *overrides.Rule) error {
+	if z.onServer {
+		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
+	}
+	if r.Factor == 0 {
+		if err := z.fits(r.Policies); err != nil {
+			return fmt.Errorf("limits: %w", err)
+		}
+		return nil
+	}
+	if z.policies == nil {
+		return nil
+	}
+	scaled, err := z.scale(z.policies, r.Factor)
+	if err != nil {
+		return fmt.Errorf("factor: %w", err)
+	}
+	r.Policies = scaled
+	return nil
+}
+
+// forOverrides returns what records have to fit.
+func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
+	return overrides.Zone{
+		Name: z.Name,
+		KeyOf: func(values []string) (string, error) {
+			key, _, err := z.key.keyOf(values)
+			return key, err
+		},
+		FoldPattern: func(literal string) string {
+			if z.FoldCase || z.key.spelling.of != nil {
+				return plain.Fold(literal)
+			}
+			return literal
+		},
+		Single:     z.key.single != "",
+		IPv4Prefix: z.key.prefixes.v4, IPv6Prefix: z.key.prefixes.v6,
+		Hasher: hasher, Fit: z.fitRule,
+	}
+}
+
+// noteOverride notes the rule of a key in a zone. It reports whether the zone charges nothing, as the
+// rule exempts the key or denies it; the rule then decides.
+func (req *request) noteOverride(z *Zone, rule *overrides.Rule) (decided bool) {
+	if rule == nil {
+		return false
+	}
+	if req.overridden == nil {
+		req.overridden = new(overridden)
+	}
+	req.overridden.rules = append(req.overridden.rules, zoneRule{z, rule})
+	if rule.Deny {
+		req.keyless, req.overridden.denies = z, rule
+		req.zones, req.charges = nil, nil
+	}
+	return rule.Decides()
+}
+
+// overridden has the overrides of a request in one handler.
+type overridden struct {
+	rules  []zoneRule
+	denies *overrides.Rule // of the zone request.keyless; nil if none denies
+}
+
+type zoneRule struct {
+	zone *Zone
+	*overrides.Rule
+}
+
+// ruleHere returns the override of the request in a zone of this handler; nil if there is none.
+func (req *request) ruleHere(zone string) *overrides.Rule {
+	if req.overridden != nil {
+		for _, r := range req.overridden.rules {
+			if r.zone.Name == zone {
+				return r.Rule
+			}
+		}
+	}
+	if s := req.shadowOf(zone); s != nil {
+		return s.rule
+	}
+	return nil
+}
+
+// denyingRule returns the override that denies the request; nil if none does.
+func (req *request) denyingRule() *overrides.Rule {
+	if req.overridden == nil {
+		return nil
+	}
+	return req.overridden.denies
+}
+
+// untilEnd returns how long a rule still holds.
+func untilEnd(r *overrides.Rule) time.Duration {
+	if r.Until == nil {
+		return window.Never
+	}
+	return max(0, time.Until(*r.Until))
+}
+
+// Values of the placeholder source.
+const (
+	sourceConfig   = "config"
+	sourceFallback = "fallback"
+	sourceOverride = "override"
+)
+
+// misfit returns the record that a key would have if it fitted the zone; nil if there is none.
+func (z *runningZone) misfit(key string) *overrides.Misfit {
+	now := z.zone.overrides.now.Load()
+	if now == nil || len(now.misfits) == 0 {
+		return nil
+	}
+	of := z.zone.forOverrides(z.guard.overrides.hasher)
+	of.Fit = nil
+	records := make([]overrides.Record, 0, len(now.misfits))
+	for _, m := range now.misfits {
+		records = append(records, *m.Record)
+	}
+	set, _ := overrides.Compile(records, of)
+	rule := set.Find(key)
+	for i := range now.misfits {
+		if rule != nil && now.misfits[i].ID == rule.ID {
+			return &now.misfits[i]
+		}
+	}
+	return nil
+}
+
+// under completes what is said of a charge for the override of its key, which may be nil.
+func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *control.Inspection {
+	if rule != nil {
+		answer.Override = rule.Record
+		for i := range answer.Limits {
+			answer.Limits[i].Source = sourceOverride
+		}
+	} else if m := z.misfit(answer.Key); m != nil {
+		answer.Override, answer.Misfit = m.Record, m.Err.Error()
+	}
+	return answer
+}
+
+// decidedBy returns what is said of a charge on which an override decides.
+func (z *runningZone) decidedBy(c *window.Charge, rule *overrides.Rule) *control.Inspection {
+	enforce, _ := z.zone.enforcedNow()
+	return &control.Inspection{
+		Enforce: enforce, Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
+		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.guard.store.String(), State: control.StateOK},
+	}
+}
+
+// source returns where the tightest limit of a zone comes from that counts the request, or what decides in
+// place of one; empty if no zone of that name does.
+func (req *request) source(zone string) any {
+	for ; req != nil; req = req.previous {
+		if rule := req.ruleHere(zone); rule != nil {
+			return sourceOverride
+		}
+		for i, z := range req.zones {
+			if z.Name != zone {
+				continue
+			}
+			if len(req.decisions) > 0 && z.policies == nil && req.charges[i].Policies[tightest(req.decisionsOf(i))] == z.fallback {
+				return sourceFallback
+			}
+			return sourceConfig
+		}
+		if req.keyless != nil && req.keyless.Name == zone || req.shadowOf(zone) != nil {
+			return sourceConfig
+		}
+	}
+	return ""
+}
+
+// overrideOf returns the ID of the override of the request in a zone; empty if there is none.
+func (req *request) overrideOf(zone string) any {
+	for ; req != nil; req = req.previous {
+		if rule := req.ruleHere(zone); rule != nil {
+			return rule.ID
+		}
+	}
+	return ""
+}
+
+// override returns the ID of the override that decided in the zone with the tightest limit, or of the
+// first one if all zones are exempt; empty if there is none.
+func (req *request) override() any {
+	zone := req.tightestZone()
+	if zone == "" && req.overridden != nil {
+		zone = req.overridden.rules[0].zone.Name
+	}
+	if rule := req.ruleHere(zone); rule != nil {
+		return rule.ID
+	}
+	return ""
+}
+
+// chargeUnder is Zone.charge for the override of the key, which may be nil.
+func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
+	c, _ := z.charge(key, repl)
+	rule := z.rule(key)
+	if rule.Decides() {
+		return c, rule
+	}
+	if !z.override(&c, rule) {
+		rule = nil
+	}
+	return c, rule
+}
+
+// seal makes the selector of a record as it is kept: the key in the one spelling that counts, or its
+// HMAC under each secret.
+func (z *runningZone) seal(r *overrides.Record) error {
+	values := r.Values
+	if r.Key != nil {
+		values = []string{*r.Key}
+		if z.zone.key.placeholders > 1 {
+			return fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.zone.key.placeholders)
+		}
+	}
+	if values == nil {
+		return nil
+	}
+	key, _, err := z.zone.key.keyOf(values)
+	if err != nil {
+		return err
+	}
+	hasher := z.guard.overrides.hasher
+	if hasher == nil {
+		if z.zone.key.single != "" {
+			r.Key, r.Values = &key, nil
+		}
+		return nil
+	}
+	r.Key, r.Values, r.Hashes = nil, nil, nil
+	for n := 0; ; n++ {
+		sum, ok := hasher.HashKey(key, n)
+		if !ok {
+			return nil
+		}
+		r.Hashes = append(r.Hashes, hex.EncodeToString(sum[:]))
+	}
+}

@@ -1,0 +1,417 @@
+package slidingwindow
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// mapStorage is a storage of Caddy's in memory, that can fail.
+type mapStorage struct {
+	mu    sync.Mutex
+	files map[string][]byte
+	fails error
+}
+
+func (s *mapStorage) Lock(context.Context, string) error   { return s.fails }
+func (s *mapStorage) Unlock(context.Context, string) error { return nil }
+
+func (s *mapStorage) Store(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files == nil {
+		s.files = make(map[string][]byte)
+	}
+	s.files[key] = value
+	return s.fails
+}
+
+func (s *mapStorage) Load(_ context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if text, ok := s.files[key]; ok {
+		return text, s.fails
+	}
+	return nil, fs.ErrNotExist
+}
+
+// runHandler has the overrides of a handler hold, until the end of the test.
+func runHandler(t testing.TB, h *Handler, storage caddyStorage) *overrideBook {
+	t.Helper()
+	var zones []*runningZone
+	for _, z := range h.Zones {
+		zones = append(zones, h.newRunningZone(z))
+	}
+	b := h.guard.overrides
+	b.begin(zones, storage)
+	t.Cleanup(func() { b.end(zones) })
+	t.Cleanup(func() { setRecords(t, b) }) // the memory store has one book
+	return b
+}
+
+// setRecords makes records all that there are. Those without a zone are of the test's.
+func setRecords(t testing.TB, b *overrideBook, records ...overrides.Record) []overrides.Record {
+	t.Helper()
+	for i := range records {
+		if records[i].Zone == "" {
+			records[i].Zone = zoneName(t.(*testing.T))
+		}
+		if err := records[i].Complete(time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := b.change(context.Background(), "", func([]overrides.Record) ([]overrides.Record, error) { return records, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Records
+}
+
+func keyed(key string) overrides.Record { return overrides.Record{Key: &key} }
+
+// passes returns how many of n requests with a key pass.
+func passes(t *testing.T, h *Handler, key string, n int) (passed int) {
+	t.Helper()
+	for range n {
+		if serve(t, get("X-Key", key), h).Code == http.StatusNoContent {
+			passed++
+		}
+	}
+	return passed
+}
+
+const ofKey = `"key":"{http.request.header.X-Key}",`
+
+// Limits of a record take the place of those of the zone, for its key alone; the fields and
+// placeholders tell of them.
+func TestOverrideLimits(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	anna := keyed("anna")
+	anna.Limits = []overrides.Limit{{Max: 4, Window: "2h"}}
+	records := setRecords(t, b, anna)
+	r := get("X-Key", "anna")
+	w := serve(t, r, h)
+	zone := zoneName(t)
+	if got, want := w.Header().Get("RateLimit-Policy"), fmt.Sprintf(`"%s";q=4;w=7200`, zone); got != want {
+		t.Errorf("RateLimit-Policy: got %s, want %s", got, want)
+	}
+	const all = "{http.sliding_window.limit} {http.sliding_window.override} {http.sliding_window.%s.override} {http.sliding_window.%[1]s.source}"
+	if got, want := expand(r, fmt.Sprintf(all, zone)), fmt.Sprintf("4 %s %[1]s override", records[0].ID); got != want {
+		t.Errorf("placeholders: got %s, want %s", got, want)
+	}
+	if n := passes(t, h, "anna", 5); n != 3 {
+		t.Errorf("anna: %d more passed, want 3", n)
+	}
+	r = get("X-Key", "otto")
+	serve(t, r, h)
+	if got := expand(r, fmt.Sprintf(all, zone)); got != "2   config" {
+		t.Errorf("placeholders of another key: got %q", got)
+	}
+	if n := passes(t, h, "otto", 5); n != 1 {
+		t.Errorf("otto: %d more passed, want 1", n)
+	}
+}
+
+// deny answers 429 until the record ends, and exempt lets pass. Neither charges anything: not in this
+// zone, and deny in none of the others.
+func TestOverrideDenyAndExempt(t *testing.T) {
+	zone := zoneName(t)
+	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.other","key":"all","limits":[{"max":3,"window":"1h"}]},{"name":%[1]q,%s"limits":[{"max":1,"window":"1h"}]}]}`, zone, ofKey))
+	b := runHandler(t, h, new(mapStorage))
+	banned, forever, free := keyed("banned"), keyed("forever"), keyed("free")
+	banned.Deny, banned.TTL = true, "90s"
+	forever.Deny = true
+	free.Exempt = true
+	setRecords(t, b, banned, forever, free)
+	r := get("X-Key", "banned")
+	w := serve(t, r, h)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" || w.Header().Get("RateLimit") != "" {
+		t.Errorf("deny: got %d %v", w.Code, w.Header())
+	}
+	if got := expand(r, "{http.sliding_window.zone} {http.sliding_window.allowed} {http.sliding_window."+zone+".source} {http.sliding_window."+zone+".enforced}"); got != zone+" false override true" {
+		t.Errorf("deny: placeholders: got %s", got)
+	}
+	w = serve(t, get("X-Key", "forever"), h)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "denied until further notice") || !strings.Contains(w.Body.String(), zone) {
+		t.Errorf("deny without an end: got %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if n := passes(t, h, "free", 2); n != 2 {
+		t.Errorf("exempt: %d passed, want 2", n)
+	}
+	r = get("X-Key", "free")
+	serve(t, r, h)
+	if got := expand(r, "{http.sliding_window."+zone+".source}"); got != "override" {
+		t.Errorf("exempt: source %q", got)
+	}
+	if w := serve(t, get("X-Key", "free"), h); w.Code != http.StatusTooManyRequests {
+		t.Errorf("exempt: the other zone does not count: got %d", w.Code)
+	}
+	alone, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
+	setRecords(t, runHandler(t, alone, new(mapStorage)), free)
+	if r := get("X-Key", "free"); passes(t, alone, "free", 3) != 3 || serve(t, r, alone).Code != http.StatusNoContent || expand(r, "{http.sliding_window.override}") == "" {
+		t.Errorf("exempt in the only zone: override %q", expand(r, "{http.sliding_window.override}"))
+	}
+}
+
+// A factor multiplies the limits of the configuration, also those of placeholders.
+func TestOverrideFactor(t *testing.T) {
+	for name, zone := range map[string]string{
+		"static":  `"limits":[{"max":4,"window":"1h"},{"max":6,"window":"2h"}]`,
+		"dynamic": `"limits":[{"max":"{http.request.header.X-Max}","window":"1h"}],"fallback":{"max":4,"window":"1h"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newHandler(t, zoneHandler(t, ofKey+zone, ""))
+			b := runHandler(t, h, new(mapStorage))
+			double, half := keyed("double"), keyed("half")
+			double.Factor, half.Factor = 1.5, 0.5
+			setRecords(t, b, double, half)
+			for key, want := range map[string]int{"double": 6, "half": 2, "none": 4} {
+				if n := passes(t, h, key, 20); n != want {
+					t.Errorf("%s: %d passed, want %d", key, n, want)
+				}
+			}
+		})
+	}
+}
+
+// Whatever limits a record has for a while, the limits of the zone hold when it has gone: with 10 in 1h used up,
+// none pass. It is so for a record with a longer window, too.
+func TestOverrideKeepsHistory(t *testing.T) {
+	address := redistest.Start(t).Addr
+	for name, algorithm := range map[string]string{
+		"zset": `{"name":"zset"}`, "log": `{"name":"log"}`, "stream": `{"name":"stream"}`, "slices": `{"name":"slices"}`,
+		"weighted": `{"name":"slices","weighted":true}`, "layers": `{"name":"slices","layers":{"coarse":"1m","fine":"10s"}}`,
+	} {
+		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
+			t.Run(name+"."+store, func(t *testing.T) {
+				h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"algorithm":`+algorithm, raw))
+				b := runHandler(t, h, new(mapStorage))
+				if n := passes(t, h, "anna", 12); n != 10 {
+					t.Fatalf("%d passed, want 10", n)
+				}
+				for _, length := range []string{"1m", "30m", "3h"} {
+					anna := keyed("anna")
+					anna.Limits = []overrides.Limit{{Max: 100, Window: length}}
+					setRecords(t, b, anna)
+					if n := passes(t, h, "anna", 5); n != 5 {
+						t.Errorf("under 100 in %s: %d passed, want 5", length, n)
+					}
+					setRecords(t, b)
+					if n := passes(t, h, "anna", 5); n != 0 {
+						t.Errorf("after 100 in %s: %d passed, want 0", length, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A record that does not fit the zone is not applied, whatever the zone: its requests meet the limits of the
+// configuration, and no error.
+func TestOverrideMisfits(t *testing.T) {
+	address := redistest.Start(t).Addr
+	onRedis := `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`
+	two := []overrides.Limit{{Max: 50, Window: "1m"}, {Max: 60, Window: "1h"}}
+	for name, c := range map[string]struct {
+		zone   string
+		record overrides.Record
+		want   string
+	}{
+		"packed":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"slices","count":3},"pack":1000`, overrides.Record{Limits: two}, "limits: pack 1000: 2 limits are too many"},
+		"factor":  {`"limits":[{"max":2000000000,"window":"1h"}]`, overrides.Record{Factor: 1000}, "factor: "},
+		"dynamic": {`"limits":[{"max":"{http.request.header.X-Max}","window":"1h"}],"fallback":{"max":2000000000,"window":"1h"}`, overrides.Record{Factor: 1000}, ""},
+		"layers":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, overrides.Record{Limits: []overrides.Limit{{Max: 5, Window: "1s"}}}, "limits: "},
+		"native":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"gcra","native":"auto"}`, overrides.Record{Factor: 2}, "limits: CL.THROTTLE may count the zone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newHandler(t, zoneHandler(t, ofKey+c.zone, onRedis))
+			b := runHandler(t, h, new(mapStorage))
+			key := "anna"
+			c.record.Key = &key
+			setRecords(t, b, c.record)
+			r := get("X-Key", "anna")
+			if w := serve(t, r, h); w.Code != http.StatusNoContent {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+			if got := expand(r, "{http.sliding_window.override}"); got != "" {
+				t.Errorf("override %s is applied", got)
+			}
+			misfits := h.Zones[0].overrides.now.Load().misfits
+			if c.want == "" && len(misfits) == 0 {
+				return
+			}
+			if len(misfits) != 1 || !strings.HasPrefix(misfits[0].Err.Error(), c.want) {
+				t.Errorf("got %v, want %s", misfits, c.want)
+			}
+		})
+	}
+}
+
+// A key under limits with another window takes no lease, and none does for a while after a change.
+func TestOverrideLeases(t *testing.T) {
+	f, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 10}))
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"lease":{"units":5}`, `,"store":`+store))
+	b := runHandler(t, h, new(mapStorage))
+	same, other := keyed("same"), keyed("other")
+	same.Limits, other.Limits = []overrides.Limit{{Max: 20, Window: "1h"}}, []overrides.Limit{{Max: 20, Window: "1m"}}
+	leases := func(key string) bool {
+		serve(t, get("X-Key", key), h)
+		return f.taken[len(f.taken)-1][0].Lease.Units > 0
+	}
+	if !leases("none") {
+		t.Error("no lease without overrides")
+	}
+	setRecords(t, b, same, other)
+	for _, key := range []string{"same", "other", "none"} {
+		if leases(key) {
+			t.Errorf("%s: a lease right after a change", key)
+		}
+	}
+	b.tidy(time.Now().Add(overrideQuiet - time.Second))
+	if leases("none") {
+		t.Error("a lease before the time is over")
+	}
+	b.tidy(time.Now().Add(overrideQuiet))
+	for key, want := range map[string]bool{"same": true, "other": false, "none": true} {
+		if leases(key) != want {
+			t.Errorf("%s: lease %v, want %v", key, !want, want)
+		}
+	}
+	setRecords(t, b)
+	b.tidy(time.Now().Add(overrideQuiet))
+	if h.Zones[0].overrides.now.Load() != nil || !leases("other") {
+		t.Error("overrides that have gone leave something behind")
+	}
+}
+
+// In a shadow zone a record counts as it would if the zone denied.
+func TestOverrideInShadow(t *testing.T) {
+	h, ctx := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":0,"window":"1h"}],"enforce":"shadow"`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	banned, free, more := keyed("banned"), keyed("free"), keyed("more")
+	banned.Deny, free.Exempt, more.Limits = true, true, []overrides.Limit{{Max: 5, Window: "1h"}}
+	setRecords(t, b, banned, free, more)
+	outcome := func(outcome string) float64 {
+		return metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", zoneName(t), "outcome", outcome)
+	}
+	for i, key := range []string{"banned", "free", "more", "none"} {
+		if n := passes(t, h, key, 1); n != 1 {
+			t.Errorf("%s: the zone denies", key)
+		}
+		want := [][2]float64{{0, 1}, {0, 1}, {1, 1}, {1, 2}}[i]
+		poll(t, key, func() bool { return outcome("shadow_allowed") == want[0] && outcome("shadow_denied") == want[1] })
+	}
+}
+
+// With hash_keys no key is kept: the record holds its HMAC, and is found under each secret.
+func TestOverrideHashed(t *testing.T) {
+	address := redistest.Start(t).Addr
+	store := func(secrets string) string {
+		return `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s","hash_keys":[` + secrets + `]}`
+	}
+	const oldSecret, newSecret = `"a former secret of 16 bytes"`, `"a new secret of 16 bytes"`
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(newSecret+","+oldSecret)))
+	b := runHandler(t, h, new(mapStorage))
+	record := keyed("anna")
+	record.Deny, record.Zone = true, zoneName(t)
+	if err := h.newRunningZone(h.Zones[0]).seal(&record); err != nil {
+		t.Fatal(err)
+	}
+	if record.Key != nil || len(record.Hashes) != 2 {
+		t.Fatalf("got %+v", record)
+	}
+	setRecords(t, b, record)
+	for _, secrets := range []string{oldSecret, newSecret, newSecret + "," + oldSecret} {
+		other, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
+		runHandler(t, other, new(mapStorage)).look(t.Context())
+		if w := serve(t, get("X-Key", "anna"), other); w.Code != http.StatusTooManyRequests {
+			t.Errorf("%s: got %d", secrets, w.Code)
+		}
+		if w := serve(t, get("X-Key", "otto"+secrets), other); w.Code != http.StatusNoContent {
+			t.Errorf("%s: another key: got %d", secrets, w.Code)
+		}
+	}
+}
+
+// A request whose key has no override allocates nothing more, however many overrides there are.
+func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	client := newClient(1)
+	client.request.Header.Set("X-Key", "k3y")
+	send := func() {
+		if err := client.send(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := testing.AllocsPerRun(1000, send)
+	records := make([]overrides.Record, overrides.MaxRecords)
+	for i := range records {
+		records[i] = overrides.Record{Pattern: fmt.Sprintf("customer-%d*", i), Deny: true}
+	}
+	setRecords(t, b, records...)
+	if after := testing.AllocsPerRun(1000, send); after > before {
+		t.Errorf("%v allocations, and %v without overrides", after, before)
+	}
+}
+
+// A record may have more limits than the zone, or others, with every algorithm: no request fails.
+func TestOverrideFailsNoRequest(t *testing.T) {
+	address := redistest.Start(t).Addr
+	for name, algorithm := range map[string]string{
+		"zset": `{"name":"zset"}`, "gcra": `{"name":"gcra"}`, "burst": `{"name":"gcra","burst":2}`, "packed": `{"name":"gcra"},"pack":1000`,
+		"adaptive": `{"name":"slices","adaptive":{"min":"1s","max":"1m"}}`, "sized": `{"name":"slices","size":"1m"}`,
+	} {
+		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
+			t.Run(name+"."+store, func(t *testing.T) {
+				h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, raw))
+				b := runHandler(t, h, new(mapStorage))
+				for _, limits := range [][]overrides.Limit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
+					if anna := keyed("anna"); limits == nil {
+						setRecords(t, b)
+					} else {
+						anna.Limits = limits
+						setRecords(t, b, anna)
+					}
+					for range 3 {
+						if w := serve(t, get("X-Key", "anna"), h); w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
+							t.Errorf("%v: got %d %s", limits, w.Code, w.Body)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// CL.THROTTLE keeps limits itself, and only servers have it: in memory, limits hold with gcra, too.
+func TestOverrideGCRAInMemory(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	anna, otto := keyed("anna"), keyed("otto")
+	anna.Limits, otto.Factor = []overrides.Limit{{Max: 4, Window: "24h"}, {Max: 100, Window: "48h"}}, 0.5
+	setRecords(t, b, anna, otto)
+	for _, key := range []string{"anna", "otto", "none"} {
+		r := get("X-Key", key)
+		if w := serve(t, r, h); w.Code != http.StatusNoContent {
+			t.Errorf("%s: got %d", key, w.Code)
+		}
+		want := map[string]string{"anna": "override", "otto": "override", "none": "config"}[key]
+		if got := expand(r, "{http.sliding_window."+zoneName(t)+".source}"); got != want {
+			t.Errorf("%s: source %s, want %s", key, got, want)
+		}
+	}
+	if n := passes(t, h, "anna", 5); n != 2 {
+		t.Errorf("anna: %d more passed, want 2: the burst of the zone", n)
+	}
+}
