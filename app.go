@@ -114,6 +114,9 @@ func (a *App) Start() error {
 		if z.guard.lookout != nil {
 			z.guard.lookout.begin()
 		}
+		if z.zone.load != nil {
+			loads.Start(z.zone.load.Zone)
+		}
 	}
 	running.add(a.running)
 	return nil
@@ -122,6 +125,11 @@ func (a *App) Start() error {
 // Stop implements caddy.App.
 func (a *App) Stop() error {
 	running.remove(a.running)
+	for _, z := range a.running {
+		if z.zone.load != nil {
+			loads.Stop(z.zone.load.Zone)
+		}
+	}
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}

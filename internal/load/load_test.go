@@ -342,10 +342,10 @@ func TestSamplerRuns(t *testing.T) {
 func container(usage, memory string) fstest.MapFS {
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text + "\n")} }
 	return fstest.MapFS{
-		"proc/self/cgroup":                   file("1:cpu:/old\n0::/system.slice/caddy.service"),
-		"proc/self/mountinfo":                file("24 22 0:20 / /proc rw - proc proc rw\n31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw"),
-		"sys/fs/cgroup/cpu.stat":             file("usage_usec 999999999"),
-		"sys/fs/cgroup/system.slice/cpu.max": file("max 100000"),
+		"proc/self/cgroup":                                        file("1:cpu:/old\n0::/system.slice/caddy.service"),
+		"proc/self/mountinfo":                                     file("24 22 0:20 / /proc rw - proc proc rw\n31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw"),
+		"sys/fs/cgroup/cpu.stat":                                  file("usage_usec 999999999"),
+		"sys/fs/cgroup/system.slice/cpu.max":                      file("max 100000"),
 		"sys/fs/cgroup/system.slice/caddy.service/cpu.max":        file("50000 100000"),
 		"sys/fs/cgroup/system.slice/caddy.service/cpu.stat":       file("usage_usec " + usage + "\nuser_usec 1"),
 		"sys/fs/cgroup/system.slice/caddy.service/memory.max":     file("100000000"),

@@ -84,6 +84,10 @@ func (s *Sampler) Start(z *Zone) {
 // Stop undoes Start. With the last zone the goroutine ends.
 func (s *Sampler) Stop(z *Zone) {
 	s.mu.Lock()
+	if z.running == 0 { // it was never started
+		s.mu.Unlock()
+		return
+	}
 	z.running--
 	s.running--
 	stop, done := s.stop, s.done
