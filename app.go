@@ -115,7 +115,7 @@ func (a *App) Start() error {
 			z.guard.lookout.begin()
 		}
 		if z.zone.load != nil {
-			loads.Start(z.zone.load.Zone)
+			z.zone.load.sampler.Start(z.zone.load.Zone)
 		}
 	}
 	running.add(a.running)
@@ -127,7 +127,7 @@ func (a *App) Stop() error {
 	running.remove(a.running)
 	for _, z := range a.running {
 		if z.zone.load != nil {
-			loads.Stop(z.zone.load.Zone)
+			z.zone.load.sampler.Stop(z.zone.load.Zone)
 		}
 	}
 	for _, g := range a.sharing {

@@ -68,7 +68,7 @@ func zoneLoads() (all []control.ZoneLoad) {
 func (l *zoneLoad) signals() map[string]float64 {
 	o, values := l.Options(), make(map[string]float64)
 	for _, signal := range []load.Signal{load.CPU, load.Memory} {
-		if value, known := loads.Latest(signal); known && o.Uses(signal) {
+		if value, known := l.sampler.Latest(signal); known && o.Uses(signal) {
 			values[signal.String()] = round(value)
 		}
 	}

@@ -25,6 +25,7 @@ func newLoads() *load.Sampler {
 // zoneLoad is how the limits of a zone follow the load.
 type zoneLoad struct {
 	*load.Zone
+	sampler   *load.Sampler
 	name      string
 	algorithm window.Algorithm
 	timed     bool            // whether it measures answer times
@@ -40,12 +41,12 @@ type scaledLimits struct {
 }
 
 // acquireLoad returns the load of a zone, which has been compiled. Factors outlive reloads. Release it with
-// loads.Release.
+// its sampler.
 func acquireLoad(z *Zone, id zoneID) *zoneLoad {
 	if z.Load == nil {
 		return nil
 	}
-	l := &zoneLoad{Zone: loads.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
+	l := &zoneLoad{sampler: loads, Zone: loads.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
 	l.timed = z.Load.options.Uses(load.Latency)
 	if l.base != nil {
 		l.now.Store(&scaledLimits{1, z.policies, z.fields})

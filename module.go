@@ -240,7 +240,7 @@ func (h *Handler) Cleanup() error {
 		if z.times() {
 			timings.Add(-1)
 		}
-		loads.Release(z.load.Zone)
+		z.load.sampler.Release(z.load.Zone)
 	}
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
