@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"math"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -9,48 +10,59 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 )
 
-// loadMetrics tells the load of the zones that run.
-var loadMetrics = loadCollector{
-	factor: prometheus.NewDesc("caddy_sliding_window_load_factor_ratio",
-		"What limits of a zone with load are multiplied by. Of zones of one name, the smallest.", []string{"zone"}, nil),
-	signal: prometheus.NewDesc("caddy_sliding_window_load_signal_ratio",
-		"Share of the CPU time, or of the memory, that this Caddy may use and that is used; as zones with load see it. Not there while it is not known.", []string{"signal"}, nil),
-	latency: prometheus.NewDesc("caddy_sliding_window_load_latency_seconds",
-		"Time to the status of an answer in a zone with load, of which nine tenths are not slower. Not there while there are too few requests. Of zones of one name, the longest.", []string{"zone"}, nil),
-}
+var (
+	loadFactor = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "load_factor_ratio",
+		Help: "What limits of a zone with load are multiplied by. Of zones of one name, the smallest.",
+	}, []string{"zone"})
 
-type loadCollector struct{ factor, signal, latency *prometheus.Desc }
+	loadSignal = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "load_signal_ratio",
+		Help: "Share of the CPU time, or of the memory, that is used of what this Caddy may use, where a zone with load asks for it. Not there while it is not known.",
+	}, []string{"signal"})
+
+	loadLatency = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "load_latency_seconds",
+		Help: "Time to the status of an answer in a zone with load, of which nine tenths are not slower. Not there while there are too few requests.",
+	}, []string{"zone"})
+)
+
+// loadMetrics tells the load of the zones that run, as it is when somebody asks.
+var loadMetrics loadCollector
+
+type loadCollector struct{ mu sync.Mutex } // held while the metrics are set
 
 // Describe implements prometheus.Collector.
-func (c loadCollector) Describe(all chan<- *prometheus.Desc) {
-	all <- c.factor
-	all <- c.signal
-	all <- c.latency
+func (*loadCollector) Describe(all chan<- *prometheus.Desc) {
+	for _, v := range []*prometheus.GaugeVec{loadFactor, loadSignal, loadLatency} {
+		v.Describe(all)
+	}
 }
 
 // Collect implements prometheus.Collector.
-func (c loadCollector) Collect(all chan<- prometheus.Metric) {
-	factors, latencies, signals := make(map[string]float64), make(map[string]float64), make(map[string]float64)
+func (c *loadCollector) Collect(all chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	vecs := []*prometheus.GaugeVec{loadFactor, loadSignal, loadLatency}
+	for _, v := range vecs {
+		v.Reset()
+	}
+	factors := make(map[string]float64)
 	for _, one := range zoneLoads() {
-		if f, ok := factors[one.Zone]; !ok || one.Factor < f {
+		if f, ok := factors[one.Zone]; !ok || one.Factor < f { // of zones on several stores, the smallest
 			factors[one.Zone] = one.Factor
+			loadFactor.WithLabelValues(one.Zone).Set(one.Factor)
 		}
 		for name, value := range one.Signals {
 			if name == load.Latency.String() {
-				latencies[one.Zone] = max(latencies[one.Zone], value)
+				loadLatency.WithLabelValues(one.Zone).Set(value)
 			} else {
-				signals[name] = value
+				loadSignal.WithLabelValues(name).Set(value)
 			}
 		}
 	}
-	for zone, f := range factors {
-		all <- prometheus.MustNewConstMetric(c.factor, prometheus.GaugeValue, f, zone)
-	}
-	for zone, seconds := range latencies {
-		all <- prometheus.MustNewConstMetric(c.latency, prometheus.GaugeValue, seconds, zone)
-	}
-	for name, value := range signals {
-		all <- prometheus.MustNewConstMetric(c.signal, prometheus.GaugeValue, value, name)
+	for _, v := range vecs {
+		v.Collect(all)
 	}
 }
 
