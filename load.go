@@ -27,8 +27,7 @@ type Load struct {
 	Memory *LoadRange `json:"memory,omitempty"`
 
 	// The time from the decision on a request until the status of its answer is known, of which nine
-	// tenths of the last 5 s are not slower: durations from `1ms` to `1m`. It acts from 50
-	// requests on. What limiters waited and the time that a client takes to send its body do not count. An
+	// tenths of the last 50 or more, of 5 s at most, are not slower: durations from `1ms` to `1m`. What limiters waited and the time that a client takes to send its body do not count. An
 	// answer with status 5xx counts as hi.
 	Latency *LoadRange `json:"latency,omitempty"`
 
@@ -219,7 +218,7 @@ func (z *Zone) checkScaled(algorithm window.Algorithm) error {
 	}
 	if !slices.ContainsFunc(z.Limits, short) {
 		l := z.Limits[0]
-		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 10s", l.Max, l.Window, z.shortLimit())
+		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, z.shortLimit())
 	}
 	scaled := slices.DeleteFunc(slices.Clone(z.Limits), func(l Limit) bool { return !short(l) })
 	if z.Fallback != nil {
@@ -243,13 +242,13 @@ func (z *Zone) checkScaled(algorithm window.Algorithm) error {
 	return nil
 }
 
-// shortLimit returns what the first limit allows in 10 s, on average; 100 if that is not known.
+// shortLimit returns what the first limit allows in a second, on average; 100 if that is not known.
 func (z *Zone) shortLimit() int64 {
 	p, err := z.Limits[0].policy()
 	if err != nil {
 		return 100
 	}
-	return max(1, int64(math.Round(float64(p.Limit)*float64(10*time.Second)/float64(p.Window))))
+	return max(1, int64(math.Round(float64(p.Limit)*float64(time.Second)/float64(p.Window))))
 }
 
 // scale returns a limit times a factor. 0 stays 0, and no other becomes 0.

@@ -198,7 +198,7 @@ func TestRecipes(t *testing.T) {
 	t.Run("load", func(t *testing.T) {
 		cpu := 0.4
 		step := slidingwindow.StandInLoads(t, func() (float64, error) { return cpu, nil }, nil)
-		r := serveBlock(t, recipes, "Shed load before the back end is too slow", 1, "limit 3000 10s", "limit 300 1m", "limit 100 10s", "limit 100 1m")
+		r := serveBlock(t, recipes, "Shed load before the back end is too slow", 1, "limit 300 1s", "limit 300 1m", "limit 100 10s", "limit 100 1m")
 		step(21)
 		for _, c := range []struct {
 			cpu   float64

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// slots of Interval are looked at together: 5 s.
+	// slots of Interval are looked at together at most: 5 s.
 	slots = int(5 * time.Second / Interval)
 	// fewest is how many requests it takes to tell a percentile.
 	fewest = 50
@@ -48,18 +48,22 @@ func latencyOf(bucket int) time.Duration {
 	return time.Duration(from+1<<octave/2) * time.Microsecond
 }
 
-// sample returns the 90th percentile in seconds, and goes on to the next slot.
+// sample returns the 90th percentile in seconds, and goes on to the next slot. It is that of the last
+// slots that have enough requests together, so that what was long ago does not count where there are
+// many.
 func (l *latencies) sample() reading {
 	var sums [buckets]uint64
 	var all uint64
-	for i := range l.counts {
-		for j := range l.counts[i] {
-			n := uint64(l.counts[i][j].Load())
+	slot := int(l.slot.Load())
+	for i := 0; i < slots && all < fewest; i++ {
+		counts := &l.counts[(slot-i+slots)%slots]
+		for j := range counts {
+			n := uint64(counts[j].Load())
 			sums[j] += n
 			all += n
 		}
 	}
-	next := (int(l.slot.Load()) + 1) % slots
+	next := (slot + 1) % slots
 	for j := range l.counts[next] {
 		l.counts[next][j].Store(0)
 	}
