@@ -114,6 +114,7 @@ func TestAllocations(t *testing.T) {
 		// Without the race detector, under which pools forget, it is one less.
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
 		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},
+		{"load", `{"zones":[{"name":"allocations_load","limits":[{"max":1000000,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

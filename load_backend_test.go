@@ -124,8 +124,8 @@ func TestLoadBeforeABackEnd(t *testing.T) {
 		t.Errorf("%.1f a second, want 80 %% of %.1f at least", with.mean(), best.mean())
 	}
 	for i, n := range with.perSecond {
-		if math.Abs(n-with.mean()) > 0.1*with.mean() {
-			t.Errorf("ten seconds from %d on: %.1f a second, want 10 %% around %.1f", backEndRun/2+10*i, n, with.mean())
+		if math.Abs(n-with.mean()) > 0.15*with.mean() {
+			t.Errorf("ten seconds from %d on: %.1f a second, want 15 %% around %.1f", backEndRun/2+10*i, n, with.mean())
 		}
 	}
 }
