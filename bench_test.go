@@ -66,6 +66,8 @@ func BenchmarkHandler(b *testing.B) {
 		{"without", ""},
 		{"memory", `{"zones":[{"name":"bench",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"memory_zset", `{"zones":[{"name":"bench_zset",` + limit + `}]}`},
+		{"load", `{"zones":[{"name":"bench_load",` + limit + `,"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`},
+		{"load_latency", `{"zones":[{"name":"bench_latency",` + limit + `,"load":{"latency":{"lo":"200ms","hi":"1s"}}}]}`},
 		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
 			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
