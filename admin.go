@@ -156,6 +156,7 @@ func status() control.Status {
 	for _, g := range running.guards() {
 		answer.Stores = append(answer.Stores, g.state())
 	}
+	answer.Loads = zoneLoads()
 	return answer
 }
 
@@ -294,7 +295,10 @@ func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitStat
 		wait := d.RetryAfter.Seconds()
 		state.RetryAfter = &wait
 	}
-	if z.policies == nil && p == z.fallback {
+	switch {
+	case z.scales(p):
+		state.Source = "load"
+	case z.policies == nil && p == z.fallback:
 		state.Source = "fallback"
 	}
 	return state

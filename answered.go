@@ -26,13 +26,13 @@ type answered struct {
 func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
 	receipts := h.receipts(req)
 	if len(receipts) == 0 {
-		return next.ServeHTTP(w, r)
+		return h.serveTimed(w, r, req, next)
 	}
 	a := &answered{req: req, handler: h, receipts: receipts}
 	a.answerWriter = *newAnswerWriter(w, r, a.begin)
 	returned, err := false, error(nil)
 	defer func() { a.end(returned, err) }()
-	err = next.ServeHTTP(a, r)
+	err = h.serveTimed(a, r, req, next)
 	returned = true
 	return err
 }

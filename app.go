@@ -118,6 +118,9 @@ func (a *App) Start() error {
 		if z.guard.lookout != nil {
 			z.guard.lookout.begin()
 		}
+		if z.zone.load != nil {
+			z.zone.load.sampler.Start(z.zone.load.Zone)
+		}
 	}
 	for g, zones := range a.byGuard() {
 		g.overrides.begin(zones, a.storage)
@@ -140,6 +143,11 @@ func (a *App) Stop() error {
 	running.remove(a.running)
 	for g, zones := range a.byGuard() {
 		g.overrides.end(zones)
+	}
+	for _, z := range a.running {
+		if z.zone.load != nil {
+			z.zone.load.sampler.Stop(z.zone.load.Zone)
+		}
 	}
 	for _, g := range a.sharing {
 		g.fallback.Unshare()

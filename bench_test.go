@@ -66,6 +66,8 @@ func BenchmarkHandler(b *testing.B) {
 		{"without", ""},
 		{"memory", `{"zones":[{"name":"bench",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"memory_zset", `{"zones":[{"name":"bench_zset",` + limit + `}]}`},
+		{"load", `{"zones":[{"name":"bench_load",` + limit + `,"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`},
+		{"load_latency", `{"zones":[{"name":"bench_latency",` + limit + `,"load":{"latency":{"lo":"200ms","hi":"1s"}}}]}`},
 		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
 			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
@@ -114,6 +116,7 @@ func TestAllocations(t *testing.T) {
 		// Without the race detector, under which pools forget, it is one less.
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
 		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},
+		{"load", `{"zones":[{"name":"allocations_load","limits":[{"max":1000000,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -123,6 +123,15 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				refund_if    status <code|class>... | header <field> <value>
 //				max          <units>
 //			}
+//			load        {
+//				cpu      <lo>% <hi>%             # or memory, or latency
+//				memory   <lo>% <hi>%
+//				latency  <lo> <hi>
+//				floor    <n>%
+//				ceiling  <n>%
+//				recover  <duration>
+//				combine  product|min
+//			}
 //		}
 //		store    <name> ...
 //		on_error local|allow|deny {
@@ -342,6 +351,13 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return err
 		}
 		err = cmp.Or(z.checkSettle(), z.checkEnforce(z.Enforce))
+	case "load":
+		if z.Load, err = unmarshalLoad(d); err != nil {
+			return err
+		}
+		if err = z.Load.compile(); err != nil {
+			err = fmt.Errorf("load: %w", err)
+		}
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

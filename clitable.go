@@ -68,7 +68,37 @@ func printStatus(w io.Writer, answer *control.Status) {
 		}
 	}
 	t.Render()
+	printLoads(w, answer.Loads)
 }
+
+func printLoads(w io.Writer, loads []control.ZoneLoad) {
+	if len(loads) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	t := newTable(w, "ZONE", "STORE", "LOAD FACTOR", "CPU", "MEMORY", "LATENCY")
+	for _, l := range loads {
+		row := table.Row{l.Zone, l.Store, percentage(l.Factor)}
+		for _, signal := range []string{"cpu", "memory"} {
+			row = append(row, percentageOrNone(l.Signals, signal))
+		}
+		latency := ""
+		if s, ok := l.Signals["latency"]; ok {
+			latency = strconv.FormatFloat(s, 'f', -1, 64) + "s"
+		}
+		t.AppendRow(append(row, latency))
+	}
+	t.Render()
+}
+
+func percentageOrNone(values map[string]float64, name string) string {
+	if share, ok := values[name]; ok {
+		return percentage(share)
+	}
+	return ""
+}
+
+func percentage(share float64) string { return strconv.FormatFloat(share*100, 'f', 0, 64) + "%" }
 
 func printableOrNone(text string) string {
 	if text == "" {

@@ -77,6 +77,10 @@ func (h *Handler) denialStatus(req *request) (int, error) {
 // deny answers a request that a limit denies: through the error routes, if one
 // answers, else by itself.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) error {
+	kind := problemQuota
+	if h.loads && req.reduced() {
+		kind = problemCapacity
+	}
 	req.retryAfter = h.retryAfter(req.wait())
 	retryAfter := strconv.FormatInt(req.retryAfter, 10)
 	header, lines := w.Header(), new([2][1]string)
@@ -103,7 +107,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	p := problem{
 		detail: detail, retryAfter: req.retryAfter, status: status,
-		title: "Rate limit exceeded", kind: problemQuota, violated: req.violated(),
+		title: "Rate limit exceeded", kind: kind, violated: req.violated(),
 	}
 	if cause == errNoKey && status != http.StatusTooManyRequests { //nolint:errorlint // it is that very error
 		p.title, p.kind = cmp.Or(http.StatusText(status), "Request denied"), problemOfStatus

@@ -96,7 +96,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax, &loadMetrics} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}

@@ -81,6 +81,8 @@ type Handler struct {
 
 	guard      *guard
 	settles    bool     // whether a zone has count_if or settle
+	loads      bool     // whether a zone has load
+	times      bool     // whether a zone measures answer times
 	controlled []zoneID // whose enforcement is acquired
 	logger     *zap.Logger
 }
@@ -126,6 +128,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
+		}
+		z.load = acquireLoad(z, zoneID{store.String(), z.Name})
+		h.loads = h.loads || z.load != nil
+		if z.times() {
+			h.times = true
+			timings.Add(1)
 		}
 		if len(h.Zones) > 1 {
 			use.beside = append(use.beside, h.Zones...)
@@ -231,6 +239,15 @@ func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
 		releaseEnforcement(id)
 	}
+	for _, z := range h.Zones {
+		if z == nil || z.load == nil { // it was not provisioned, perhaps
+			continue
+		}
+		if z.times() {
+			timings.Add(-1)
+		}
+		z.load.sampler.Release(z.load.Zone)
+	}
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}
@@ -248,14 +265,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
 			req.publish()
 		}
-		return next.ServeHTTP(w, r)
+		return h.serveTimed(w, r, req, next)
 	}
 	if req.keyless == nil {
+		start := waiting()
 		if h.settles {
 			err = h.decideSettled(r.Context(), req)
 		} else {
 			err = h.decide(r.Context(), req)
 		}
+		req.waitedSince(start)
 		if err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
@@ -268,7 +287,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.serveSettled(w, r, req, next)
 	}
 	if req.allowed {
-		return next.ServeHTTP(w, r)
+		return h.serveTimed(w, r, req, next)
 	}
 	return h.deny(w, r, req)
 }

@@ -260,6 +260,8 @@ func TestReadmeNames(t *testing.T) {
 		slidingwindow.Lease{},
 		slidingwindow.Settle{},
 		slidingwindow.Weight{},
+		slidingwindow.Load{},
+		slidingwindow.LoadRange{},
 		stores.Memory{},
 		stores.Redis{},
 		stores.TLS{},

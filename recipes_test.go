@@ -195,6 +195,27 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("with a misspelt number Bert's policies are %s", policy)
 		}
 	})
+	t.Run("load", func(t *testing.T) {
+		cpu := 0.4
+		step := slidingwindow.StandInLoads(t, func() (float64, error) { return cpu, nil }, nil)
+		r := serveBlock(t, recipes, "Shed load before the back end is too slow", 1, "limit 300 1s", "limit 300 1m", "limit 100 10s", "limit 100 1m")
+		step(21)
+		for _, c := range []struct {
+			cpu   float64
+			quota string
+		}{{0.4, `"everybody";q=300;w=60`}, {0.875, `"everybody";q=195;w=60`}, {1, `"everybody";q=90;w=60`}} {
+			cpu = c.cpu
+			step(3)
+			a := r.want(1, 200, get, "/", from("203.0.113.1")...)
+			if policy := strings.Join(a.Header["Ratelimit-Policy"], ", "); !strings.Contains(policy, c.quota) || !strings.Contains(policy, `"per_client";q=100;w=60`) {
+				t.Errorf("CPU at %v: policies are %s, want %s", c.cpu, policy, c.quota)
+			}
+		}
+		r.want(87, 200, get, "/", from("203.0.113.1")...)
+		if a := r.want(1, 429, get, "/", from("203.0.113.2")...); !strings.Contains(a.Body, "#temporary-reduced-capacity") {
+			t.Errorf("everybody denies with %s", a.Body)
+		}
+	})
 	t.Run("exempt", func(t *testing.T) {
 		r := serveBlock(t, recipes, "Exempt networks, health checks and OPTIONS", 1)
 		if a := r.want(101, 200, get, "/", from("10.1.2.3")...); a.Header.Get("RateLimit") != "" {

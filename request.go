@@ -262,7 +262,12 @@ func (req *request) decisionsOf(i int) []window.Decision {
 
 // policyFields returns what RateLimit fields say of charge i's limits.
 func (req *request) policyFields(i int) *policyFields {
-	if fields := req.zones[i].fields; fields != nil && req.ruleHere(req.zones[i].Name) == nil {
+	z := req.zones[i]
+	fields := z.fields
+	if z.load != nil {
+		fields = z.load.fieldsOf(req.charges[i].Policies)
+	}
+	if fields != nil && req.ruleHere(z.Name) == nil {
 		return fields
 	}
 	return newPolicyFields(req.charges[i].Zone, req.charges[i].Policies)

@@ -107,6 +107,12 @@ type Zone struct {
 	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
 	Enforce string `json:"enforce,omitempty"`
 
+	// Scales limits by the CPU, memory or answer times of this Caddy: they fall at once when it is
+	// loaded, and rise slowly. Limits with windows longer than `60s` stay as they are, and one at least
+	// has to be shorter. Each Caddy has a factor of its own. Not with `lease` or `gcra`. Default: limits
+	// do not follow the load.
+	Load *Load `json:"load,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -124,6 +130,7 @@ type Zone struct {
 	control   *enforcement    // which goes before it
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
+	load      *zoneLoad       // nil without the option
 	counters  zoneCounters
 	onServer  bool // whether the store's server may decide on native
 	overrides *zoneOverrides
@@ -198,6 +205,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkSettle(); err != nil {
+		return err
+	}
+	if err := z.checkLoad(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -409,6 +419,9 @@ func (z *Zone) plain() *Zone {
 	if z.Settle != nil {
 		p.Settle = z.Settle.plain()
 	}
+	if z.Load != nil {
+		p.Load = z.Load.plain()
+	}
 	return &p
 }
 
@@ -525,8 +538,13 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	if z.native != nil && !z.use.script {
 		c.Algorithm = z.native
 	}
-	if c.Policies == nil {
-		c.Policies, empty = z.expandLimits(repl)
+	switch {
+	case c.Policies == nil:
+		if c.Policies, empty = z.expandLimits(repl); z.load != nil {
+			z.load.scale(c.Policies, z.load.Factor())
+		}
+	case z.load != nil:
+		c.Policies = z.load.limits().policies
 	}
 	if z.spends.dynamic {
 		var none bool

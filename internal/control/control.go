@@ -77,6 +77,19 @@ type Limit struct {
 type Status struct {
 	Version string  `json:"version"` // of the plugin
 	Stores  []Store `json:"stores"`
+	// Zones with load.
+	Loads []ZoneLoad `json:"loads,omitempty"`
+}
+
+// ZoneLoad is how a zone follows the load.
+type ZoneLoad struct {
+	Zone  string `json:"zone"`
+	Store string `json:"store"`
+	// What the limits with short windows are multiplied by.
+	Factor float64 `json:"factor"`
+	// `cpu` and `memory` as shares, `latency` in seconds; those that the zone uses and that are
+	// known.
+	Signals map[string]float64 `json:"signals"`
 }
 
 // States of a store.
@@ -140,7 +153,8 @@ type LimitState struct {
 	RetryAfter *float64 `json:"retry_after"`
 	// Seconds until nothing is used, to the millisecond.
 	ResetAfter float64 `json:"reset_after"`
-	// `config`, `override`, or `fallback` where the limit needs placeholders of a request.
+	// `config`, `fallback` where the limit needs placeholders of a request, `load` where the
+	// load of this Caddy has scaled it, or `override`.
 	Source string `json:"source"`
 }
 

@@ -29,7 +29,7 @@ type Zone struct {
 // Hasher makes the HMAC of keys under each secret.
 type Hasher interface {
 	// HashKey returns the HMAC under the secret number n, counted from 0. It reports false without
-	// has not that number.
+	// a secret of that number.
 	HashKey(key string, n int) (sum [32]byte, ok bool)
 }
 

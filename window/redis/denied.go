@@ -27,6 +27,8 @@ const (
 	answerOverhead = 80
 	// decisionBytes is the size of a window.Decision.
 	decisionBytes = 56
+	// policyBytes is the size of a window.Policy.
+	policyBytes = 16
 )
 
 // denials remembers charges that were denied, and denies requests that make one of them
@@ -35,9 +37,10 @@ const (
 // window: what others spend until then only makes it last. The time counts from before the request
 // was sent, so that it is over no later than on the server.
 //
-// A denial is remembered per charge: counter, cost, policies and options. With
-// another cost or limit it is another charge. The charge is compared byte by byte, so that no
-// client can be taken for another. Other zones of a request make no difference: a client that
+// A denial is remembered per charge: counter, cost, windows and options. It also denies
+// smaller limits with the same windows, but for gcra, where a limit is a speed as well. With
+// another cost or a higher limit it is another charge. The charge is compared byte by byte, so
+// that no client can be taken for another. Other zones of a request make no difference: a client that
 // is denied in one cannot reach the server by new keys in another.
 //
 // For that second at most, a request may be denied that the server would let pass:
@@ -82,8 +85,38 @@ type denial struct {
 
 // answer is what was decided on a charge.
 type answer struct {
-	key       string // see appendCharge
+	key       string // see appendDenied
 	decisions []window.Decision
+	policies  []window.Policy
+}
+
+// covers reports whether a denial under the limits of a holds under others with the same windows:
+// what is above a limit is above every smaller one.
+func (a *answer) covers(policies []window.Policy) bool {
+	for i := range policies {
+		if policies[i].Limit > a.policies[i].Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// under returns a decision on a limit as it is under a smaller one. When there is room for that is not
+// known: it is not later than when nothing is used any more.
+func under(d window.Decision, was, is window.Policy, cost int64) window.Decision {
+	if was.Limit == is.Limit {
+		return d
+	}
+	d.Limit -= was.Limit - is.Limit
+	d.Remaining = max(0, d.Remaining-(was.Limit-is.Limit))
+	switch {
+	case cost == 0 || d.Allowed && cost <= d.Remaining:
+	case cost > d.Limit:
+		d.Allowed, d.RetryAfter = false, window.Never
+	default:
+		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, d.ResetAfter, time.Millisecond)
+	}
+	return d
 }
 
 // moment is when a request was about to be sent.
@@ -106,11 +139,11 @@ func (d *denials) ask() moment { return moment{d.now(), d.tick.Load()} }
 func (d *denials) answer(asked moment, charges []window.Charge, room []window.Decision) []window.Decision {
 	var buf [512]byte
 	for i := range charges {
-		found := d.find(asked.at, appendCharge(buf[:0], &charges[i], charges[i].Cost))
+		found := d.find(asked.at, appendDenied(buf[:0], &charges[i]), &charges[i])
 		switch {
 		case found == nil:
 		case len(charges) == 1:
-			return found.appendTo(room[:0], asked.at)
+			return found.appendTo(room[:0], asked.at, &charges[i])
 		default:
 			return d.complete(asked.at, charges, i, found, room[:0])
 		}
@@ -124,13 +157,13 @@ func (d *denials) complete(now time.Duration, charges []window.Charge, at int, f
 	var buf [512]byte
 	for i := range charges {
 		if i == at {
-			ds = found.appendTo(ds, now)
+			ds = found.appendTo(ds, now, &charges[i])
 			continue
 		}
-		key := appendCharge(buf[:0], &charges[i], charges[i].Cost)
+		key := appendDenied(buf[:0], &charges[i])
 		if i > at {
-			if one := d.find(now, key); one != nil {
-				ds = one.appendTo(ds, now)
+			if one := d.find(now, key, &charges[i]); one != nil {
+				ds = one.appendTo(ds, now, &charges[i])
 				continue
 			}
 		}
@@ -139,14 +172,17 @@ func (d *denials) complete(now time.Duration, charges []window.Charge, at int, f
 	return ds
 }
 
-// find returns the denial of a charge if it is in force, or nil.
-func (d *denials) find(now time.Duration, key []byte) *denial {
+// find returns the denial of a charge, which has the key, if it is in force; or nil.
+func (d *denials) find(now time.Duration, key []byte, c *window.Charge) *denial {
 	shard := d.shard(key)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	found := shard.byKey[string(key)]
 	if found != nil && !d.holds(found, now) {
 		shard.drop(found)
+		return nil
+	}
+	if found != nil && !found.covers(c.Policies) {
 		return nil
 	}
 	return found
@@ -157,11 +193,11 @@ func (one *denial) passed(now time.Duration) time.Duration {
 	return max(0, now-one.answered).Truncate(time.Millisecond)
 }
 
-// appendTo appends the decisions on the charge that was denied.
-func (one *denial) appendTo(ds []window.Decision, now time.Duration) []window.Decision {
+// appendTo appends the decisions on a charge that the denial covers.
+func (one *denial) appendTo(ds []window.Decision, now time.Duration, c *window.Charge) []window.Decision {
 	passed := one.passed(now)
-	for _, d := range one.decisions {
-		ds = append(ds, later(d, passed))
+	for i, d := range one.decisions {
+		ds = append(ds, under(later(d, passed), one.policies[i], c.Policies[i], c.Cost))
 	}
 	return ds
 }
@@ -173,7 +209,7 @@ func (one *denial) appendTo(ds []window.Decision, now time.Duration) []window.De
 func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Charge, key []byte) []window.Decision {
 	passed := one.passed(now)
 	for i := range one.others {
-		if one.others[i].key != string(key) {
+		if one.others[i].key != string(key) || !slices.Equal(one.others[i].policies, c.Policies) {
 			continue
 		}
 		for _, d := range one.others[i].decisions {
@@ -222,7 +258,7 @@ func (d *denials) remember(asked moment, charges []window.Charge, decisions []wi
 	ds := slices.Clone(decisions)
 	for i := range charges {
 		n := len(charges[i].Policies)
-		all[i] = answer{string(appendCharge(buf[:0], &charges[i], charges[i].Cost)), ds[:n:n]}
+		all[i] = answer{string(appendDenied(buf[:0], &charges[i])), ds[:n:n], slices.Clone(charges[i].Policies)}
 		ds = ds[n:]
 	}
 	now := d.now()
@@ -325,11 +361,32 @@ func (one *denial) size() int {
 	return n
 }
 
-func (a *answer) size() int { return len(a.key) + decisionBytes*len(a.decisions) }
+func (a *answer) size() int { return len(a.key) + (decisionBytes+policyBytes)*len(a.decisions) }
+
+// appendDenied is appendCharge without the limits, unless their algorithm is gcra.
+func appendDenied(dst []byte, c *window.Charge) []byte {
+	if _, ok := c.Algorithm.(window.GCRA); ok {
+		return appendCharge(dst, c, c.Cost)
+	}
+	dst = appendOptions(dst, c, c.Cost)
+	for _, p := range c.Policies {
+		dst = binary.AppendVarint(dst, p.Window.Milliseconds())
+	}
+	return dst
+}
 
 // appendCharge appends all of a charge that its decisions depend on, in a way
 // that can be read back, so that no two charges are the same bytes.
 func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
+	dst = appendOptions(dst, c, cost)
+	for _, p := range c.Policies {
+		dst = binary.AppendVarint(binary.AppendVarint(dst, p.Limit), p.Window.Milliseconds())
+	}
+	return dst
+}
+
+// appendOptions appends all of it but the policies.
+func appendOptions(dst []byte, c *window.Charge, cost int64) []byte {
 	var options []int64
 	native := window.NativeOff // counts apart
 	switch a := c.Algorithm.(type) {
@@ -350,9 +407,5 @@ func appendCharge(dst []byte, c *window.Charge, cost int64) []byte {
 	for _, o := range options {
 		dst = binary.AppendVarint(dst, o)
 	}
-	dst = binary.AppendVarint(dst, int64(len(c.Policies)))
-	for _, p := range c.Policies {
-		dst = binary.AppendVarint(binary.AppendVarint(dst, p.Limit), p.Window.Milliseconds())
-	}
-	return dst
+	return binary.AppendVarint(dst, int64(len(c.Policies)))
 }

@@ -121,7 +121,6 @@ func TestDeniedIsOneCharge(t *testing.T) {
 		"a long key":        another(func(c *window.Charge) { c.Key = string(make([]byte, 1_000)) }),
 		"a longer key":      another(func(c *window.Charge) { c.Key = string(make([]byte, 1_001)) }),
 		"cost":              another(func(c *window.Charge) { c.Cost++ }),
-		"limit":             another(func(c *window.Charge) { c.Policies[0].Limit-- }),
 		"window":            another(func(c *window.Charge) { c.Policies[0].Window++; c.Policies[0].Window = time.Hour }),
 		"another policy":    another(func(c *window.Charge) { c.Policies = append(c.Policies, c.Policies[0]) }),
 		"count":             algo(window.Slices{Count: 61}),
@@ -165,6 +164,75 @@ func TestDeniedIsOneCharge(t *testing.T) {
 			t.Errorf("%s: Take of half a field = %v, want ErrInvalid", name, err)
 		}
 	}
+}
+
+// TestDeniedSmallerLimits has limits change while denials are remembered, as the load has them do: one
+// denies under every smaller limit without asking the server, and under no larger one.
+func TestDeniedSmallerLimits(t *testing.T) {
+	for _, algo := range algorithms {
+		if algo.Name() == "gcra" {
+			continue
+		}
+		w := watch(t, redis.Options{})
+		m := openMemory(t, w.clock)
+		limit := func(n int64) window.Charge {
+			one := charge("zone", "key", n, 10*time.Second)
+			one.Algorithm = suited(algo, 10*time.Second)
+			return one
+		}
+		for range 10 {
+			w.wantTake("room", true, 1, limit(10))
+			if _, err := m.Take(t.Context(), []window.Charge{limit(10)}); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Add(100)
+		}
+		w.wantTake("none left", false, 1, limit(10))
+		for _, n := range []int64{10, 9, 3, 1, 0, 7} {
+			got := w.wantTake(fmt.Sprint("limit ", n), false, 0, limit(n))[0]
+			truth, err := m.Peek(t.Context(), []window.Charge{limit(n)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := truth[0]
+			if got.Limit != n || got.Remaining != 0 || got.RetryAfter < want.RetryAfter || n == 0 && got.RetryAfter != window.Never || n > 0 && got.RetryAfter > 11*time.Second {
+				t.Errorf("%s, limit %d: Take = %+v, want no earlier than %+v", algo.Name(), n, got, want)
+			}
+		}
+		w.wantTake("a larger limit", true, 1, limit(11))
+		w.wantTake("the smaller one again", false, 0, limit(10))
+		w.wantTake("none left of the larger one", false, 1, limit(11))
+		w.wantTake("the smaller one by the denial of the larger", false, 0, limit(5))
+		w.wantTake("a larger one still", true, 1, limit(20))
+		// Other windows, and more limits, are other charges.
+		w.wantTake("another window", false, 1, with(limit(5), func(c *window.Charge) {
+			c.Policies[0].Window = 20 * time.Second
+			c.Algorithm = suited(algo, 20*time.Second)
+		}))
+	}
+	// Of two limits, one may be larger.
+	w := watch(t, redis.Options{})
+	two := func(short, long int64) window.Charge {
+		return with(charge("two", "key", short, 10*time.Second), func(c *window.Charge) {
+			c.Policies = append(c.Policies, window.Policy{Limit: long, Window: time.Minute})
+		})
+	}
+	w.wantTake("room", true, 1, two(1, 5))
+	w.wantTake("none left", false, 1, two(1, 5))
+	ds := w.wantTake("both smaller", false, 0, two(0, 1))
+	if ds[0].RetryAfter != window.Never || ds[1].Allowed || ds[1].Remaining != 0 || ds[1].RetryAfter < 59*time.Second {
+		t.Errorf("Take = %+v, want both to deny, one for good", ds)
+	}
+	if ds = w.wantTake("one smaller", false, 0, two(1, 4)); !ds[1].Allowed || ds[1].Remaining != 3 {
+		t.Errorf("Take = %+v, want room in the second", ds)
+	}
+	w.wantTake("one larger", false, 1, two(0, 6))
+	// What is remembered stays true when the caller changes its charge.
+	mine := charge("mine", "key", 1, time.Hour)
+	w.wantTake("room", true, 1, mine)
+	w.wantTake("none left", false, 1, mine)
+	mine.Policies[0].Limit = 2
+	w.wantTake("another limit in the same memory", true, 1, mine)
 }
 
 // TestDeniedManyPaths has a client that is denied ask for ever new keys in another zone: the

@@ -335,11 +335,11 @@ func TestLeaseOfSuspended(t *testing.T) {
 	c := leased(charge("zone", "key", 1_000, time.Minute), 64, 20*time.Second)
 	takeAhead(t, s, c, 10)
 	at := take(t, s, c)[0].At
-	suspend(10*time.Second)
+	suspend(10 * time.Second)
 	if got := take(t, s, c)[0].At; got != at {
 		t.Errorf("after 10 s: decided at %d, want the lease of %d", got, at)
 	}
-	suspend(10*time.Second)
+	suspend(10 * time.Second)
 	time.Sleep(2 * time.Millisecond) // for a lease to have another time
 	if got := take(t, s, c)[0].At; got == at {
 		t.Error("after 20 s: decided by a lease that is over")

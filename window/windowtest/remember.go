@@ -127,9 +127,16 @@ func (r *Remembering) remembered(charges []window.Charge, got []window.Decision,
 	return oldest
 }
 
-// nameCharge writes all of a charge that its decisions depend on.
+// nameCharge writes all of a charge that its denial depends on: a denial also holds under smaller limits,
+// but for gcra, where a limit is a speed as well.
 func nameCharge(c *window.Charge) string {
-	return string(fmt.Appendf(window.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, c.Policies, c.Cost, c.Pack))
+	policies := slices.Clone(c.Policies)
+	if _, ok := c.Algorithm.(window.GCRA); !ok {
+		for i := range policies {
+			policies[i].Limit = 0
+		}
+	}
+	return string(fmt.Appendf(window.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, policies, c.Cost, c.Pack))
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.

@@ -1,0 +1,321 @@
+package slidingwindow
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Load scales limits by how loaded this Caddy is. One of cpu, memory and latency is required. Each
+// signal has a factor: 1 up to its lo, floor from its hi on, and a straight line between them.
+type Load struct {
+	// The share of the CPU time that this process may use, as its control group (version 2) says, or
+	// of the host's if that sets no limit.
+	CPU *LoadRange `json:"cpu,omitempty"`
+
+	// The share of the memory that this process may use: of GOMEMLIMIT or its control group, whichever
+	// is nearer, or of the host's if there is no limit. Garbage and file caches do not count.
+	Memory *LoadRange `json:"memory,omitempty"`
+
+	// The time from the decision on a request until the status of its answer is known, of which nine
+	// tenths of the last 50 or more, of 5 s at most, are not slower: durations from `1ms` to `1m`. What limiters waited and the time that a client takes to send its body do not count. An
+	// answer with status 5xx counts as hi.
+	Latency *LoadRange `json:"latency,omitempty"`
+
+	// The smallest factor, above `0%`. Default: `30%`.
+	Floor Value `json:"floor,omitempty"`
+
+	// The largest factor, up to `1000%`. Above `100%` limits grow while there is little load: the factor
+	// of a signal rises from 1 at half of its lo to the ceiling at 0. Default: `100%`.
+	Ceiling Value `json:"ceiling,omitempty"`
+
+	// The time in which the factor rises from the floor to 1 at the earliest, from `1s` to `1h`.
+	// It falls at once. Default: `1m`.
+	Recover Value `json:"recover,omitempty"`
+
+	// What several signals make together: the `product` of their factors, or the `min`. Default:
+	// `product`.
+	Combine string `json:"combine,omitempty"`
+
+	options load.Options
+}
+
+// LoadRange is where a signal acts.
+type LoadRange struct {
+	// The value up to which the limits hold as they are.
+	Lo Value `json:"lo"`
+
+	// The value from which the factor is the floor.
+	Hi Value `json:"hi"`
+}
+
+// Defaults of load.
+const (
+	defaultFloor   = 0.3
+	defaultCeiling = 1
+	defaultRecover = time.Minute
+)
+
+// longestScaled is the longest window whose limit follows the load. A longer one remembers what
+// passed before, so that a smaller limit denies everything until that has left the window.
+const longestScaled = time.Minute
+
+// compile reports what is wrong with l by itself, and makes it ready.
+func (l *Load) compile() error {
+	o := load.Options{Floor: defaultFloor, Ceiling: defaultCeiling, Recover: defaultRecover, Min: l.Combine == combineMin}
+	for _, signal := range []struct {
+		of      load.Signal
+		r       *LoadRange
+		read    func(Value) (float64, error)
+		most    float64
+		example string
+	}{
+		{load.CPU, l.CPU, Value.percent, 1, "cpu 70% 95%"},
+		{load.Memory, l.Memory, Value.percent, 1, "memory 80% 95%"},
+		{load.Latency, l.Latency, Value.seconds, 60, "latency 200ms 1s"},
+	} {
+		if signal.r == nil {
+			continue
+		}
+		r, err := signal.r.compile(signal.read)
+		if err != nil {
+			return fmt.Errorf("%s: %w, as in %s", signal.of, err, signal.example)
+		}
+		if r.Hi > signal.most {
+			return fmt.Errorf("%s: %s is above the most, which is %s; write a lower one, as in %s", signal.of, signal.r.Hi, map[bool]string{true: "100%", false: "1m"}[signal.most == 1], signal.example)
+		}
+		o.Ranges[signal.of] = r
+	}
+	if o.Ranges == (load.Options{}).Ranges {
+		return errors.New("nothing says what the load is; write cpu 70% 95%, memory 80% 95% or latency 200ms 1s")
+	}
+	if err := l.compileBounds(&o); err != nil {
+		return err
+	}
+	l.options = o
+	return checkWord("combine", l.Combine, "", combineProduct, combineMin)
+}
+
+// The words for what several signals make together.
+const (
+	combineProduct = "product"
+	combineMin     = "min"
+)
+
+// compileBounds reads floor, ceiling and recover.
+func (l *Load) compileBounds(o *load.Options) (err error) {
+	if l.Floor != "" {
+		if o.Floor, err = l.Floor.percent(); err != nil {
+			return fmt.Errorf("floor %w, as in floor 30%%", err)
+		}
+		if o.Floor <= 0 || o.Floor > 1 {
+			return fmt.Errorf("floor %s: must be above 0%% and at most 100%%", l.Floor)
+		}
+	}
+	if l.Ceiling != "" {
+		if o.Ceiling, err = l.Ceiling.percent(); err != nil {
+			return fmt.Errorf("ceiling %w, as in ceiling 120%%", err)
+		}
+		if o.Ceiling < 1 || o.Ceiling > 10 {
+			return fmt.Errorf("ceiling %s: must be from 100%% to 1000%%", l.Ceiling)
+		}
+	}
+	if o.Floor == 1 && o.Ceiling == 1 {
+		return errors.New("floor 100%: limits would not change; write a lower floor")
+	}
+	if l.Recover != "" {
+		if o.Recover, err = l.Recover.duration(); err != nil {
+			return fmt.Errorf("recover %w", err)
+		}
+		if o.Recover < time.Second || o.Recover > time.Hour {
+			return fmt.Errorf("recover %s: must be from 1s to 1h", l.Recover)
+		}
+	}
+	return nil
+}
+
+// compile returns the range as the sampler takes it.
+func (r *LoadRange) compile(read func(Value) (float64, error)) (load.Range, error) {
+	lo, err := read(r.Lo)
+	if err != nil {
+		return load.Range{}, fmt.Errorf("lo %w", err)
+	}
+	hi, err := read(r.Hi)
+	if err != nil {
+		return load.Range{}, fmt.Errorf("hi %w", err)
+	}
+	if lo <= 0 || lo >= hi {
+		return load.Range{}, fmt.Errorf("%s %s: lo must be above 0 and below hi; write lo first", r.Lo, r.Hi)
+	}
+	return load.Range{Lo: lo, Hi: hi}, nil
+}
+
+// percent returns a percentage as a share.
+func (v Value) percent() (float64, error) {
+	number, ok := strings.CutSuffix(string(v), "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, fmt.Errorf("%q is not a percentage; write a number and %%", string(v))
+	}
+	return n / 100, nil
+}
+
+// seconds returns a duration as seconds.
+func (v Value) seconds() (float64, error) {
+	d, err := v.duration()
+	return d.Seconds(), err
+}
+
+// plainPercent returns a percentage as it is usually spelt, and anything else as it is.
+func (v Value) plainPercent() Value {
+	share, err := v.percent()
+	if err != nil {
+		return v
+	}
+	return Value(strconv.FormatFloat(math.Round(share*1e8)/1e6, 'f', -1, 64) + "%")
+}
+
+// checkLoad reports what is wrong with load, or with what is configured beside it.
+func (z *Zone) checkLoad() error {
+	if z.Load == nil {
+		return nil
+	}
+	if err := z.Load.compile(); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if z.Lease != nil {
+		return errors.New("load and lease cannot be combined: a lease needs one limit for all requests on a key; take out one of them")
+	}
+	algorithm, _, err := z.algorithms()
+	if err != nil {
+		return nil // of the algorithm
+	}
+	if _, ok := algorithm.(window.GCRA); ok {
+		return errors.New("load and algorithm gcra cannot be combined: Caddys with different factors would spoil each other's counts; use zset, log, stream or slices")
+	}
+	return z.checkScaled(algorithm)
+}
+
+// checkScaled reports why the limits cannot follow the load.
+func (z *Zone) checkScaled(algorithm window.Algorithm) error {
+	short := func(l Limit) bool {
+		length, err := l.Window.duration()
+		return err == nil && length <= longestScaled
+	}
+	for _, l := range z.Limits {
+		if l.Window.dynamic() {
+			return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder", l.Max, l.Window)
+		}
+	}
+	if !slices.ContainsFunc(z.Limits, short) {
+		l := z.Limits[0]
+		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, z.shortLimit())
+	}
+	scaled := slices.DeleteFunc(slices.Clone(z.Limits), func(l Limit) bool { return !short(l) })
+	if z.Fallback != nil {
+		if !short(*z.Fallback) && slices.ContainsFunc(scaled, Limit.dynamic) {
+			return fmt.Errorf("fallback %s %s: load scales limits with windows of 60s or less, and this one may take the place of such a limit; write a shorter window", z.Fallback.Max, z.Fallback.Window)
+		}
+		if short(*z.Fallback) {
+			scaled = append(scaled, *z.Fallback)
+		}
+	}
+	for _, l := range scaled {
+		p, err := l.known().policy()
+		if err != nil {
+			return nil // of the limit
+		}
+		most := scale(p, z.Load.options.Ceiling)
+		if err := window.CheckPolicy(algorithm, most); err != nil {
+			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", l.Max, l.Window, z.Load.Ceiling, err)
+		}
+	}
+	return nil
+}
+
+// shortLimit returns what the first limit allows in a second, on average; 100 if that is not known.
+func (z *Zone) shortLimit() int64 {
+	p, err := z.Limits[0].policy()
+	if err != nil {
+		return 100
+	}
+	return max(1, int64(math.Round(float64(p.Limit)*float64(time.Second)/float64(p.Window))))
+}
+
+// scale returns a limit times a factor. 0 stays 0, and no other becomes 0.
+func scale(p window.Policy, factor float64) window.Policy {
+	if factor == 1 || p.Limit == 0 || p.Window > longestScaled {
+		return p
+	}
+	most := window.MaxProduct / p.Window.Milliseconds()
+	p.Limit = int64(min(max(1, math.Round(float64(p.Limit)*factor)), float64(most)))
+	return p
+}
+
+// plain returns l with values written in one way and without those that are the default.
+func (l *Load) plain() *Load {
+	p := *l
+	for _, r := range []**LoadRange{&p.CPU, &p.Memory} {
+		if *r != nil {
+			*r = &LoadRange{(*r).Lo.plainPercent(), (*r).Hi.plainPercent()}
+		}
+	}
+	if p.Latency != nil {
+		p.Latency = &LoadRange{p.Latency.Lo.plainDuration(), p.Latency.Hi.plainDuration()}
+	}
+	p.Floor = unless(p.Floor.plainPercent(), "30%")
+	p.Ceiling = unless(p.Ceiling.plainPercent(), "100%")
+	p.Recover = unless(p.Recover.plainDuration(), plainDuration(defaultRecover))
+	p.Combine = unless(p.Combine, combineProduct)
+	return &p
+}
+
+// unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
+func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
+	l, seen := new(Load), make(seenOptions)
+	if d.NextArg() {
+		_ = seen.once(d)
+		if err := l.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.once(d); err != nil {
+			return nil, err
+		}
+		if err := l.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
+	switch option := d.Val(); option {
+	case "cpu", "memory", "latency":
+		r := new(LoadRange)
+		if !d.AllArgs((*string)(&r.Lo), (*string)(&r.Hi)) {
+			return d.Errf("%s takes two values: write %[1]s <lo> <hi>", option)
+		}
+		*map[string]**LoadRange{"cpu": &l.CPU, "memory": &l.Memory, "latency": &l.Latency}[option] = r
+	case "floor", "ceiling", "recover":
+		values := map[string]*Value{"floor": &l.Floor, "ceiling": &l.Ceiling, "recover": &l.Recover}
+		if !d.AllArgs((*string)(values[option])) {
+			return d.ArgErr()
+		}
+	case "combine":
+		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
+	default:
+		return d.Errf("unrecognized subdirective %q of load; use cpu, memory, latency, floor, ceiling, recover or combine", option)
+	}
+	return nil
+}

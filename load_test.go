@@ -1,0 +1,376 @@
+package slidingwindow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// pressure is a CPU that a test sets.
+type pressure struct {
+	cpu  float64
+	step func(n int) // takes samples
+}
+
+func newPressure(t testing.TB) *pressure {
+	p := &pressure{cpu: 0.4}
+	p.step = StandInLoads(t, func() (float64, error) { return p.cpu, nil }, func() (float64, error) { return 0.1, nil })
+	return p
+}
+
+// loaded provisions a handler with load, past its warm-up.
+func (p *pressure) loaded(t testing.TB, config string) *Handler {
+	t.Helper()
+	h, _ := newHandler(t, config)
+	for _, z := range h.Zones {
+		if z.load != nil {
+			z.load.sampler.Start(z.load.Zone)
+		}
+	}
+	p.step(21)
+	return h
+}
+
+// at has the CPU be at a share for some samples.
+func (p *pressure) at(cpu float64, samples int) {
+	p.cpu = cpu
+	p.step(samples)
+}
+
+const cpuLoad = `"load":{"cpu":{"lo":"70%","hi":"95%"},"recover":"5s"}`
+
+func TestLoadScalesLimits(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"},{"max":1000,"window":"1h"}],`+cpuLoad, ""))
+	policy := func(w *httptest.ResponseRecorder) string { return w.Header().Get("RateLimit-Policy") }
+	name := zoneName(t)
+	want := fmt.Sprintf(`"%[1]s:1m";q=100;w=60, "%[1]s:1h";q=1000;w=3600`, name)
+	if got := policy(serve(t, get(), h)); got != want {
+		t.Errorf("without load: %s, want %s", got, want)
+	}
+	p.at(1, 3)
+	want = fmt.Sprintf(`"%[1]s:1m";q=30;w=60, "%[1]s:1h";q=1000;w=3600`, name)
+	for i := range 29 {
+		w := serve(t, get(), h)
+		if got := policy(w); w.Code != http.StatusNoContent || got != want {
+			t.Fatalf("request %d under load: %d, %s, want it to pass, %s", i+2, w.Code, got, want)
+		}
+	}
+	denied := func() *httptest.ResponseRecorder {
+		t.Helper()
+		w := serve(t, get(), h)
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+			t.Fatalf("above the limit under load: %d, Retry-After %q, want 429", w.Code, w.Header().Get("Retry-After"))
+		}
+		return w
+	}
+	if body := denied().Body.String(); !strings.Contains(body, "#temporary-reduced-capacity") {
+		t.Errorf("only the load denies: %s, want temporary-reduced-capacity", body)
+	}
+	p.at(0.4, 5) // the way up has begun
+	if w := serve(t, get(), h); w.Code != http.StatusNoContent {
+		t.Errorf("as the factor rises: %d, want it to pass at once", w.Code)
+	}
+	p.at(0.4, 20)
+	for i := 31; i < 100; i++ {
+		if w := serve(t, get(), h); w.Code != http.StatusNoContent {
+			t.Fatalf("request %d without load: %d, want it to pass", i+1, w.Code)
+		}
+	}
+	if body := denied().Body.String(); !strings.Contains(body, "#quota-exceeded") {
+		t.Errorf("the limit itself denies: %s, want quota-exceeded", body)
+	}
+}
+
+func TestScale(t *testing.T) {
+	for _, c := range []struct {
+		limit  int64
+		window time.Duration
+		factor float64
+		want   int64
+	}{
+		{0, time.Second, 0.3, 0}, {0, time.Second, 1.2, 0}, {1, time.Second, 0.3, 1}, {3, time.Second, 0.01, 1},
+		{5, time.Second, 0.5, 3}, {100, time.Second, 1, 100}, {100, time.Second, 1.2, 120}, {100, time.Minute, 0.3, 30},
+		{100, time.Minute + time.Millisecond, 0.3, 100},
+		{window.MaxProduct / 1000, time.Second, 10, window.MaxProduct / 1000},
+		{window.MaxProduct, time.Millisecond, 0.5, window.MaxProduct / 2},
+	} {
+		if got := scale(window.Policy{Limit: c.limit, Window: c.window}, c.factor); got.Limit != c.want || got.Check() != nil {
+			t.Errorf("%d in %s at %v: %d, want %d", c.limit, c.window, c.factor, got.Limit, c.want)
+		}
+	}
+}
+
+func TestLoadOfLimitZero(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":0,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"ceiling":"200%"}`, ""))
+	for _, cpu := range []float64{0, 1} {
+		p.at(cpu, 60)
+		if w := serve(t, get(), h); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "#quota-exceeded") {
+			t.Errorf("CPU at %v: %d %s, want a denial for good", cpu, w.Code, w.Body)
+		}
+	}
+}
+
+func TestLoadOfPlaceholders(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],"fallback":{"max":50,"window":"1m"},"key":"{http.request.header.X-Max}",`+cpuLoad, `,"headers":"legacy"`))
+	limit := func(header string) string {
+		return serve(t, get("X-Max", header), h).Header().Get("X-RateLimit-Limit")
+	}
+	if a, b := limit("200"), limit("many"); a != "200" || b != "50" {
+		t.Errorf("without load: %s and %s, want 200 and 50", a, b)
+	}
+	p.at(1, 3)
+	if a, b := limit("200"), limit("many"); a != "60" || b != "15" {
+		t.Errorf("under load: %s and %s, want 60 and 15", a, b)
+	}
+	for range 60 {
+		serve(t, get("X-Max", "200"), h)
+	}
+	if w := serve(t, get("X-Max", "200"), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
+		t.Errorf("only the load denies: %d %s", w.Code, w.Body)
+	}
+}
+
+// A request that costs more than the limit under load may come again.
+func TestLoadOfLargeCost(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],"cost":50,`+cpuLoad, ""))
+	p.at(1, 3)
+	if w := serve(t, get(), h); w.Code != 429 || w.Header().Get("Retry-After") != "60" || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
+		t.Errorf("%d, Retry-After %q, %s, want it in a minute", w.Code, w.Header().Get("Retry-After"), w.Body)
+	}
+}
+
+// A zone that the load does not scale denies by its own limit.
+func TestLoadBesideAnotherZone(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, fmt.Sprintf(`{"zones":[{"name":"%[1]s.a","limits":[{"max":10,"window":"1m"}],%[2]s},{"name":"%[1]s.b","limits":[{"max":3,"window":"1m"}]}]}`, zoneName(t), cpuLoad))
+	p.at(1, 3)
+	for range 3 {
+		serve(t, get(), h)
+	}
+	if w := serve(t, get(), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#quota-exceeded") {
+		t.Errorf("both deny: %d %s, want quota-exceeded", w.Code, w.Body)
+	}
+}
+
+func TestLoadSurvivesReload(t *testing.T) {
+	p := newPressure(t)
+	config := zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],`+cpuLoad, "")
+	h := p.loaded(t, config)
+	p.at(1, 3)
+	next, _ := newHandler(t, config)
+	other, _ := newHandler(t, strings.Replace(config, `"recover"`, `"floor":"50%","recover"`, 1))
+	for handler, want := range map[*Handler]float64{h: 0.3, next: 0.3, other: 0.5} {
+		if got := handler.Zones[0].load.Factor(); got != want {
+			t.Errorf("factor %v, want %v", got, want)
+		}
+	}
+}
+
+func TestLoadShown(t *testing.T) {
+	p := newPressure(t)
+	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"},{"max":100,"window":"1h"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"memory":{"lo":"80%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, ""))
+	own := []*runningZone{h.newRunningZone(h.Zones[0])}
+	running.add(own)
+	defer running.remove(own)
+	z := &own[0].zone
+	sources := func() string {
+		c, _ := z.charge("key", nil)
+		return z.limitState(c.Policies[0], &window.Decision{}).Source + " " + z.limitState(c.Policies[1], &window.Decision{}).Source
+	}
+	if got := sources(); got != "config config" {
+		t.Errorf("without load: %s", got)
+	}
+	p.at(0.95, 3)
+	if got := sources(); got != "load config" {
+		t.Errorf("under load: %s", got)
+	}
+	for range 100 {
+		z.load.Answered(500 * time.Millisecond)
+	}
+	p.step(2)
+	for _, one := range status().Loads {
+		if one.Zone != z.Name {
+			continue
+		}
+		latency := one.Signals["latency"]
+		if one.Factor != 0.3 || one.Signals["cpu"] != 0.95 || one.Signals["memory"] != 0.1 || math.Abs(latency-0.5) > 0.02 {
+			t.Errorf("status: %+v", one)
+		}
+		var text strings.Builder
+		printStatus(&text, ptr(status()))
+		if line := fmt.Sprintf(" 30%%          95%%  10%%     %vs ", latency); !strings.Contains(text.String(), line) {
+			t.Errorf("the command line shows\n%s\nwant %s", text.String(), line)
+		}
+		return
+	}
+	t.Errorf("status has no load of the zone: %+v", status())
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestLoadMetrics(t *testing.T) {
+	p := newPressure(t)
+	config := zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, "")
+	h := p.loaded(t, config)
+	_, ctx := newHandler(t, config)
+	own := []*runningZone{h.newRunningZone(h.Zones[0])}
+	running.add(own)
+	defer running.remove(own)
+	p.at(0.825, 3)
+	for range 100 {
+		h.Zones[0].load.Answered(100 * time.Millisecond)
+	}
+	p.step(1)
+	if got := metric(t, ctx, "caddy_sliding_window_load_factor_ratio", "zone", zoneName(t)); math.Abs(got-0.65) > 1e-9 {
+		t.Errorf("factor %v, want 0.65", got)
+	}
+	if got := metric(t, ctx, "caddy_sliding_window_load_signal_ratio", "signal", "cpu"); got != 0.825 {
+		t.Errorf("cpu %v, want 0.825", got)
+	}
+	if got := metric(t, ctx, "caddy_sliding_window_load_latency_seconds", "zone", zoneName(t)); math.Abs(got-0.1) > 0.004 {
+		t.Errorf("latency %v, want 0.1", got)
+	}
+}
+
+// served is a request to handlers whose answer is measured.
+type served struct {
+	t       *testing.T
+	handler *Handler
+}
+
+// latency serves a request a hundred times, and returns the percentile that is measured.
+func (s served) latency(next caddyhttp.HandlerFunc, request func() *http.Request, inner ...*Handler) (time.Duration, bool) {
+	s.t.Helper()
+	z := s.handler.Zones[0].load
+	own := load.Sampler{Manual: true} // whose steps nothing else takes
+	fresh := own.Acquire("", z.Options())
+	own.Start(fresh)
+	z.Zone = fresh
+	for range 100 {
+		all := []caddyhttp.MiddlewareHandler{s.handler}
+		for _, h := range inner {
+			all = append(all, h)
+		}
+		all = append(all, answering{next})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = tryServe(request(), all...)
+		}()
+	}
+	own.Step(time.Now())
+	return fresh.Latency()
+}
+
+// answering is a handler that answers, after all others.
+type answering struct{ next caddyhttp.HandlerFunc }
+
+func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	return a.next(w, r)
+}
+
+func TestLatencyOfAnswers(t *testing.T) {
+	newPressure(t)
+	const zone = `"key":"all","limits":[{"max":100000,"window":"1m"}],"load":{"latency":{"lo":"200ms","hi":"1s"}}`
+	h, _ := newHandler(t, zoneHandler(t, zone, ""))
+	s := served{t, h}
+	plain := func() *http.Request { return get() }
+	slowBody := func() *http.Request {
+		return httptest.NewRequest(http.MethodPost, "/", &slow{left: 2})
+	}
+	for name, c := range map[string]struct {
+		next    caddyhttp.HandlerFunc
+		request func() *http.Request
+		known   bool
+		failed  bool
+	}{
+		"an answer":     {answers(200, "text"), plain, true, false},
+		"nothing":       {func(http.ResponseWriter, *http.Request) error { return nil }, plain, true, false},
+		"not found":     {fails(caddyhttp.Error(404, nil)), plain, true, false},
+		"an error":      {answers(503, ""), plain, true, true},
+		"its error":     {fails(caddyhttp.Error(502, errors.New("refused"))), plain, true, true},
+		"another error": {fails(io.EOF), plain, true, true},
+		"a panic":       {func(http.ResponseWriter, *http.Request) error { panic("no reason") }, plain, true, true},
+		"an upgrade":    {answers(101, ""), plain, false, false},
+		"hints first": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(103)
+			w.WriteHeader(500)
+			return nil
+		}, plain, true, true},
+		"a body that is read": {func(w http.ResponseWriter, r *http.Request) error {
+			_, err := io.Copy(io.Discard, r.Body)
+			w.WriteHeader(200)
+			return err
+		}, slowBody, true, false},
+		"a body that is not read":              {answers(200, ""), slowBody, false, false},
+		"a body that is not read and an error": {answers(500, ""), slowBody, true, true},
+	} {
+		took, known := s.latency(c.next, c.request)
+		if known != c.known || (took > 900*time.Millisecond) != c.failed {
+			t.Errorf("%s: latency %v, %v, want known %v, failed %v", name, took, known, c.known, c.failed)
+		}
+	}
+	// Denials of later handlers are not answers.
+	inner, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.inner","limits":[{"max":0,"window":"1m"}]}]}`, zoneName(t)))
+	if took, known := s.latency(answers(200, ""), plain, inner); known {
+		t.Errorf("denied later: latency %v, want none", took)
+	}
+}
+
+// slow is a body that comes in pieces.
+type slow struct{ left int }
+
+func (s *slow) Read(p []byte) (int, error) {
+	if s.left--; s.left < 0 {
+		return 0, io.EOF
+	}
+	p[0] = 'x'
+	return 1, nil
+}
+
+// What limiters wait for their stores, and the time that a client takes to send its body, are left out.
+func TestLatencyLeavesOut(t *testing.T) {
+	newPressure(t)
+	const pause = 50 * time.Millisecond
+	h, _ := newHandler(t, zoneHandler(t, `"key":"all","limits":[{"max":100000,"window":"1m"}],"load":{"latency":{"lo":"200ms","hi":"1s"}}`, ""))
+	req := &request{zones: h.Zones}
+	tm := &timing{req: req, start: uptime() - 10*pause}
+	if took, ok := tm.took(); !ok || took < 10*pause {
+		t.Errorf("took %v, %v", took, ok)
+	}
+	tm.outer = &timing{req: req, start: tm.start}
+	later := &request{vars: map[string]any{timingVar: tm}}
+	later.waitedSince(uptime() - 9*pause)
+	for _, one := range []*timing{tm, tm.outer} {
+		if took, ok := one.took(); !ok || took < pause || took > 8*pause {
+			t.Errorf("took %v, %v, want the store left out", took, ok)
+		}
+	}
+	tm.body = &timedBody{ReadCloser: io.NopCloser(strings.NewReader("body")), timing: tm, length: 4}
+	if _, ok := tm.took(); ok {
+		t.Error("a body is under way, and the time is known")
+	}
+	if _, err := tm.body.Read(make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if took, ok := tm.took(); !ok || took >= pause*8 || took < 0 {
+		t.Errorf("took %v, %v from the end of the body", took, ok)
+	}
+	if waiting() == 0 {
+		t.Error("nobody measures, and a zone does")
+	}
+}

@@ -1,0 +1,133 @@
+package slidingwindow
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// loads takes the samples of this process, while a zone with load runs.
+var loads = newLoads()
+
+func newLoads() *load.Sampler {
+	s := &load.Sampler{Warn: func(s load.Signal, err error) {
+		caddy.Log().Named("http.handlers.sliding_window").Warn("load cannot be measured by this signal; limits do not follow it", zap.String("signal", s.String()), zap.Error(err))
+	}}
+	s.CPU, s.Memory = load.Sensors()
+	return s
+}
+
+// zoneLoad is how the limits of a zone follow the load.
+type zoneLoad struct {
+	*load.Zone
+	sampler   *load.Sampler
+	name      string
+	algorithm window.Algorithm
+	timed     bool            // whether it measures answer times
+	base      []window.Policy // nil if a limit is dynamic
+	now       atomic.Pointer[scaledLimits]
+}
+
+// scaledLimits are the limits at a factor.
+type scaledLimits struct {
+	factor   float64
+	policies []window.Policy
+	fields   *policyFields
+}
+
+// acquireLoad returns the load of a zone, which has been compiled. Factors outlive reloads. Release it with
+// its sampler.
+func acquireLoad(z *Zone, id zoneID) *zoneLoad {
+	if z.Load == nil {
+		return nil
+	}
+	l := &zoneLoad{sampler: loads, Zone: loads.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
+	l.timed = z.Load.options.Uses(load.Latency)
+	if l.base != nil {
+		l.now.Store(&scaledLimits{1, z.policies, z.fields})
+	}
+	return l
+}
+
+// limits returns those of a zone without a dynamic limit.
+func (l *zoneLoad) limits() *scaledLimits {
+	now := l.now.Load()
+	if factor := l.Factor(); now.factor != factor {
+		now = &scaledLimits{factor: factor, policies: slices.Clone(l.base)}
+		l.scale(now.policies, factor)
+		now.fields = newPolicyFields(l.name, now.policies)
+		l.now.Store(now)
+	}
+	return now
+}
+
+// scale scales limits. What the algorithm could not keep stays as it is.
+func (l *zoneLoad) scale(policies []window.Policy, factor float64) {
+	for i, p := range policies {
+		if scaled := scale(p, factor); window.CheckPolicy(l.algorithm, scaled) == nil {
+			policies[i] = scaled
+		}
+	}
+}
+
+// fieldsOf returns what RateLimit fields say of limits that the zone has scaled, or nil if other
+// limits hold by now.
+func (l *zoneLoad) fieldsOf(policies []window.Policy) *policyFields {
+	if l.base == nil {
+		return nil
+	}
+	if now := l.now.Load(); &now.policies[0] == &policies[0] {
+		return now.fields
+	}
+	return nil
+}
+
+// scales reports whether the factor has changed a limit that a request had.
+func (z *Zone) scales(p window.Policy) bool {
+	if z.load == nil || p.Window > longestScaled {
+		return false
+	}
+	if z.policies == nil {
+		return z.load.Factor() != 1 && p.Limit != 0
+	}
+	return !slices.Contains(z.policies, p)
+}
+
+// reduced reports whether nothing but the load denies the request: as far as is known, the limits as
+// they are configured have room for it. A cost above a limit that the factor made smaller waits for
+// a window.
+func (req *request) reduced() bool {
+	reduced := req.keyless == nil
+	for i, z := range req.zones {
+		c, ds := &req.charges[i], req.decisionsOf(i)
+		if window.Allowed(ds) {
+			continue
+		}
+		if z.load == nil {
+			reduced = false
+			continue
+		}
+		base := z.policies
+		if base == nil {
+			base, _ = z.expandLimits(req.repl)
+		}
+		for j := range ds {
+			d := &ds[j]
+			switch {
+			case d.Allowed:
+			case len(base) != len(ds): // placeholders have changed since
+				reduced = false
+			case d.Limit-d.Remaining > base[j].Limit-c.Cost:
+				reduced = false
+			case d.RetryAfter == window.Never:
+				d.RetryAfter = c.Policies[j].Window
+			}
+		}
+	}
+	return reduced
+}
