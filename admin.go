@@ -186,7 +186,7 @@ func (g *guard) state() control.Store {
 type selected struct {
 	zones  []*runningZone // of all handlers that have it
 	charge window.Charge
-	rule   *overrides.Rule // of the charge; nil if there is none
+	rule   *overrides.Rule // of the charge; nil without one
 }
 
 // selectCounter returns the counter that a selector names. Its errors hold no value of it.

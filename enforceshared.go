@@ -47,7 +47,7 @@ func (e *enforceSync) sent(text string) {
 }
 
 // hear notes the order that the store has. It reports whether that is new, and returns the one of this Caddy that is
-// to be sent in its place; empty if there is none. Of these two the later one holds.
+// to be sent in its place; empty without one. Of these two the later one holds.
 func (e *enforceSync) hear(text string) (isNew bool, unsent string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *enforceSync) hear(text string) (isNew bool, unsent string) {
 	return isNew && e.unsent == "", e.unsent
 }
 
-// parseOrder reads an order. Its mode is empty if it is none.
+// parseOrder reads an order. Its mode is empty if text is not an order.
 func parseOrder(text string) (o enforceOrder) {
 	if json.Unmarshal([]byte(text), &o) != nil {
 		return enforceOrder{}

@@ -19,19 +19,19 @@ import (
 
 // zoneOverrides are the overrides of a zone in a handler. Requests load one pointer.
 type zoneOverrides struct {
-	now atomic.Pointer[overridesNow] // nil: there are none, and have not been for a while
+	now atomic.Pointer[overridesNow] // nil: no overrides, and none for a while
 }
 
 // overridesNow are the overrides of a zone at a time. They do not change.
 type overridesNow struct {
-	set     *overrides.Set // nil if there are none
+	set     *overrides.Set // nil without any
 	misfits []overrides.Misfit
 	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
 	// records around these times. 0: not at all.
 	quietUntil, nextEnd int64
 }
 
-// rule returns the override of a key as the zone counts it; nil if there is none.
+// rule returns the override of a key as the zone counts it; nil without one.
 func (z *Zone) rule(key string) *overrides.Rule {
 	if z.overrides == nil {
 		return nil
@@ -178,7 +178,7 @@ type zoneRule struct {
 	*overrides.Rule
 }
 
-// ruleHere returns the override of the request in a zone of this handler; nil if there is none.
+// ruleHere returns the override of the request in a zone of this handler; nil without one.
 func (req *request) ruleHere(zone string) *overrides.Rule {
 	if req.overridden != nil {
 		for _, r := range req.overridden.rules {
@@ -216,7 +216,7 @@ const (
 	sourceOverride = "override"
 )
 
-// misfit returns the record that a key would have if it fitted the zone; nil if there is none.
+// misfit returns the record that a key would have if it fitted the zone; nil without one.
 func (z *runningZone) misfit(key string) *overrides.Misfit {
 	now := z.zone.overrides.now.Load()
 	if now == nil || len(now.misfits) == 0 {
@@ -283,7 +283,7 @@ func (req *request) source(zone string) any {
 	return ""
 }
 
-// overrideOf returns the ID of the override of the request in a zone; empty if there is none.
+// overrideOf returns the ID of the override of the request in a zone; empty without one.
 func (req *request) overrideOf(zone string) any {
 	for ; req != nil; req = req.previous {
 		if rule := req.ruleHere(zone); rule != nil {
@@ -294,7 +294,7 @@ func (req *request) overrideOf(zone string) any {
 }
 
 // override returns the ID of the override that decided in the zone with the tightest limit, or of the
-// first one if all zones are exempt; empty if there is none.
+// first one if all zones are exempt; empty without one.
 func (req *request) override() any {
 	zone := req.tightestZone()
 	if zone == "" && req.overridden != nil {

@@ -41,7 +41,7 @@ type shadowed struct {
 	// What the zone would have decided, once that is known.
 	decisions atomic.Pointer[[]window.Decision]
 	denied    bool            // for want of a key, or by an override
-	rule      *overrides.Rule // the override of the key; nil if there is none
+	rule      *overrides.Rule // the override of the key; nil without one
 }
 
 // addShadow notes that a zone does not deny the request.
