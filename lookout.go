@@ -29,7 +29,7 @@ type lookout struct {
 	stop  context.CancelFunc // nil: it has not begun
 	ended sync.WaitGroup
 
-	// The goroutine alone uses these.
+	// Used by the goroutine of run only.
 	evicts, high bool
 }
 

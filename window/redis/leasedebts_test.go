@@ -366,7 +366,7 @@ func TestLeaseArrivesLate(t *testing.T) {
 	c := leased(charge("zone", "key", 100, 30*time.Second), 64, time.Second)
 	take(t, s, c)
 	late := func() { clock.Add(25_000) }
-	p.meanwhile.Store(&late)
+	p.onReply.Store(&late)
 	if d := take(t, s, c)[0]; d.At != clock.Now() || redis.Leased(s) != 0 {
 		t.Errorf("decided at %d, with %d units leased; want at %d, without a lease", d.At, redis.Leased(s), clock.Now())
 	}

@@ -93,7 +93,7 @@ func testGCRALimitsDiffer(t *testing.T, open Open) {
 				}
 				passed++
 				log, last = append(log, spent{now, c.Cost, i}), c
-				// What is given back late may have leaked under a higher limit meanwhile.
+				// Units that are given back late may already have leaked under a higher limit.
 				bound := burst + limit - 1 + inWindow(freed, 0, now, 2*ms, all)
 				n := inWindow(log, 0, now, ms, all)
 				if n > bound {

@@ -24,7 +24,7 @@ type Clock struct{ ms atomic.Int64 }
 // late enough that nothing expires on the clock of a server under test.
 const Start int64 = 3_600_000_000_000
 
-// NewClock returns a clock that stands at Start.
+// NewClock returns a clock at Start. It moves only when set.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.Set(Start)
@@ -121,6 +121,15 @@ var variants = []struct {
 	{"gcra", window.GCRA{}},
 	{"stream", window.Stream{}},
 	{"stream that keeps", window.Stream{Keep: time.Hour}},
+}
+
+// Algorithms returns those that the suite runs with.
+func Algorithms() []window.Algorithm {
+	var all []window.Algorithm
+	for _, v := range variants {
+		all = append(all, v.algo)
+	}
+	return all
 }
 
 // each runs a test with every algorithm, each time on an empty store.
