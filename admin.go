@@ -187,7 +187,7 @@ func (g *guard) state() control.Store {
 type selected struct {
 	zones  []*runningZone // of all handlers that have it
 	charge window.Charge
-	rule   *overrides.Rule // of the charge; nil without an override
+	rule   *overrides.Rule // of the charge; nil without one
 }
 
 // selectCounter returns the counter that a selector names. Its errors hold no value of it.
@@ -289,17 +289,11 @@ func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by wind
 func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
 	state := control.LimitState{
 		Max: p.Limit, Window: shortDuration(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
-		ResetAfter: d.ResetAfter.Seconds(), Source: "config",
+		ResetAfter: d.ResetAfter.Seconds(), Source: z.sourceOf(p),
 	}
 	if d.RetryAfter != window.Never {
 		wait := d.RetryAfter.Seconds()
 		state.RetryAfter = &wait
-	}
-	switch {
-	case z.scales(p):
-		state.Source = "load"
-	case z.policies == nil && p == z.fallback:
-		state.Source = "fallback"
 	}
 	return state
 }

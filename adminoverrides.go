@@ -164,7 +164,7 @@ func (z *runningZone) isSame(a, b *overrides.Record) bool {
 	return ok && same && key == other
 }
 
-// keyOfRecord returns the key that a record names, as the zone counts it.
+// keyOfRecord returns the key of a record, as the zone counts it.
 func (z *runningZone) keyOfRecord(r *overrides.Record) (key string, ok bool) {
 	values := r.Values
 	if r.Key != nil {
@@ -298,7 +298,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	return g.changeOverrides(r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
 }
 
-// zoneNamed returns a running zone on the guard's store; nil if none has that name.
+// zoneNamed returns a running zone on the guard's store; nil without one of that name.
 func (g *guard) zoneNamed(name string) *runningZone {
 	for _, zones := range running.find(name) {
 		if zones[0].guard.store.String() == g.store.String() {

@@ -61,7 +61,7 @@ func (e *enforceSync) hear(text string) (isNew bool, unsent string) {
 	return isNew && e.unsent == "", e.unsent
 }
 
-// parseOrder reads an order. Its mode is empty if the text is no order.
+// parseOrder reads an order. Its mode is empty if text is not an order.
 func parseOrder(text string) (o enforceOrder) {
 	if json.Unmarshal([]byte(text), &o) != nil {
 		return enforceOrder{}

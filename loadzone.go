@@ -108,7 +108,7 @@ func (req *request) reduced() bool {
 		if window.Allowed(ds) {
 			continue
 		}
-		if z.load == nil {
+		if z.load == nil || req.ruleHere(z.Name) != nil {
 			reduced = false
 			continue
 		}

@@ -28,7 +28,7 @@ const (
 // overrideSharer is implemented by stores that keep overrides for all Caddys that share them.
 type overrideSharer interface {
 	// ReadOverrides returns the version, and the records by their IDs unless known is the version.
-	// The version is empty without overrides, or if they are lost. It also returns what WriteEnforce has written.
+	// The version is empty if no record was ever written, or if all are lost. It also returns what WriteEnforce has written.
 	ReadOverrides(ctx context.Context, known string) (version string, records, orders map[string]string, err error)
 	// WriteOverrides makes next the version if known is it, takes records out and writes others. It
 	// returns the version that holds then. If known is empty, all records are replaced.
@@ -307,7 +307,7 @@ func (b *overrideBook) tidy(now time.Time) {
 // Errors of a change.
 var (
 	errOverridesChanged = errors.New("the overrides have changed since they were read; list them, and try again")
-	errOverridesFull    = fmt.Errorf("there would be more than %d overrides; delete some, or use limits with placeholders for more customers", overrides.MaxRecords)
+	errOverridesFull    = fmt.Errorf("there would be more than %d overrides; delete some, or use limits with placeholders for more customers than that", overrides.MaxRecords)
 )
 
 // current returns what this Caddy knows: with a store that is away, the last copy.

@@ -24,7 +24,7 @@ type zoneOverrides struct {
 
 // overridesNow are the overrides of a zone at a time. They do not change.
 type overridesNow struct {
-	set     *overrides.Set // nil without overrides
+	set     *overrides.Set // nil without any
 	misfits []overrides.Misfit
 	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
 	// records around these times. 0: not at all.
@@ -213,6 +213,7 @@ func untilEnd(r *overrides.Rule) time.Duration {
 const (
 	sourceConfig   = "config"
 	sourceFallback = "fallback"
+	sourceLoad     = "load"
 	sourceOverride = "override"
 )
 
@@ -271,16 +272,27 @@ func (req *request) source(zone string) any {
 			if z.Name != zone {
 				continue
 			}
-			if len(req.decisions) > 0 && z.policies == nil && req.charges[i].Policies[tightest(req.decisionsOf(i))] == z.fallback {
-				return sourceFallback
+			if len(req.decisions) == 0 {
+				return sourceConfig
 			}
-			return sourceConfig
+			return z.sourceOf(req.charges[i].Policies[tightest(req.decisionsOf(i))])
 		}
 		if req.keyless != nil && req.keyless.Name == zone || req.shadowOf(zone) != nil {
 			return sourceConfig
 		}
 	}
 	return ""
+}
+
+// sourceOf returns where a limit comes from that no override has changed.
+func (z *Zone) sourceOf(p window.Policy) string {
+	switch {
+	case z.scales(p):
+		return sourceLoad
+	case z.policies == nil && p == z.fallback:
+		return sourceFallback
+	}
+	return sourceConfig
 }
 
 // overrideOf returns the ID of the override of the request in a zone; empty without one.

@@ -26,7 +26,7 @@ type request struct {
 	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	keyless *Zone
-	// Overrides of the request's keys; nil without overrides.
+	// Overrides of the request's keys; nil without any.
 	overridden *overridden
 	// The value of Retry-After; 0 for none.
 	retryAfter int64

@@ -28,8 +28,8 @@ type Zone struct {
 
 // Hasher makes the HMAC of keys under each secret.
 type Hasher interface {
-	// HashKey returns the HMAC under the secret number n, counted from 0. It reports false without
-	// a secret of that number.
+	// HashKey returns the HMAC under the secret number n, counted from 0. It reports false if no
+	// secret has that number.
 	HashKey(key string, n int) (sum [32]byte, ok bool)
 }
 
@@ -60,7 +60,7 @@ type Set struct {
 	all      *Rule
 }
 
-// Compile returns the records of a zone; nil without overrides. Of two that come to the same
+// Compile returns the records of a zone; nil without any. Of two that come to the same
 // selector in this zone, the one that was created last counts.
 func Compile(records []Record, z Zone) (*Set, []Misfit) {
 	s := &Set{hasher: z.Hasher}

@@ -24,7 +24,7 @@ var anyZone = Zone{
 	KeyOf: func(values []string) (string, error) { return strings.Join(values, " "), nil },
 }
 
-// hashing is a Hasher with a number of secrets.
+// hashing is a Hasher with that number of secrets.
 type hashing int
 
 func (h hashing) HashKey(key string, n int) (sum [32]byte, ok bool) {
@@ -212,7 +212,7 @@ func TestFindIsOracle(t *testing.T) {
 	}
 }
 
-// A key that names a group of addresses is in the networks that hold the group.
+// A key that means a group of addresses is in the networks that hold the group.
 func TestFindGroups(t *testing.T) {
 	z := anyZone
 	z.IPv4Prefix, z.IPv6Prefix = 24, 64
@@ -283,7 +283,7 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// manyRecords are the most that there may be, of all kinds, with ends.
+// manyRecords is the largest number of records, of all kinds, with ends.
 func manyRecords(tb testing.TB) []Record {
 	random := rand.New(rand.NewPCG(3, 4))
 	later := time.Now().Add(time.Hour)

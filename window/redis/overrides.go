@@ -26,7 +26,7 @@ func (s *Store) enforceKey() string {
 }
 
 // ReadOverrides returns the records that stores of this prefix share, by their IDs, and their version. The
-// records are nil if known is the version. The version is empty without overrides, or they are lost. The orders
+// records are nil if known is the version. The version is empty if no record was ever written, or if all are lost. The orders
 // are those of WriteEnforce.
 func (s *Store) ReadOverrides(ctx context.Context, known string) (version string, records, orders map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -82,7 +82,7 @@ func (s *Store) WriteOverrides(ctx context.Context, known, next string, gone []s
 func (s *Store) HashesKeys() bool { return s.namings[0].hash != nil }
 
 // HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
-// the former one. It reports false without a secret of that number.
+// the former one. It reports false if no secret has that number.
 func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
 	if n >= len(s.namings) || s.namings[n].hash == nil {
 		return sum, false
