@@ -41,7 +41,7 @@ func (f *backEndFigures) mean() (mean float64) {
 	return mean
 }
 
-// runBackEnd has requests come at random, twice as many as the back end can do, in the time of
+// runBackEnd has requests come at random, at twice the rate that the back end can do, in the time of
 // a bubble.
 func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 	t.Helper()
@@ -101,8 +101,8 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 	return f
 }
 
-// Twice as many requests come as the back end can do, and the limit lets all of them pass. With load,
-// those that pass are answered in time, and nearly as many pass as with the best limit.
+// Requests come at twice the rate that the back end can do, and the limit lets all of them pass. With load,
+// those that pass are answered in time, and the number that passes is near the one with the best limit.
 func TestLoadBeforeABackEnd(t *testing.T) {
 	limits := func(perSecond int) string {
 		return fmt.Sprintf(`"limits":[{"max":%d,"window":"1s"}]`, perSecond)

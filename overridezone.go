@@ -126,7 +126,9 @@ func (z *Zone) fitRule(r *overrides.Rule) error {
 	if err != nil {
 		return fmt.Errorf("factor: %w", err)
 	}
-	r.Policies = scaled
+	if z.load == nil { // else the factor multiplies what the load leaves
+		r.Policies = scaled
+	}
 	return nil
 }
 

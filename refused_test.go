@@ -145,7 +145,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nload cpu 70% 95% {\nceiling 90%\n}", 3, `"limits":[{"max":5,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"ceiling":"90%"}`, `zone api: load: ceiling 90%: must be from 100% to 1000%`},
 			{"limit 5 1m\nload cpu 70% 95% {\nrecover 0s\n}", 3, `"limits":[{"max":5,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"recover":"0s"}`, `zone api: load: recover 0s: must be from 1s to 1h`},
 			{"limit 5 1m\nload cpu 70% 95% {\ncombine sum\n}", 2, `"limits":[{"max":5,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"combine":"sum"}`, `combine "sum" is unknown; use one of product, min`},
-			{"limit 5 1m\nload cpu 70% 95% {\ncpu 70% 95%\n}", 2, ``, `zone api: cpu stands twice`},
+			{"limit 5 1m\nload cpu 70% 95% {\ncpu 70% 95%\n}", 2, ``, `zone api: cpu is given twice; keep one`},
 			{"limit 5 1m\nload disk 70% 95%", 1, ``, `zone api: unrecognized subdirective "disk" of load; use cpu, memory, latency, floor, ceiling, recover or combine`},
 			{"limit 100000 1h\nload cpu 70% 95%", 2, `"limits":[{"max":100000,"window":"1h"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}`, `zone api: limit 100000 1h: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit 28 1s`},
 			{"limit 5 {http.vars.w}\nfallback 5 1m\nload cpu 70% 95%", 3, `"limits":[{"max":5,"window":"{http.vars.w}"}],"fallback":{"max":5,"window":"1m"},"load":{"cpu":{"lo":"70%","hi":"95%"}}`, `zone api: limit 5 {http.vars.w}: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder`},

@@ -16,7 +16,7 @@ const (
 	// deadband is the change of the factor that is not published at once, but after settled.
 	deadband = 0.02
 	settled  = 10 * time.Second
-	// longestStep bounds the time that one sample stands for, as when the process was stopped.
+	// longestStep bounds the time that one sample covers, as when the process was stopped.
 	longestStep = 5 * time.Second
 )
 
