@@ -55,6 +55,7 @@ func enforce(_ *http.Request, body []byte) (int, any, error) {
 			storeLogger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
+			emitEnforced(z.id(), one.Enforce, one.Until, e.Reason)
 		}
 	}
 	return http.StatusOK, &answer, nil

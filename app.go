@@ -37,6 +37,8 @@ type App struct {
 	sharing []*guard
 	// Zones of the handlers, for the registry.
 	running []*runningZone
+	// Hands events to the handlers of the configuration.
+	sender *sender
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -78,11 +80,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkShare(a.OnError, a.Share); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
+	var err error
+	if a.sender, err = newSender(ctx); err != nil {
+		return err
+	}
 	if a.StoreRaw == nil {
 		return nil
 	}
-	store, err := loadStore(ctx, a, a.StoreRaw)
-	a.store = store
+	a.store, err = loadStore(ctx, a, a.StoreRaw)
 	return err
 }
 
@@ -107,6 +112,7 @@ func (a *App) share(g *guard) {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	a.sender.start()
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
@@ -116,15 +122,18 @@ func (a *App) Start() error {
 		}
 	}
 	running.add(a.running)
+	watching.begin()
 	return nil
 }
 
 // Stop implements caddy.App.
 func (a *App) Stop() error {
 	running.remove(a.running)
+	watching.end()
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}
+	a.sender.stop()
 	return nil
 }
 

@@ -111,6 +111,11 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				header <field> <value>
 //			}
 //			enforce     on|shadow|<n>%
+//			alert       {
+//				denied <n>%
+//				over   <duration>
+//				min    <requests>
+//			}
 //			settle      {
 //				usage        openai|anthropic     # or header, or json
 //				header       <name> [strip]
@@ -342,6 +347,9 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return err
 		}
 		err = cmp.Or(z.checkSettle(), z.checkEnforce(z.Enforce))
+	case "alert":
+		z.Alert, err = unmarshalAlert(d)
+		return err
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

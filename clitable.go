@@ -68,6 +68,15 @@ func printStatus(w io.Writer, answer *control.Status) {
 		}
 	}
 	t.Render()
+	if len(answer.Alerts) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	t = newTable(w, "ALERT OF ZONE", "STORE", "SINCE", "DENIED", "OF REQUESTS", "SHARE")
+	for _, a := range answer.Alerts {
+		t.AppendRow(table.Row{a.Zone, a.Store, a.Since, a.Denied, a.Requests, strconv.FormatFloat(a.DeniedRatio*100, 'f', 1, 64) + "%"})
+	}
+	t.Render()
 }
 
 func printableOrNone(text string) string {

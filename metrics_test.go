@@ -152,7 +152,7 @@ func TestNoKeyInLabels(t *testing.T) {
 				if strings.Contains(label.GetValue(), secret) {
 					t.Errorf("%s: label %s is %s", family.GetName(), label.GetName(), label.GetValue())
 				}
-				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "node", "reason", "option", "direction"}, label.GetName()) {
+				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "node", "reason", "option", "direction", "version", "mode", "event"}, label.GetName()) {
 					t.Errorf("%s: has a label %s", family.GetName(), label.GetName())
 				}
 			}

@@ -107,6 +107,10 @@ type Zone struct {
 	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
 	Enforce string `json:"enforce,omitempty"`
 
+	// From when on an operator should know that the zone denies much. Zones of one name have one
+	// alert, and its state outlives reloads. Default: no alert.
+	Alert *Alert `json:"alert,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -125,6 +129,8 @@ type Zone struct {
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters
+	seen      seen
+	rule      *alertRule // nil: no alert
 }
 
 // The words for what happens to an empty key.
@@ -195,6 +201,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkSettle(); err != nil {
+		return err
+	}
+	if err := z.checkAlert(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -406,6 +415,9 @@ func (z *Zone) plain() *Zone {
 	if z.Settle != nil {
 		p.Settle = z.Settle.plain()
 	}
+	if z.Alert != nil {
+		p.Alert = z.Alert.plain()
+	}
 	return &p
 }
 
@@ -461,6 +473,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	z.lease, _ = z.Lease.engine(algorithm)
 	z.notes = newFieldTemplates(z.Algorithm)
 	z.pack, _ = z.Pack.int() // 0 if there is none
+	z.rule, _ = z.Alert.rule()
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n

@@ -75,6 +75,18 @@ type Limit struct {
 type Status struct {
 	Version string  `json:"version"` // of the plugin
 	Stores  []Store `json:"stores"`
+	Alerts  []Alert `json:"alerts"` // that have fired
+}
+
+// Alert is that of a zone, which has fired and is not resolved.
+type Alert struct {
+	Zone  string `json:"zone"`
+	Store string `json:"store"`
+	Since string `json:"since"` // in RFC 3339
+	// Of the requests within the time of the alert, the share and the number of those that were denied.
+	DeniedRatio float64 `json:"denied_ratio"`
+	Denied      int64   `json:"denied"`
+	Requests    int64   `json:"requests"`
 }
 
 // States of a store.
