@@ -57,7 +57,7 @@ type frequent struct {
 	keys   [frequentKeys]shortKey
 }
 
-const frequentKeys = 32
+const frequentKeys = 16
 
 // shortKey is the beginning of a key.
 type shortKey struct {
@@ -70,20 +70,23 @@ func (f *frequent) add(hash uint64, key string) {
 		return
 	}
 	defer f.mu.Unlock()
-	least := 0
 	for i, other := range f.hashes[:f.n] {
 		if other == hash {
 			f.times[i]++
 			return
 		}
-		if f.times[i] < f.times[least] {
-			least = i
-		}
 	}
+	least := f.n
 	if f.n < frequentKeys {
-		least = f.n
 		f.n++
 		f.times[least] = 0
+	} else {
+		least = 0
+		for i := range f.times {
+			if f.times[i] < f.times[least] {
+				least = i
+			}
+		}
 	}
 	f.excess[least] = f.times[least]
 	f.times[least]++
