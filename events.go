@@ -18,7 +18,6 @@ const (
 	eventResolved = "sliding_window_alert_resolved"
 	eventAway     = "sliding_window_store_away"
 	eventBack     = "sliding_window_store_back"
-	eventOverride = "sliding_window_override_changed"
 	eventEnforce  = "sliding_window_enforce_changed"
 	eventMemory   = "sliding_window_memory_high"
 )

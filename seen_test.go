@@ -169,12 +169,12 @@ func TestEventsAreBounded(t *testing.T) {
 		eventsDroppedTotal.WithLabelValues(name)
 		return metric(t, ctx, "caddy_sliding_window_events_dropped_total", "event", name)
 	}
-	override, memory := dropped(eventOverride), dropped(eventMemory)
+	back, memory := dropped(eventBack), dropped(eventMemory)
 	for range 70 {
-		emit(eventOverride, nil)
+		emit(eventBack, nil)
 	}
 	emit(eventMemory, nil)
-	if a, b := dropped(eventOverride)-override, dropped(eventMemory)-memory; a != 6 || b != 1 {
+	if a, b := dropped(eventBack)-back, dropped(eventMemory)-memory; a != 6 || b != 1 {
 		t.Errorf("%v and %v are dropped, want 6 and 1", a, b)
 	}
 	if n := len(take()); n != maxEvents {
