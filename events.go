@@ -22,6 +22,9 @@ const (
 	eventMemory   = "sliding_window_memory_high"
 )
 
+// eventNames are all of them.
+var eventNames = []string{eventAlert, eventResolved, eventAway, eventBack, eventEnforce, eventMemory}
+
 const (
 	maxEvents     = 64          // that wait
 	lastEventWait = time.Second // for the event under way, when Caddy stops or reloads
@@ -68,6 +71,9 @@ func newSender(ctx caddy.Context) (*sender, error) {
 	value, err := ctx.App("events")
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range eventNames {
+		eventsDroppedTotal.WithLabelValues(name) // so that it is there before the first is dropped
 	}
 	s := &sender{ctx: ctx, to: value.(*caddyevents.App), started: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{})}
 	return s, s.to.On("started", s)
