@@ -140,6 +140,9 @@ func TestAlertOfRunningCaddy(t *testing.T) {
 	wantExecuted(t, "enforce alerted "+name+" shadow until="+when+" a test")
 	server.Kill()
 	wantExecuted(t, "away "+name+" node= "+when+" .*") // without any request: all are in shadow, or remembered
+	if _, text := c.ask(http.MethodGet, "/sliding_window/status", "", ""); !strings.Contains(text, `"state":"away"`) {
+		t.Errorf("the status does not say that the store is away: %s", text)
+	}
 	server.Restart(t)
 	wantExecuted(t, "back "+name+" node= "+when+` \d+(\.\d+)?`)
 }

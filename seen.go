@@ -80,8 +80,8 @@ type seen struct {
 	used  prometheus.Observer
 }
 
-// seenOf returns what counts the decisions of a zone, and has its metrics exist before the first
-// request.
+// newSeen returns what counts the decisions of a zone, and has its metrics exist before the first
+// request. Release its tally with releaseTally.
 func (z *Zone) newSeen(id zoneID, logs bool) seen {
 	if z.Alert != nil {
 		alertFiring.WithLabelValues(z.Name)
