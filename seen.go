@@ -130,8 +130,7 @@ func (s *seen) refused(key string) {
 	}
 }
 
-// usedOf returns how much is used of the limit of which least is left: 0 to 1, and more after the limit
-// was lowered.
+// usedOf returns how much is used of the limit of which least is left, from 0 to 1.
 func usedOf(ds []window.Decision) float64 {
 	var most float64
 	for i := range ds {

@@ -182,7 +182,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// While no configuration runs, an event is for nobody, and none waits for the next one.
+// While no configuration runs, no event waits for the next one.
 func TestEventsOfNobody(t *testing.T) {
 	take := heard(t)
 	n := senders.Swap(0)
