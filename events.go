@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Events that handlers of Caddy's events app hear of. There is none per request.
+// Events that handlers of Caddy's events app hear of. A request by itself causes no event.
 const (
 	eventAlert    = "sliding_window_alert"
 	eventResolved = "sliding_window_alert_resolved"
@@ -35,7 +35,7 @@ type event struct {
 	data map[string]any
 }
 
-// Events wait here for a sender. While no configuration runs there is none, and nothing waits.
+// Events wait here for a sender. While no configuration runs there are no senders, and nothing waits.
 var (
 	waitingEvents = make(chan event, maxEvents)
 	senders       atomic.Int64

@@ -146,7 +146,7 @@ func (l *lookout) note(d window.Description) {
 	}
 }
 
-// noteServer shows which server the store has, or that there is none any more.
+// noteServer shows which server the store has. An empty description takes that away.
 func (l *lookout) noteServer(d window.Description) {
 	if d.Version != l.server.Version || d.Mode != l.server.Mode {
 		storeInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})

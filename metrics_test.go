@@ -191,6 +191,9 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	if len(families) != len(collectors) {
 		t.Errorf("%d of %d metrics have a series", len(families), len(collectors))
 	}
+	for _, family := range families {
+		family.Metric = family.Metric[:1] // other tests have made many, and the lint compares each with each
+	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func (f *frequent) add(hash uint64, key string) {
 	f.keys[least].length = copy(f.keys[least].text[:], key)
 }
 
-// frequentKey is a key that came at least so many times.
+// frequentKey is a key, and how many times it came at least.
 type frequentKey struct {
 	Key   string `json:"key"`
 	Times int64  `json:"times"`

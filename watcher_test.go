@@ -55,7 +55,7 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 	})
 }
 
-// The command shows alerts, and nothing where there is none.
+// The command shows alerts, and no table without alerts.
 func TestStatusShowsAlerts(t *testing.T) {
 	var with, without strings.Builder
 	printStatus(&with, &control.Status{Alerts: []control.Alert{{Zone: "logins", Store: "memory", Since: "2026-01-02T03:04:05Z", DeniedRatio: 0.1234, Denied: 1234, Requests: 10000}}})
