@@ -294,7 +294,7 @@ func (z *runningZone) unavailable(err error) error {
 	if z.onError == onErrorLocal {
 		return apiError(http.StatusServiceUnavailable, err)
 	}
-	return apiError(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides meanwhile", err, z.onError))
+	return apiError(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides until it is back", err, z.onError))
 }
 
 // Notes of a reset.

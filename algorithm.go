@@ -68,7 +68,7 @@ type Algorithm struct {
 
 	// Only for stream: how many bytes the names and values of one request take
 	// together. Values are shortened in the order of the fields, none below 32 bytes.
-	// Default: 1024, or as many as the fields need.
+	// Default: 1024, or what the fields need if that is more.
 	MaxEntry Value `json:"max_entry,omitempty"`
 }
 
@@ -79,7 +79,49 @@ const (
 	nativeOff  = "off"
 )
 
-var errZero = errors.New("0 is not above 0")
+// builders return an algorithm as the engine takes it, by its word.
+var builders = map[string]func(*Algorithm) (window.Algorithm, error){
+	"zset":   func(*Algorithm) (window.Algorithm, error) { return window.Zset{}, nil },
+	"log":    func(*Algorithm) (window.Algorithm, error) { return window.Log{}, nil },
+	"stream": func(a *Algorithm) (window.Algorithm, error) { return a.stream() },
+	"slices": (*Algorithm).slices,
+	"gcra":   func(a *Algorithm) (window.Algorithm, error) { return a.gcra() },
+}
+
+// algorithmNames are the words of builders, in the order in which errors name them.
+var algorithmNames = []string{"zset", "log", "stream", "slices", "gcra"}
+
+// algorithmOptions are the options, each with the word of its algorithm.
+var algorithmOptions = []struct {
+	name, algorithm string
+	set             func(*Algorithm) bool
+}{
+	{"count", "slices", func(a *Algorithm) bool { return a.Count != "" }},
+	{"size", "slices", func(a *Algorithm) bool { return a.Size != "" }},
+	{"strict", "slices", func(*Algorithm) bool { return false }}, // the word for no weighted
+	{"weighted", "slices", func(a *Algorithm) bool { return a.Weighted }},
+	{"layers", "slices", func(a *Algorithm) bool { return a.Layers != nil }},
+	{"adaptive", "slices", func(a *Algorithm) bool { return a.Adaptive != nil }},
+	{"burst", "gcra", func(a *Algorithm) bool { return a.Burst != "" }},
+	{"native", "gcra", func(a *Algorithm) bool { return a.Native != "" }},
+	{"fields", "stream", func(a *Algorithm) bool { return len(a.Fields) > 0 }},
+	{"keep", "stream", func(a *Algorithm) bool { return a.Keep != "" }},
+	{"max_value", "stream", func(a *Algorithm) bool { return a.MaxValue != "" }},
+	{"max_entry", "stream", func(a *Algorithm) bool { return a.MaxEntry != "" }},
+}
+
+// algorithmOf returns the word of the algorithm that an option belongs to; empty if it is the
+// option of none.
+func algorithmOf(option string) string {
+	for i := range algorithmOptions {
+		if algorithmOptions[i].name == option {
+			return algorithmOptions[i].algorithm
+		}
+	}
+	return ""
+}
+
+var errZero = errors.New("0: must be greater than 0")
 
 // engine returns the algorithm as the engine takes it, or what is wrong with it.
 func (a *Algorithm) engine() (window.Algorithm, error) {
@@ -90,42 +132,17 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	if name == "" {
 		name = "zset"
 	}
-	for _, option := range []struct {
-		name, owner string
-		set         bool
-	}{
-		{"count", "slices", a.Count != ""},
-		{"size", "slices", a.Size != ""},
-		{"weighted", "slices", a.Weighted},
-		{"layers", "slices", a.Layers != nil},
-		{"adaptive", "slices", a.Adaptive != nil},
-		{"burst", "gcra", a.Burst != ""},
-		{"native", "gcra", a.Native != ""},
-		{"fields", "stream", len(a.Fields) > 0},
-		{"keep", "stream", a.Keep != ""},
-		{"max_value", "stream", a.MaxValue != ""},
-		{"max_entry", "stream", a.MaxEntry != ""},
-	} {
-		if option.set && option.owner != name {
-			return nil, errForeign(name, option.name, option.owner)
+	for _, option := range algorithmOptions {
+		if option.algorithm != name && option.set(a) {
+			return nil, errForeign(name, option.name, option.algorithm)
 		}
 	}
-	var engine window.Algorithm
-	var err error
-	switch name {
-	case "zset":
-		engine = window.Zset{}
-	case "log":
-		engine = window.Log{}
-	case "slices":
-		engine, err = a.slices()
-	case "gcra":
-		engine, err = a.gcra()
-	case "stream":
-		engine, err = a.stream()
-	default:
-		return nil, fmt.Errorf("algorithm %q is unknown; use zset, log, stream, slices or gcra", name)
+	build := builders[name]
+	if build == nil {
+		last := len(algorithmNames) - 1
+		return nil, fmt.Errorf("algorithm %q is unknown; use %s or %s", name, strings.Join(algorithmNames[:last], ", "), algorithmNames[last])
 	}
+	engine, err := build(a)
 	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
 		err = checked.Check()
 	}
@@ -246,7 +263,7 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 			return d.WrapErr(errForeign(a.Name, option, "slices"))
 		}
 		if seen["strict"] && seen["weighted"] {
-			return d.Err("strict and weighted exclude each other")
+			return d.Err("strict and weighted cannot be combined; take out one")
 		}
 		a.Weighted = option == "weighted"
 	default:

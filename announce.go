@@ -60,8 +60,8 @@ func newPolicyFields(zone string, policies []window.Policy) *policyFields {
 
 // announced returns a quota and a number of seconds that say the same as the policy.
 // RateLimit-Policy counts whole seconds: 2 in 100ms are announced as 20 in 1 s, and 2 in
-// 1500ms as 4 in 3 s. The same limit holds in both:
-// several whole windows let no more pass than the sum of their limits.
+// 1500ms as 4 in 3 s. The same limit holds in both: in a whole number of windows, no more
+// passes than the sum of their limits.
 func announced(p window.Policy) (quota, length int64) {
 	milliseconds := int64(p.Window / time.Millisecond)
 	times := 1000 / commonDivisor(1000, milliseconds)

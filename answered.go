@@ -37,7 +37,7 @@ func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *requ
 	return err
 }
 
-// statusOf returns the status of an answer that an error stands for.
+// statusOf returns the status of an answer that an error makes.
 func statusOf(err error) int {
 	var of caddyhttp.HandlerError
 	switch {

@@ -103,7 +103,8 @@ func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	return store, err
 }
 
-// share has the instances counted that share the guard's store, from Start to Stop.
+// share announces this instance on g's store from Start to Stop, so that instances can count
+// each other.
 func (a *App) share(g *guard) {
 	if g.fallback != nil {
 		a.sharing = append(a.sharing, g)

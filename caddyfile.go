@@ -24,7 +24,7 @@ func init() {
 func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
 		d.Next() // to the option's name, for the line
-		return nil, d.Err("the global option sliding_window stands twice")
+		return nil, d.Err("the global option sliding_window is given twice; keep one")
 	}
 	app := new(App)
 	if err := app.UnmarshalCaddyfile(d); err != nil {
@@ -139,7 +139,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //		log_key
 //	}
 //
-// Zones and limits repeat; everything else stands once. A zone on the line of the
+// Zones and limits repeat; everything else is given once. A zone on the line of the
 // directive comes before those in the block.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume directive name
@@ -412,7 +412,7 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 		case d.Val() != "share":
 			return d.Errf("unrecognized subdirective %q of on_error; use share", d.Val())
 		case *share:
-			return d.Err("share stands twice")
+			return d.Err("share is given twice; keep one")
 		case d.NextArg():
 			return d.ArgErr()
 		}
@@ -457,7 +457,7 @@ type seenOptions map[string]bool
 
 func (s seenOptions) once(d *caddyfile.Dispenser) error {
 	if s[d.Val()] {
-		return d.Errf("%s stands twice", d.Val())
+		return d.Errf("%s is given twice; keep one", d.Val())
 	}
 	s[d.Val()] = true
 	return nil

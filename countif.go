@@ -18,7 +18,7 @@ func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
 	return &m, nil
 }
 
-// checkCountIf reports what is wrong with count_if, or with what stands beside it.
+// checkCountIf reports what is wrong with count_if, or with another option beside it.
 func (z *Zone) checkCountIf() error {
 	m := z.CountIf
 	if m == nil {

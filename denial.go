@@ -28,7 +28,7 @@ type problem struct {
 	status     int
 	title      string
 	kind       string   // the type
-	violated   []string // left out if there are none
+	violated   []string // left out if empty
 }
 
 // append writes the problem as JSON, its members in the order of their names.
@@ -59,7 +59,7 @@ func (p *problem) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// What error routes get as the message of the error.
+// Errors that error routes get.
 var (
 	errExceeded    = errors.New("rate limit exceeded")
 	errNoKey       = errors.New("the request lacks what it is counted by")
@@ -154,7 +154,7 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	bodies.Put(room)
 }
 
-// bodies has room for bodies of answers, which nobody keeps who writes them.
+// bodies pools buffers for response bodies; Write does not retain its argument.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 const contentTypeProblem = "application/problem+json"
@@ -191,8 +191,8 @@ func quality(clauses []goautoneg.Accept, kind, subtype string) float64 {
 	return q
 }
 
-// errorForRoutes returns the error that stands for a denial if one of the server's
-// error routes would answer it, which is known only by matching them.
+// errorForRoutes returns the error to pass on for a denial if one of the server's error
+// routes would answer it, else nil. Only matching the routes tells.
 func errorForRoutes(r *http.Request, status int, cause error) error {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {

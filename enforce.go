@@ -86,7 +86,7 @@ func (z *Zone) checkEnforce(word string) error {
 		if z.CountIf == nil {
 			option = "settle"
 		}
-		return fmt.Errorf("enforce %s does not go with %s: what is counted beside the handlers is not given back; write on, or take out %s", word, option, option)
+		return fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, option, option)
 	}
 	return nil
 }
@@ -161,8 +161,8 @@ func emitEnforced(id zoneID, word, until, reason string) {
 	emit(eventEnforce, map[string]any{"zone": id.zone, "store": id.store, "enforce": word, "until": until, "reason": reason})
 }
 
-// setEnforce has the zone enforced in a way until a time, wherever it is used in this process;
-// the word config is for the way that the configuration says.
+// setEnforce enforces the zone as word says until a time, wherever the zone is used in this
+// process. The word config goes back to the configuration.
 func (z *Zone) setEnforce(word string, until time.Time) error {
 	if word == "config" {
 		z.control.set.Store(nil)

@@ -176,7 +176,7 @@ func TestSetEnforceRefused(t *testing.T) {
 	h.Zones[1].control.set.Store(nil)
 }
 
-// A zone that stands in two places is enforced in one way.
+// A zone in two places is enforced in one way.
 func TestEnforceInTwoHandlers(t *testing.T) {
 	for enforce, same := range map[string]bool{`"shadow"`: false, `"25%"`: false, `"on"`: true, `"100%"`: true} {
 		_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))

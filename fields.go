@@ -17,8 +17,8 @@ const (
 	fieldsNone   = "none"
 )
 
-// setFields tells the client where it is, as draft-ietf-httpapi-ratelimit-headers-11
-// has it, as many sites did before it, or both.
+// setFields tells the client what is left, in the fields of
+// draft-ietf-httpapi-ratelimit-headers-11, in the legacy X-RateLimit fields, or in both.
 //
 // The legacy fields name no window: X-RateLimit-Limit is what may pass at once.
 func (h *Handler) setFields(header http.Header, req *request) {

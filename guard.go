@@ -31,10 +31,10 @@ const (
 	onErrorDeny  = "deny"
 )
 
-// checkShare reports whether share stands where nothing is decided locally.
+// checkShare refuses share without on_error local: without it nothing is decided locally.
 func checkShare(onError string, share bool) error {
 	if share && onError != onErrorLocal {
-		return fmt.Errorf("share does not go with on_error %s; write on_error local { share }, or take share out", onError)
+		return fmt.Errorf("share and on_error %s cannot be combined; write on_error local { share }, or take share out", onError)
 	}
 	return nil
 }
@@ -47,12 +47,12 @@ type guard struct {
 
 	seconds, localSeconds prometheus.Observer
 	away, busy            prometheus.Counter // of errors, by reason
-	refused, foreign      prometheus.Counter // likewise
+	refused, foreign      prometheus.Counter // of errors, by reason
 
 	foreignLog   rare
 	unsettledLog rare
 	outages      *outageLog // nil for a store that cannot be away
-	lookout      *lookout   // likewise
+	lookout      *lookout   // nil for a store that cannot be away
 
 	// Receipts that are not settled yet keep the guard open. So do the configurations that use
 	// it, which count as one in unsettled.
@@ -65,9 +65,8 @@ type guard struct {
 
 var guards = caddy.NewUsagePool()
 
-// counts are those of stores, by name. Stores of one name hold the same counters, if they
-// have the same secret; they may differ in a timeout, so that a reload that changes that
-// keeps them.
+// counts pools local counts by store name. Stores of one name and one secret share counters,
+// so that a reload that changes, say, the timeout keeps the counts.
 var counts = caddy.NewUsagePool()
 
 type sharedCounts struct{ *fallback.Counts }
@@ -185,8 +184,8 @@ func (g *guard) take(ctx context.Context, charges []window.Charge, room []window
 	return ds, err
 }
 
-// logForeign tells the operator, who alone can help, in which zones to look. Clients
-// may ask for the counter as often as they like, so it does so once a minute.
+// logForeign logs the zones whose key holds other data, which only an operator can remove.
+// It logs once a minute at most: clients may ask for the counter at any rate.
 func (g *guard) logForeign(charges []window.Charge, cause error) {
 	if !g.foreignLog.due(time.Minute) {
 		return
@@ -195,21 +194,21 @@ func (g *guard) logForeign(charges []window.Charge, cause error) {
 	for i := range charges {
 		zones[i] = charges[i].Zone
 	}
-	storeLogger(g.store.String()).Error("something else stands in the place of a counter; on_error decides on its requests until it is removed",
+	storeLogger(g.store.String()).Error("the key of a counter holds other data; on_error decides on its requests until it is removed",
 		zap.Strings("zones", zones), zap.Error(cause))
 }
 
 // rare limits how often something happens.
 type rare struct{ next atomic.Int64 } // in uptime
 
-// due reports whether it is time, which it then is not until an interval has passed.
+// due reports whether interval has passed since it last returned true.
 func (r *rare) due(interval time.Duration) bool {
 	now, next := int64(uptime()), r.next.Load()
 	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
-// takeLocal decides on this instance's own counts, because of an error of the store.
-// What the charges at the places unsettled spend is owed when it is settled.
+// takeLocal decides on this instance's own counts, because of an error of the store. The units
+// of charges whose index is in unsettled are owed to the store only once they are settled.
 func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime()
 	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)

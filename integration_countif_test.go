@@ -194,8 +194,8 @@ func TestParallelGuessesInAFleet(t *testing.T) {
 	}
 }
 
-// 10,000 right log-ins beside wrong ones, as many at once as the limit leaves: none is denied, and
-// none counts. The sixth wrong one is denied.
+// 10,000 right log-ins come beside wrong ones, at once up to what the limit leaves. No right one is
+// denied or counts. The sixth wrong one is denied.
 func TestRightLogins(t *testing.T) {
 	eachLoginStore(t, func(t *testing.T, store string, redis *goredis.Client) {
 		l, address := newLogin(t), caddyrun.FreeAddress(t)
@@ -272,8 +272,8 @@ func TestRetryAfterInFlight(t *testing.T) {
 	})
 }
 
-// Redis is killed, hangs or comes back between decision and settlement: what Redis counts in the end
-// are the wrong log-ins, and as many more at most as the log and the metric tell.
+// Redis is killed, hangs or comes back between decision and settlement. In the end Redis counts the
+// wrong log-ins, and at most the number that the log and the metric tell in addition.
 func TestSettleInOutages(t *testing.T) {
 	t.Cleanup(func() { _ = caddy.Stop() })
 	start := func(t *testing.T) (server *redistest.Server, l *login, send func(wrong, right int) (end func())) {

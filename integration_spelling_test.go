@@ -95,7 +95,7 @@ http://:%[3]s {
 	}
 }
 
-// askRaw sends a request as it stands: target|host|key. It has a connection of its own.
+// askRaw sends a request unchanged: target|host|key. It has a connection of its own.
 func askRaw(t *testing.T, address, zone, line string) int {
 	t.Helper()
 	parts := append(strings.Split(line, "|"), "", "", "")

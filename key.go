@@ -16,8 +16,8 @@ import (
 // defaultKey is what a zone counts by unless told otherwise.
 const defaultKey = "{http.vars.client_ip}"
 
-// keyTemplate expands a zone's key. It is compiled at load, because expanding
-// the usual key, the client's address, should cost next to nothing.
+// keyTemplate expands a zone's key. It is compiled at load, so that expanding the usual key,
+// the client's address, is cheap.
 type keyTemplate struct {
 	text string
 	// Name of the placeholder if the key is that and nothing else.
@@ -73,8 +73,8 @@ func checkBraces(text string) error {
 	return nil
 }
 
-// checkPlaceholders reports what looks like a placeholder in a text, and is none, or
-// takes memory that clients choose.
+// checkPlaceholders refuses a text with a placeholder that Caddy does not know, or that takes
+// memory in an amount that clients choose.
 func checkPlaceholders(text string) error {
 	if err := checkBraces(text); err != nil {
 		return err
@@ -96,9 +96,9 @@ func checkPlaceholders(text string) error {
 
 var shorthands = httpcaddyfile.NewShorthandReplacer()
 
-// checkShorthand reports what Caddyfiles have for a longer placeholder. In JSON it is none,
-// and in a Caddyfile neither if it has one dot more than Caddy expects, as
-// {cookie.connect.sid} has.
+// checkShorthand refuses a Caddyfile shorthand for a longer placeholder. JSON has no shorthands.
+// In a Caddyfile, Caddy does not replace a shorthand with one dot more than it expects, such as
+// {cookie.connect.sid}.
 func checkShorthand(name string) error {
 	if name == "client_ip" || strings.HasPrefix(name, "file.") {
 		return nil // placeholder knows the first one, and Caddy reads a file for the other

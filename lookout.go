@@ -30,7 +30,7 @@ type lookout struct {
 	stop  context.CancelFunc // nil: it has not begun
 	ended sync.WaitGroup
 
-	// The goroutine alone uses these.
+	// Used by the goroutine of run only.
 	evicts, high bool
 	blind        bool               // the log has that the memory is not known
 	server       window.Description // as it was last seen

@@ -111,7 +111,7 @@ func wholeNumber(n float64) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// meantDuration returns a duration as a Value takes it, or nothing if a text is none.
+// meantDuration returns the text as a duration that Value takes, or "" for other texts.
 func meantDuration(text string) string {
 	if number, unit := numberAndUnit(text); units[unit] != "" {
 		if d := number + units[unit]; Value(d).isDuration() {

@@ -25,11 +25,6 @@ var (
 	zoneOptions    = []string{
 		"match", "key", "limit", "fallback", "algorithm", "pack", "cost", "ipv4_prefix", "ipv6_prefix", "fold_case", "empty_key", "lease", "count_if", "enforce", "settle", "alert",
 	}
-	algorithmNames   = []string{"zset", "log", "stream", "slices", "gcra"}
-	algorithmOptions = map[string]string{
-		"count": "slices", "size": "slices", "layers": "slices", "adaptive": "slices", "strict": "slices", "weighted": "slices",
-		"burst": "gcra", "native": "gcra", "fields": "stream", "keep": "stream", "max_value": "stream", "max_entry": "stream",
-	}
 )
 
 // foreignOptions are words of other rate limiters, and what to do about them.
@@ -67,7 +62,7 @@ func errOption(d *caddyfile.Dispenser, place string) error {
 // nothing if that is not known.
 func meantOption(option, place string, args []string) string {
 	line := strings.Join(append([]string{option}, args...), " ")
-	owner := algorithmOptions[option]
+	owner := algorithmOf(option)
 	switch {
 	case place != placeZone && slices.Contains(zoneOptions, option):
 		return fmt.Sprintf("it is an option of a zone: write zone <name> { %s }", line)
@@ -95,7 +90,7 @@ func meantAlgorithm(name string, args []string) string {
 	switch {
 	case len(args) == 0:
 		return line
-	case algorithmOptions[args[0]] == name:
+	case algorithmOf(args[0]) == name:
 		return line + " { " + strings.Join(args, " ") + " }"
 	case len(args) > 1:
 		return line
@@ -178,7 +173,7 @@ func checkStoreName(name string) error {
 	}
 	switch strings.ToLower(name) {
 	case "valkey", "keydb", "dragonfly", "redict", "garnet", "rediss", "sentinel", "cluster", "redis-cluster", "redis_cluster", "redis":
-		return fmt.Errorf("store %s is unknown; write store redis, which is for all servers that speak as Redis does", name)
+		return fmt.Errorf("store %s is unknown; write store redis, which works with all servers that speak the protocol of Redis", name)
 	case "local", "mem", "in-memory", "inmemory", "in_memory", "none", "off":
 		return fmt.Errorf("store %s is unknown; write store memory, or take store out", name)
 	}

@@ -83,7 +83,7 @@ func TestMeantHandler(t *testing.T) {
 			{"distributed {\nread_interval 5s\n}", 0, ``, `unrecognized subdirective "distributed" of sliding_window; write store redis in sliding_window, or in the global option sliding_window`},
 			{"redis {\n}", 0, ``, `unrecognized subdirective "redis" of sliding_window; it is a store: write store redis`},
 
-			{"store valkey", 0, `"store":{"module":"valkey"}`, `store valkey is unknown; write store redis, which is for all servers that speak as Redis does`},
+			{"store valkey", 0, `"store":{"module":"valkey"}`, `store valkey is unknown; write store redis, which works with all servers that speak the protocol of Redis`},
 			{"store in-memory", 0, `"store":{"module":"in-memory"}`, `store in-memory is unknown; write store memory, or take store out`},
 			{"store file", 0, `"store":{"module":"file"}`, `store "file" is unknown; use one of fake, memory, plain, redis`},
 			{"store redis://u:secret@h", 0, `"store":{"module":"redis://u:secret@h"}`, `the name of the store is missing; write store redis <url>`},

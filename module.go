@@ -175,7 +175,7 @@ func (h *Handler) check() error {
 			return err
 		}
 		if names[z.Name] {
-			return fmt.Errorf("zone %s: stands twice in one handler", z.Name)
+			return fmt.Errorf("zone %s: is given twice in one handler; rename one", z.Name)
 		}
 		names[z.Name] = true
 	}

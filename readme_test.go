@@ -236,7 +236,7 @@ func TestReadmeACL(t *testing.T) {
 // reference are the documents that hold every option, placeholder, metric and line of log.
 var reference = []string{"README.md", "docs/caddyfile.md", "docs/json.md", "docs/clients.md", "docs/metrics.md", redisPage}
 
-// Every word, field, placeholder and metric that the code knows stands in the
+// Every word, field, placeholder and metric that the code knows is in the
 // reference, and every placeholder and metric in the reference is known to the code.
 func TestReadmeNames(t *testing.T) {
 	var text strings.Builder

@@ -10,7 +10,7 @@ func TestRefusedHandler(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n", 6,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],%s}`, []refusal{
 			{"limit 5 1m", 0, ``, `unrecognized subdirective "limit" of sliding_window; it is an option of a zone: write zone <name> { limit 5 1m }`},
-			{"status 429\nstatus 429", 1, ``, `status stands twice`},
+			{"status 429\nstatus 429", 1, ``, `status is given twice; keep one`},
 			{"status 200", 0, `"status":200`, `status 200: must be from 400 to 599`},
 			{"status 600", 0, `"status":600`, `status 600: must be from 400 to 599`},
 			{"status -1", 0, `"status":-1`, `status -1: must be from 400 to 599`},
@@ -21,9 +21,9 @@ func TestRefusedHandler(t *testing.T) {
 			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'`},
 			{"on_error panic", 0, `"on_error":"panic"`, `on_error "panic" is unknown; use one of local, allow, deny`},
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
-			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share does not go with on_error allow; write on_error local { share }, or take share out`},
-			{"on_error deny {\nshare\n}", 1, `"on_error":"deny","share":true`, `share does not go with on_error deny; write on_error local { share }, or take share out`},
-			{"on_error local {\nshare\nshare\n}", 2, ``, `share stands twice`}, //nolint:dupword // is refused
+			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share and on_error allow cannot be combined; write on_error local { share }, or take share out`},
+			{"on_error deny {\nshare\n}", 1, `"on_error":"deny","share":true`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
+			{"on_error local {\nshare\nshare\n}", 2, ``, `share is given twice; keep one`}, //nolint:dupword // is refused
 			{"on_error local {\nshare 3\n}", 1, ``, `wrong argument count or unexpected line ending after '3'`},
 			{"on_error local {\nhalve\n}", 1, ``, `unrecognized subdirective "halve" of on_error; use share`},
 			{"jitter -0.1", 0, `"jitter":-0.1`, `jitter -0.1: must be from 0 to 1`},
@@ -33,7 +33,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'`},
 			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'`},
 			{"store file", 0, ``, `store "file" is unknown; use one of fake, memory, plain, redis`},
-			{"store memory\nstore memory", 1, ``, `store stands twice`},
+			{"store memory\nstore memory", 1, ``, `store is given twice; keep one`},
 		})
 }
 
@@ -73,7 +73,7 @@ func TestRefusedDirective(t *testing.T) {
 		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone', at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a', at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},
-		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: stands twice in one handler, at Caddyfile:6`},
+		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: is given twice in one handler; rename one, at Caddyfile:6`},
 	} {
 		_, err := adapt(t, "http:// {\n\t"+r.directive+"\n}\n")
 		if err == nil || !strings.Contains(err.Error(), r.want) {
@@ -91,7 +91,7 @@ func TestRefusedJSON(t *testing.T) {
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"window":"1m"}]}]}`, `zone api: limit  1m: max "" is not a whole number`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":true,"window":"1m"}]}]}`, `true is neither a number nor a string`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m","burst":5}]}]}`, `unknown field "burst"`},
-		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]},{"name":"api","limits":[{"max":5,"window":"1m"}]}]}`, `zone api: stands twice in one handler`},
+		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]},{"name":"api","limits":[{"max":5,"window":"1m"}]}]}`, `zone api: is given twice in one handler; rename one`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"file"}}`, `store "file" is unknown; use one of fake, memory, plain, redis`},
 		{`{"handler":"sliding_window","zones":[{"name":"api","match":[{"no_such_matcher":{}}],"limits":[{"max":5,"window":"1m"}]}]}`, `zone api: loading matchers`},
 	} {
@@ -138,9 +138,9 @@ func TestRefusedGlobalOption(t *testing.T) {
 	for _, r := range []struct{ option, json, want string }{
 		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis', at Caddyfile:2`},
 		{"sliding_window {\n\t\tstatus 429\n\t}", ``, `unrecognized subdirective "status" of the global option sliding_window; it is an option of the directive sliding_window: write it there, at Caddyfile:3`},
-		{"sliding_window {\n\t\ton_error deny\n\t\ton_error deny\n\t}", ``, `on_error stands twice, at Caddyfile:4`},
+		{"sliding_window {\n\t\ton_error deny\n\t\ton_error deny\n\t}", ``, `on_error is given twice; keep one, at Caddyfile:4`},
 		{"sliding_window {\n\t\ton_error never\n\t}", `{"on_error":"never"}`, `on_error "never" is unknown; use one of local, allow, deny`},
-		{"sliding_window {\n\t\ton_error deny {\n\t\t\tshare\n\t\t}\n\t}", `{"on_error":"deny","share":true}`, `share does not go with on_error deny; write on_error local { share }, or take share out`},
+		{"sliding_window {\n\t\ton_error deny {\n\t\t\tshare\n\t\t}\n\t}", `{"on_error":"deny","share":true}`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
 		{"sliding_window {\n\t\ton_error local {\n\t\t\tshare no\n\t\t}\n\t}", ``, `wrong argument count or unexpected line ending after 'no', at Caddyfile:4`},
 		{"sliding_window {\n\t\tstore\n\t}", ``, `wrong argument count or unexpected line ending after 'store', at Caddyfile:3`},
 		{"sliding_window {\n\t\tstore memory {\n\t\t\tmax_keys -1\n\t\t}\n\t}", `{"store":{"module":"memory","max_keys":-1}}`, `store memory: max_keys -1: must be from 1 to 2147483647`},

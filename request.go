@@ -28,7 +28,7 @@ type request struct {
 	keyless *Zone
 	// The value of Retry-After; 0 for none.
 	retryAfter int64
-	// The request in zones that do not deny it; nil if there are none.
+	// The request in zones that do not deny it; nil without such zones.
 	shadows *[]shadowed
 	// What an earlier handler decided on the same request.
 	previous *request
@@ -270,8 +270,8 @@ func (req *request) tightestZone() string {
 	return ""
 }
 
-// tightest returns the index of the denial with the longest wait or, if there is
-// none, of the decision with the least remaining.
+// tightest returns the index of the denial with the longest wait or, without
+// a denial, of the decision with the least remaining.
 func tightest(ds []window.Decision) int {
 	best := 0
 	for i := range ds {

@@ -164,7 +164,7 @@ func (s *Settle) compileSource() (err error) {
 	case len(sources) > 1:
 		return fmt.Errorf("%s and %s cannot be combined; keep the one that tells the cost", sources[0], sources[1])
 	case s.Strip && s.Header == "":
-		return errors.New("strip takes off the field of header, and there is none; take out strip")
+		return errors.New("strip takes off the field of header, but no header is named; take out strip")
 	}
 	switch {
 	case s.Header != "":
@@ -289,7 +289,7 @@ func (s *Settle) plain() *Settle {
 	return &p
 }
 
-// failed matches answers that tell no cost because there is none.
+// failed matches answers that tell no cost: they are errors.
 var failed = &caddyhttp.ResponseMatcher{StatusCode: []int{4, 5}}
 
 // refunds reports whether an answer that does not tell what it cost costs nothing.
@@ -410,7 +410,7 @@ func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
 			return d.Errf("weight %q is unknown; use one of input, cached, output", words[i])
 		}
 		if *to != nil {
-			return d.Errf("weight %s stands twice", words[i])
+			return d.Errf("weight %s is given twice; keep one", words[i])
 		}
 		value, err := strconv.ParseFloat(words[i+1], 64)
 		if err != nil {

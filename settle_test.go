@@ -350,7 +350,7 @@ func TestSettleDefinition(t *testing.T) {
 // What only JSON can say, and is refused.
 func TestSettleRefusedInJSON(t *testing.T) {
 	for settle, want := range map[string]string{
-		`"usage":"openai","strip":true`:      "zone z: settle: strip takes off the field of header, and there is none; take out strip",
+		`"usage":"openai","strip":true`:      "zone z: settle: strip takes off the field of header, but no header is named; take out strip",
 		`"usage":"openai","reserve_json":[]`: "zone z: settle: reserve_json: no field to estimate from; name one, such as max_tokens",
 		`"usage":"mistral"`:                  "zone z: settle: usage \"mistral\" is unknown; use one of openai, anthropic",
 	} {

@@ -37,7 +37,7 @@ type shadowed struct {
 	charge   window.Charge
 	assessed bool // the matchers have been asked
 	applies  bool
-	// What the zone would have decided, once that is known.
+	// The decisions of the zone, once they are known.
 	decisions atomic.Pointer[[]window.Decision]
 	denied    bool // for want of a key
 }
@@ -119,7 +119,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 type shadows struct {
 	store    window.Store
 	fallback *fallback.Guard // nil for a store that cannot be away
-	outages  *outageLog      // likewise
+	outages  *outageLog      // nil for a store that cannot be away
 	ctx      context.Context // ends with close
 	cancel   context.CancelFunc
 	worker   sync.WaitGroup // one while charges wait
@@ -276,7 +276,8 @@ func (g *guard) watch(h *Handler, s *shadowed) bool {
 	return now != nil && now.add(waitingShadow{h, s})
 }
 
-// openShadows returns nil if there are none, or no more.
+// openShadows returns the shadows of g, and opens them if they were not open. It returns nil
+// if g has no store for shadows, or if they were closed before they were opened.
 func (g *guard) openShadows() *shadows {
 	slot := &g.shadow
 	slot.mu.Lock()
@@ -327,8 +328,8 @@ func (req *request) isShadowed() bool {
 	return false
 }
 
-// shadowOf returns the request in a zone that counts it here and does not deny it; nil if there is
-// none.
+// shadowOf returns the request in a zone that counts it here and does not deny it, or nil without
+// such a zone.
 func (req *request) shadowOf(zone string) *shadowed {
 	if req.shadows == nil {
 		return nil

@@ -79,7 +79,7 @@ func TestShareOfTheApp(t *testing.T) {
 	}
 	value.(*App).OnError = onErrorDeny
 	_, err = ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour, `,"share":true`)))
-	if err == nil || !strings.Contains(err.Error(), "share does not go with on_error deny") {
+	if err == nil || !strings.Contains(err.Error(), "share and on_error deny cannot be combined") {
 		t.Errorf("share without on_error where the app says deny: got %v, want an error", err)
 	}
 }

@@ -216,7 +216,7 @@ func TestRefusedWhenRead(t *testing.T) {
 		{`"username":"{no.such}"`, `store redis: username: unrecognized placeholder {no.such}`},
 		{`"address":["localhost:6379","{no.such}"]`, `store redis: address 2: unrecognized placeholder {no.such}`},
 		{`"address":["{env.SLIDING_WINDOW_TEST}"]`, `store redis: address "{env.SLIDING_WINDOW_TEST}": must be host:port`},
-		{`"url":"redis://{no.such}@localhost"`, `store redis: url: the braces in it are no placeholder`},
+		{`"url":"redis://{no.such}@localhost"`, `store redis: url: the braces are not a placeholder`},
 		{`"url":"{env.SLIDING_WINDOW_TEST}"`, `store redis: url: `},
 		{`"prefix":"{tag}"`, `store redis: prefix: unrecognized placeholder {tag}`},
 		{`"prefix":"\\{tag\\}"`, `store redis: prefix "\\{tag\\}": must not come out with braces`},

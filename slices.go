@@ -71,13 +71,13 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 	}
 	switch {
 	case a.Count != "":
-		return nil, fmt.Errorf("%s and count %s exclude each other", layers, a.Count)
+		return nil, fmt.Errorf("%s and count %s cannot be combined; take out one", layers, a.Count)
 	case a.Size != "":
-		return nil, fmt.Errorf("%s and size %s exclude each other", layers, a.Size)
+		return nil, fmt.Errorf("%s and size %s cannot be combined; take out one", layers, a.Size)
 	case a.Adaptive != nil:
-		return nil, fmt.Errorf("%s and adaptive %s %s exclude each other", layers, a.Adaptive.Min, a.Adaptive.Max)
+		return nil, fmt.Errorf("%s and adaptive %s %s cannot be combined; take out one", layers, a.Adaptive.Min, a.Adaptive.Max)
 	case a.Weighted:
-		return nil, fmt.Errorf("%s and weighted exclude each other: layers are strict", layers)
+		return nil, fmt.Errorf("%s and weighted cannot be combined; take out weighted, for layers are strict", layers)
 	}
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", layers, err)

@@ -113,7 +113,7 @@ func (a *Algorithm) noteBounds() (b noteBounds, err error) {
 	return b, nil
 }
 
-// check reports what is wrong with the field, which stands after others.
+// check refuses a field that cannot work after others.
 func (f Field) check(others []Field) error {
 	switch f.Name {
 	case "":
@@ -122,7 +122,7 @@ func (f Field) check(others []Field) error {
 		return fmt.Errorf("fields: the name %s is taken; use another one than cost, total and gone", f.Name)
 	}
 	if slices.ContainsFunc(others, func(o Field) bool { return o.Name == f.Name }) {
-		return fmt.Errorf("fields: %s stands twice", f.Name)
+		return fmt.Errorf("fields: duplicate field %s; keep one", f.Name)
 	}
 	if err := checkPlaceholders(f.Value); err != nil {
 		return fmt.Errorf("fields: %s %w", f.Name, err)
@@ -141,8 +141,7 @@ type fieldTemplate struct {
 	value keyTemplate
 }
 
-// newFieldTemplates compiles fields that have been checked. It returns nil if there are
-// none.
+// newFieldTemplates compiles fields that have been checked. It returns nil without fields.
 func newFieldTemplates(a *Algorithm) *fieldTemplates {
 	if a == nil || len(a.Fields) == 0 {
 		return nil

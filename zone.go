@@ -43,10 +43,10 @@ type Zone struct {
 	// Only for gcra with 3 limits at most, and for slices with a count of 3 at most and
 	// one limit: how many keys are expected to count at any one time. A redis store
 	// then keeps about 48 of them in one small hash, which takes less than half of the
-	// memory for millions of keys, and asks for some more of the server's time. More
-	// keys than twice as many take as much memory as without. Every Caddy has to have
-	// the same number: with another one, counters start afresh. `native` does not go
-	// with it; the memory store ignores it.
+	// memory for millions of keys and a little more of the server's time. More than
+	// twice the expected keys take the memory that they take without pack. All Caddys
+	// must have the same number: counters start afresh under another one. `native` and
+	// `pack` cannot be combined. The memory store ignores `pack`.
 	// Default: each counter is a key of its own.
 	Pack Value `json:"pack,omitempty"`
 
@@ -67,7 +67,7 @@ type Zone struct {
 	// without it. Default: values count as they are.
 	FoldCase bool `json:"fold_case,omitempty"`
 
-	// What to do when the key expands to nothing: `shared` counts all such
+	// What to do when the key is empty: `shared` counts all such
 	// requests together, `skip` does not count them, `deny` denies them. Default:
 	// `shared`, and a warning in the log, once a minute at most.
 	EmptyKey string `json:"empty_key,omitempty"`
@@ -77,11 +77,11 @@ type Zone struct {
 	EmptyKeyStatus int `json:"empty_key_status,omitempty"`
 
 	// How much of the limit an instance may take ahead, to let requests of a busy
-	// key pass without asking a redis store each time. The limit holds as strictly,
-	// but units that one instance has taken are not there for the others, and when it
-	// is killed up to as many may be lost for one window, or pass beside the limit. For
-	// zset, log and strict slices; a request that several zones count is not leased, and
-	// the memory store has no use for it. Default: nothing.
+	// key pass without asking a redis store each time. The limit holds as strictly.
+	// Units that one instance has taken are not there for the others. When an instance
+	// is killed, the units of its lease may be lost for one window, or pass beside the
+	// limit. For zset, log and strict slices. A request that several zones count is not
+	// leased. The memory store ignores `lease`. Default: nothing.
 	Lease *Lease `json:"lease,omitempty"`
 
 	// Counts only requests whose answers match. A request is charged when it comes, so that
@@ -271,7 +271,7 @@ func (z *Zone) checkAlgorithm() error {
 	if err != nil {
 		return err
 	}
-	expected, _ := z.Pack.int() // 0 if there is none
+	expected, _ := z.Pack.int() // 0 without pack
 	if err := window.CheckPack(algorithm, len(z.Limits), expected); err != nil {
 		return err
 	}
@@ -472,7 +472,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	z.lease, _ = z.Lease.engine(algorithm)
 	z.notes = newFieldTemplates(z.Algorithm)
-	z.pack, _ = z.Pack.int() // 0 if there is none
+	z.pack, _ = z.Pack.int() // 0 without pack
 	z.rule, _ = z.Alert.rule()
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {

@@ -16,32 +16,46 @@
 --                packed, the field; where the algorithm notes fields, number of words,
 --                (name, value)...; settle only, of one charge: at (ms), delta.
 -- Reply   integers: now; then, for take and peek, per request one of
---         0 or more  a unit of one policy passes, and so many remain; its reset after
---                    and effective window are the window
---         -4         likewise; then come remaining, reset after, effective window
+--         0 or more  a unit of one policy passes: remaining; reset after and effective
+--                    window are the window
+--         -4         a unit of one policy passes: then come remaining, reset after,
+--                    effective window
 --         -5         then come five per policy: allowed (0 or 1), remaining, retry
 --                    after (ms, -1: never), reset after (ms), effective window (ms)
---         -1         of several requests, this one failed: it is as if it had not come
---         -2         likewise, but it may have been charged
---         -3         likewise, because a command is not allowed
+--         -1         of several requests, this one failed, and was not charged
+--         -2         of several requests, this one failed, and may have been charged
+--         -3         of several requests, this one failed as a command is not allowed,
+--                    and may have been charged
 --
--- The algorithms stand above this file, in the function `module`, so that a call makes
--- only those which it needs. Each has look, spend, explain and settle, with the meaning
--- of window.Algorithm, and says whether it names units, and notes fields. Some keep a
--- record, which stands there too. A charge is used again for later requests; look
--- begins anew.
+-- Modules: the algorithms, and the record that some of them keep, come before this file in
+-- the script. `module(name)` makes one when it is first needed. An algorithm has:
 --
--- Most requests are for one unit of one policy, beyond whose window nobody looks. For them an algorithm can have a module
--- pass/<name>. Of limit, window, now, what names a unit, whether to tidy up, whether
--- counters are packed, and the options, it makes a function of a key, the number of the
--- charge, its field if it is packed, the string at the key, and whether it decided on
--- the same counter just before, so that it knows what is there. That decides, and returns
--- what remains; unless the unit passes and both are the window, reset after and effective
--- window; if it does not pass, retry after. Where this is not simple it has done nothing,
--- and returns nothing. Beside the function it returns whether that wants strings: they are
--- read together, for all keys of a group.
+--   look, spend, explain, settle   with the meaning of window.Algorithm
+--   names                          true: its units have names
+--   fields                         true: it notes fields
 --
--- Before the first write of a request, `spending` is set to true.
+-- Charges are reused for later requests of the call: look must reset them.
+--
+-- Quick paths: most requests are for one unit of one policy whose window is the longest of
+-- its key. For these an algorithm may have a module pass/<name>, which is a function:
+--
+--   make(limit, window, now, id, tidies, packed, option...) -> decide, wants_strings
+--     id             function that names the unit of a charge, by its number
+--     tidies         true: this call removes what is over
+--     wants_strings  true: decide gets the string at the key; the strings of all keys of a
+--                    group are read together
+--
+--   decide(key, n, field, text, again)
+--     -> remaining                              passes; both times are the window
+--     -> remaining, reset, effective            passes
+--     -> remaining, reset, effective, retry     is denied
+--     -> nil                                    not simple; nothing was written
+--     n      number of the charge
+--     field  of the hash at the key, if the counter is packed
+--     text   string at the key, if wanted
+--     again  true: the decision before was on the same counter
+--
+-- `spending` must be true before the first write of a request.
 
 local unpack = table.unpack or unpack
 local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
@@ -73,9 +87,10 @@ end
 local reply, replied, answered = {now}, 1, 1
 local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
 
--- Makes what any requests need: a function that returns the charges of the next one and
--- how many they are, a function that decides on the next one, and what reads an item
--- of the plan.
+-- any() -> read_request, decide, item
+--   read_request() -> charges, n   of the next request
+--   decide()                       reads the next request, and decides on it
+--   item() -> value                the next item of the plan
 local function any()
   local known, charges = {}, {}
 
@@ -205,8 +220,8 @@ if op == 'settle_each' then
   return reply
 end
 
--- What decides on a unit of a definition, where there is such a thing; how many items the
--- request then has; and those definitions of which it wants strings, if there are any.
+-- By definition: pass, the quick path, if there is one; items, the number of items of its
+-- requests; wants, whether its quick path wants strings (nil: not one does).
 local pass, items, wants = {}, {}
 
 for k, at in ipairs(definitions) do
@@ -225,7 +240,7 @@ end
 
 local decide_on_any
 
--- Decides on requests until none is left, or one fails.
+-- Decides on requests until the list is empty, or one fails.
 local function decide()
   local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
   local strings, before, last = nil, 0, 0 -- of the keys behind the first number, up to the second

@@ -24,7 +24,7 @@ local function at_once(c, j)
   return c.option[1]
 end
 
--- What is left of a level after a time.
+-- Returns the rest of a level after a time.
 local function rest(level, elapsed, limit)
   if elapsed <= 0 then return level end
   return max(0, level - elapsed * limit)
@@ -113,8 +113,8 @@ local function level(c, now, j, raw)
   return rest(level, now - c.before[1], c.limit[j])
 end
 
--- Returns the buckets that are kept beside the charge's own, with n units more, or nil if
--- there is none.
+-- Returns the buckets that are kept beside the charge's own, with n units more; nil if no
+-- such bucket is left.
 local function keep(c, now, n)
   local before, kept = c.before
   for k = 1, c.count do

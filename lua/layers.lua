@@ -378,8 +378,8 @@ function layers.explain(c, now, repair)
   end
 end
 
--- Returns the number of the latest closed slice of those first to last, which has units
--- from a time on, and that slice; nothing if there is none.
+-- Returns the number of the latest closed slice from first to last that has units at since
+-- or later, and that slice; nil if no slice has.
 local function latest(c, l, first, last, since)
   fetch(c, l, first, last)
   for n = last, first, -1 do

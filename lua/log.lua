@@ -209,9 +209,9 @@ local function search(c, t, k)
   return low
 end
 
--- Finds the oldest record at t or later up to and with which there are more than
--- k units. Returns its time, the units before it, and the chunk from there on: its
--- index, and where its entries begin; nothing if there is none.
+-- Finds the oldest record that is at t or later and has a running total above k. Returns its
+-- time, the units before it, and the chunk from there on: its index, and where its entries
+-- begin. Returns nil if no record qualifies.
 local function locate(c, t, k)
   local l = c.log
   if not l or l.at < t or l.total <= k then return end
@@ -285,8 +285,9 @@ local function pack_records(all, total, first, last, window, till)
   return chunk(final.at, total, final.units, final.at - all[first].at, inside, table.concat(entries), window or 0, till or 0)
 end
 
--- Returns a chunk without the records before a time, up to which there are so many
--- units; its entries then begin at i.
+-- rest(text, at, before, i) -> chunk   without the records before the time at
+--   before  the running total before that time
+--   i       where the entries of the other records begin
 local function rest(text, at, before, i)
   local newest_at, total, units, _, _, _, window, till = newest(text)
   return chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i), window, till)

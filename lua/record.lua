@@ -6,7 +6,8 @@
 --         bytes first. Or, of packed counters, a hash that many of them share:
 --         <12 bytes>  a counter: a byte n, it is over 2^(n/4) ms after it was written;
 --                     a byte for its shape, 8 × numbers + bytes of each, without the
---                     first; the first number in 6 bytes, up to 31 others in so many
+--                     first; the first number in 6 bytes; up to 31 others, each in the
+--                     bytes that the shape says
 --         expires     two times of 6 bytes: when the hash expires, not before the last
 --                     of them is over; when to look for some that are
 --         and what an algorithm keeps for all of them, in up to 8 bytes: the field
@@ -22,8 +23,9 @@ local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
 local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
 
--- Fields that are looked at, at random, and how many of them are over where more are
--- looked at as soon as another counter comes: in the long run, about a quarter is.
+-- When a counter is added, `looked_at` random fields are checked, and those that are over
+-- are deleted. If `many` were over, the next added counter checks again. In the long run,
+-- about a quarter of the fields are over.
 local looked_at, many = '20', 5
 
 -- When hashes expire and are looked at, where this call has changed that: several
@@ -52,7 +54,7 @@ end
 
 local whole, numbers = packed('>BBI6'), packed('>xxI6')
 
--- What so many bytes cannot hold.
+-- The smallest number that 1, 2, ... bytes cannot hold.
 local beyond = {2 ^ 8, 2 ^ 16, 2 ^ 24, 2 ^ 32, 2 ^ 40, 2 ^ 48, 2 ^ 56}
 
 local function encode(life, at, ...)
@@ -100,8 +102,10 @@ local function packed_values(c)
   return read(numbers[shape], value)
 end
 
--- Returns the numbers, each for itself, and one more, which means nothing. Returns
--- nothing if there is no record, and false if there is something else.
+-- record.values(c)
+--   -> number..., any   the numbers of the record, and one more value to ignore
+--   -> nil              there is no record
+--   -> false            the key holds other data
 function record.values(c)
   if c.member then return packed_values(c) end
   local value = call('GET', c.key)
@@ -117,7 +121,7 @@ end
 function record.get(c)
   local numbers = {record.values(c)}
   if numbers[1] == nil then return nil end
-  numbers[#numbers] = nil -- the one more, or what says that there are none
+  numbers[#numbers] = nil -- the additional value of record.values
   return numbers
 end
 

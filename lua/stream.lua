@@ -69,7 +69,7 @@ local function read(entry)
   }
 end
 
--- What an entry has in gone, but for the id.
+-- note(n) -> value of the field gone of an entry, without the id
 local function note(n)
   if n.till > 0 then return string.format('%d %d:%d', n.gone, n.window, n.till) end
   return string.format('%d %d', n.gone, n.window)
@@ -405,7 +405,7 @@ local function rewrite_few(c, chosen)
     call('UNLINK', c.key)
     return true
   end
-  -- What comes next is told the horizon, and the last id that was given.
+  -- The next entry needs the horizon, and the last id that was given.
   local last = read(top)
   if not same or last.window ~= n.window or last.till ~= n.till then
     write(c, n.last_ms, {'cost', 0, 'total', n.total - back, 'gone', note(n) .. ' - ' .. text(last.ms)})

@@ -86,8 +86,8 @@ func (m *Memory) setCap(n int64) {
 	}
 }
 
-// largestCap returns the largest number of those that live modules want; 0 if there are none. caps
-// is locked.
+// largestCap returns the largest max_keys of the live modules; 0 if no module lives. The lock of
+// caps must be held.
 func largestCap() (largest int64) {
 	for _, n := range caps.of {
 		largest = max(largest, n)
@@ -95,7 +95,7 @@ func largestCap() (largest int64) {
 	return largest
 }
 
-// shadowMemory is a store for zones that do not deny, with as many keys as the store of those that do.
+// shadowMemory is a store for zones that do not deny. It has the max_keys of the store of zones that do.
 type shadowMemory struct{ *memory.Store }
 
 // ShadowStore returns a store with memory of its own; see slidingwindow.ShadowModule. It keeps up to

@@ -77,8 +77,8 @@ type Redis struct {
 	// HMAC-SHA256 under this secret instead, of 16 bytes or more. A second secret is
 	// the former one: while both are there, each charge is made under both names, so
 	// that instances count together that know only one of them. Give it until the
-	// longest window after every instance knew the new one. Default: keys stand in
-	// names as they are.
+	// longest window after every instance knew the new one. Default: names hold the
+	// keys unchanged.
 	HashKeys []string `json:"hash_keys,omitempty"`
 
 	// The longest that a request waits for a decision, also for a connection. A round trip
@@ -105,8 +105,8 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.sliding_window.stores.redis", New: func() caddy.Module { return new(Redis) }}
 }
 
-// Provision implements caddy.Provisioner. The module keeps its placeholders, for
-// the configuration can be read back; what they stand for is not kept.
+// Provision implements caddy.Provisioner. The module keeps placeholders, and not their
+// values: the configuration can be read back.
 func (r *Redis) Provision(caddy.Context) error {
 	quietClient()
 	if err := r.check(); err != nil {
@@ -158,7 +158,7 @@ func (r *Redis) check() error {
 		return err
 	}
 	if r.URL != "" && len(r.Address) > 0 {
-		return errors.New("store redis: url and address exclude each other")
+		return errors.New("store redis: url and address cannot be combined; take out one")
 	}
 	if hasPlaceholder(r.URL) {
 		return nil // Provision checks what comes out of it
@@ -190,7 +190,7 @@ func (r *Redis) checkEach() error {
 		}
 		switch {
 		case r.Timeout < 0:
-			return fmt.Errorf("timeout %s: must be above 0", time.Duration(r.Timeout))
+			return fmt.Errorf("timeout %s: must be greater than 0", time.Duration(r.Timeout))
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
 			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
@@ -357,7 +357,7 @@ func (r *Redis) servers() (redis.Options, error) {
 	}
 	switch cluster := o.Cluster || len(o.Addresses) > 1; {
 	case o.Master != "" && o.Cluster:
-		return o, errors.New("master and cluster exclude each other")
+		return o, errors.New("master and cluster cannot be combined; take out one")
 	case o.Master != "" && len(o.Addresses) == 0:
 		return o, errors.New("master: address must name the Sentinels")
 	case r.TLS != nil && !r.TLS.InsecureSkipVerify && o.TLS != nil && o.TLS.InsecureSkipVerify:
@@ -410,7 +410,7 @@ func add[T comparable](option string, field *T, value T) error {
 }
 
 func errTwice(option string) error {
-	return fmt.Errorf("%s stands in the URL and beside it, and not the same; take out one", option)
+	return fmt.Errorf("%s differs between the URL and the option; take out one", option)
 }
 
 // fingerprint identifies the connections that the expanded options make. Files

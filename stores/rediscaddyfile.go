@@ -157,7 +157,7 @@ func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
 		return d.Errf("store redis: timeout %q is not a duration, such as 100ms", value)
 	}
 	if timeout == 0 {
-		return d.Errf("store redis: timeout %q: must be above 0", value)
+		return d.Errf("store redis: timeout %q: must be greater than 0", value)
 	}
 	r.Timeout = caddy.Duration(timeout)
 	return nil

@@ -54,7 +54,7 @@ func expandSecret(repl *caddy.Replacer, text string) (string, error) {
 		case strings.HasPrefix(name, "env."), strings.HasPrefix(name, "file."):
 			return nil, errNoValue(name)
 		}
-		return nil, errors.New("the braces in it are no placeholder that has a value; write \\{ and \\} for braces of the text")
+		return nil, errors.New("the braces are not a placeholder with a value; write \\{ and \\} for braces of the text")
 	})
 }
 

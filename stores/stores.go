@@ -57,8 +57,8 @@ func (c closer) closeAfter(wait, since time.Duration) {
 	})
 }
 
-// acquire returns the store of that key, made by open if there is none yet. A panic of
-// open becomes an error: it would leave the key locked for good.
+// acquire returns the store of that key, and makes it with open if the pool has no such
+// store. A panic of open becomes an error: it would leave the key locked for good.
 func acquire(pool *caddy.UsagePool, key any, open func() window.Store) (*pooled, error) {
 	value, _, err := pool.LoadOrNew(key, func() (store caddy.Destructor, err error) {
 		defer func() {
@@ -87,7 +87,7 @@ func (p *pooled) release() error {
 // once refuses a repeated subdirective.
 func once(d *caddyfile.Dispenser, seen map[string]bool) error {
 	if seen[d.Val()] {
-		return d.Errf("%s stands twice", d.Val())
+		return d.Errf("duplicate subdirective %s; keep one", d.Val())
 	}
 	seen[d.Val()] = true
 	return nil

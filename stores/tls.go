@@ -33,7 +33,7 @@ type TLS struct {
 
 func (t *TLS) check() error {
 	if t != nil && (t.Cert == "") != (t.Key == "") {
-		return errors.New("tls: cert and key need each other")
+		return errors.New("tls: cert and key must be set together; add the other one")
 	}
 	return nil
 }

@@ -7,8 +7,7 @@ var (
 	// not decide: it is an outage, and no verdict on the request.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrBusy is in the chain, after ErrUnavailable, when so many requests wait for
-	// a store that it takes no more.
+	// ErrBusy is in the chain, after ErrUnavailable, when the queue of a store is full.
 	ErrBusy = errors.New("too many requests wait for it")
 
 	// ErrUnknown is in the chain, after ErrUnavailable, when the request may have been
@@ -19,8 +18,8 @@ var (
 	// answers that it will not decide: it is out of memory, a replica, ...
 	ErrRefused = errors.New("refused")
 
-	// ErrForeign is in the chain, after ErrUnavailable, when something else stands
-	// in the place of a counter. It says nothing about other counters.
+	// ErrForeign is in the chain, after ErrUnavailable, when the key of a counter holds
+	// other data. It says nothing about other counters.
 	ErrForeign = errors.New("not a counter")
 
 	// ErrInvalid is in the chain of every error that says that a charge makes no
@@ -52,8 +51,8 @@ func NotSent(err error) error {
 
 type notSentError struct{ error }
 
-// Is hides what is true of the other request only. There is no Unwrap, which would show
-// it again.
+// Is reports false for ErrUnknown, which is true of the other request only. There is no
+// Unwrap, so that errors.Is cannot reach ErrUnknown.
 func (e notSentError) Is(target error) bool {
 	return target != ErrUnknown && errors.Is(e.error, target)
 }

@@ -36,15 +36,13 @@ type GCRA struct {
 	Native Native
 }
 
-// Native is about CL.THROTTLE, the command of redis-cell and of Dragonfly for this
-// algorithm. It decides on requests that are charged on one limit and no more, in
-// a window of whole seconds of which a unit is a whole number of milliseconds:
-// servers cut off the rest.
+// Native tells whether CL.THROTTLE decides, the command of redis-cell and of Dragonfly for
+// this algorithm. CL.THROTTLE decides on requests with exactly one limit. The window must be
+// whole seconds, and a unit of it whole milliseconds: servers cut off the rest.
 //
-// It counts apart from the script and answers in whole seconds, rounded up, or
-// one more. It keeps no more than the time at which the bucket is empty, so that
-// a raised limit has to wait for what was spent before it. Decision.At is 0, and
-// Settle an error.
+// CL.THROTTLE counts apart from the script, and answers in whole seconds, rounded up, or one
+// more. It keeps only the time at which the bucket is empty, so that a raised limit must wait
+// for units that were spent before. Decision.At is 0, and Settle returns an error.
 type Native int
 
 // Whether CL.THROTTLE is used.
@@ -63,7 +61,7 @@ func isNative(c *Charge) bool {
 func (a GCRA) Check() error {
 	switch {
 	case a.Burst < 0:
-		return fmt.Errorf("burst %d is not above 0", a.Burst)
+		return fmt.Errorf("burst %d: must be greater than 0", a.Burst)
 	case a.Native < NativeOff || a.Native > NativeOn:
 		return fmt.Errorf("native %d is unknown", a.Native)
 	}
@@ -349,8 +347,8 @@ func (s *gcraState) times(now int64, c *Charge, j int, d *Decision) {
 
 // Settle implements Algorithm.
 //
-// What is given back is taken from the levels as they are stored. A bucket whose limit c
-// does not tell gives back only what was spent last.
+// Units that are given back are taken from the levels as they are stored. A bucket whose
+// limit c does not tell gives back only the units that were spent last.
 func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
@@ -374,7 +372,7 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	return s.write(h)
 }
 
-// Until returns the time in ms until which kept buckets matter, or 0 if there is none.
+// Until returns the time in ms until which kept buckets matter, or 0 without kept buckets.
 func (a GCRA) Until(h History) int64 {
 	var room gcraRoom
 	s, until := readGCRA(h, &room), int64(0)

@@ -10,8 +10,8 @@ import (
 // them lie together wherever a store wants them. An empty one is that of a new key.
 //
 // Times are milliseconds on the store's clock, from 0 to 2^48. A clock may step back.
-// Units spent in the future of now count as spent just now; a denial, if it may write,
-// stores them so, lest a key stay locked for longer than one window.
+// Units spent in the future of now count as spent just now. A denial that may write stores
+// these units at now, so that a key does not stay locked for longer than one window.
 type History []byte
 
 // numbers reads a History, or a part of one, of 8 bytes each.

@@ -14,7 +14,7 @@ const maxPlain = 64
 //	<algorithm>:<zone>:<key>
 //
 // A zone or key that is short, printable ASCII and free of the characters that
-// would make the name ambiguous stands there as it is. Any other is replaced by
+// would make the name ambiguous is written unchanged. Any other is replaced by
 // '#' and its SHA-256 in URL-safe base64, so that names never collide, are never
 // longer than about a hundred bytes and hold no braces: no client can choose the
 // Cluster slot of its key by writing a hash tag.

@@ -9,7 +9,7 @@ import (
 type layer struct {
 	length int64 // ms
 	closed tallies
-	open   tally // count 0: there are none
+	open   tally // count 0: the layer is empty
 }
 
 // tally is a slice: its latest unit, and how many there are.

@@ -85,9 +85,9 @@ func (a Layers) read(h History) layersState {
 	return s
 }
 
-// write writes to h, which was read. Slices that are still there move towards its
-// beginning, if they do: when a coarse one was added, so was a fine one, and the fine
-// ones are no longer in h.
+// write encodes s into h, from which s was read. The closed slices may alias h. That is safe:
+// dropping slices moves the rest only towards the front, and adding a coarse slice implies
+// that fine.closed was copied out of h.
 func (s *layersState) write(h History) History {
 	h = h[:0].appendNumbers(s.since, s.coarse.length, s.fine.length, int64(s.coarse.len()))
 	return s.fine.appendTo(s.coarse.appendTo(h))
@@ -110,9 +110,8 @@ func (s *layersState) stepped(now int64) bool {
 	return s.fine.open.count > 0 && max(s.fine.open.at, s.since) > now
 }
 
-// view returns the slices as they look from now: units that lie in the future
-// count as spent just now. It returns s itself if there are none and the lengths
-// are those of the options.
+// view returns the slices as they look from now: units that lie in the future count as spent
+// just now. It returns s itself if no unit lies in the future and the lengths are those of a.
 func (s *layersState) view(now int64, a Layers) *layersState {
 	if !s.stepped(now) && s.coarse.length == a.Coarse.Milliseconds() && s.fine.length == a.Fine.Milliseconds() {
 		return s

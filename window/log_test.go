@@ -142,7 +142,7 @@ func TestLogSettle(t *testing.T) {
 				}
 				log.check(t)
 				log.compare(t, logStart+n, slow, n)
-				// Down to nothing, from both ends.
+				// Down to 0, from both ends.
 				for k := range int64(n) {
 					log.settle(logStart+n, c, logStart+k, -3)
 					log.settle(logStart+n, c, logStart+n-1-k, -3)

@@ -110,9 +110,9 @@ func (p *logPart) skip(t, k int64) {
 	p.span, p.inside, p.entries = p.newest.at-at, p.upTo-p.newest.units-before, rest
 }
 
-// add adds n units at now, which is not before the newest record, and returns the entry that
-// is needed then behind those that there are. It reports whether all go into one chunk, which
-// has at most so many entries, as if they were as long as this one.
+// add adds n units at now, which must not be before the newest record. It returns the encoded
+// entry to append to p.entries, nil if now is the time of the newest record. It reports
+// whether the chunk still has room: at most `full` entries of this one's length.
 func (p *logPart) add(now, n int64, full int, entry []byte) ([]byte, bool) {
 	p.upTo += n
 	if now == p.newest.at {

@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -87,8 +86,8 @@ func SettleBatch(ctx context.Context, store Store, all []Settlement) []error {
 // A lease books its units again at its end, so that they lose their time. A bucket loses it when
 // they run in, and CL.THROTTLE takes nothing back.
 func CheckReceipts(a Algorithm, lease Lease) error {
-	if _, ok := a.(GCRA); ok {
-		return errors.New("algorithm gcra cannot give units back at the time at which they were spent; use zset, log, stream or slices")
+	if !a.facts().Receipts {
+		return fmt.Errorf("algorithm %s cannot give units back at the time at which they were spent; use zset, log, stream or slices", a.Name())
 	}
 	if lease.Units > 0 {
 		return fmt.Errorf("lease %d: units that were taken ahead cannot be given back at the time at which they were spent; take out lease", lease.Units)

@@ -28,7 +28,7 @@ const (
 	pageSize   = 2048 // bytes: no chunk takes more than 1400
 )
 
-// place is where a chunk lies, without its length; from is to if there is none.
+// place is where a chunk lies, without its length. The zero place is nowhere.
 type place struct{ from, to int }
 
 func (p place) nowhere() bool { return p.from == p.to }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// logFull is how many entries a chunk among others gets, and logAlone the only one, as
-// if all were as long as the next.
+// A chunk holds at most logAlone entries if it is the only one, else logFull, each counted
+// with the length of the entry that is added.
 const (
 	logFull  = 64
 	logAlone = 128
 )
 
-// last returns the time of the newest record, and the running total; 0 if there are none.
+// last returns the time of the newest record, and the running total; 0, 0 if h is empty.
 func (h records) last() (newestAt, total int64) {
 	if len(h) == 0 {
 		return 0, 0
@@ -23,9 +23,9 @@ func (h records) last() (newestAt, total int64) {
 	return ch.newestAt(), ch.upTo()
 }
 
-// locate finds the oldest record at t or later up to and with which there are more
-// than k units. It returns where its chunk lies, which is nowhere if there is none, and
-// makes rest the chunk from that record on.
+// locate finds the oldest record that is at t or later and has a running total above k. It
+// returns the place of its chunk, and sets rest to the chunk from that record on. If no
+// record qualifies, the place is nowhere and rest is unchanged.
 func (h records) locate(t, k int64, rest *logPart) place {
 	p := h.first(t, k)
 	if !p.nowhere() {

@@ -52,11 +52,11 @@ type Slices struct {
 func (a Slices) Check() error {
 	switch {
 	case a.Count < 0:
-		return fmt.Errorf("count %d is not above 0", a.Count)
+		return fmt.Errorf("count %d: must be greater than 0", a.Count)
 	case a.Size < 0, a.Size%time.Millisecond != 0:
 		return fmt.Errorf("size %s is not a whole number of milliseconds above 0", a.Size)
 	case a.Count > 0 && a.Size > 0:
-		return fmt.Errorf("count %d and size %s exclude each other", a.Count, a.Size)
+		return fmt.Errorf("count %d and size %s cannot be combined; take out one", a.Count, a.Size)
 	case a.Min == 0 && a.Max == 0:
 		return nil
 	}
@@ -73,11 +73,11 @@ func (a Slices) checkAdaptive() error {
 	case a.Min > a.Max:
 		problem = fmt.Sprintf(": min %s is above max %s; write the shorter one first", a.Min, a.Max)
 	case a.Count > 0:
-		problem = fmt.Sprintf(" and count %d exclude each other", a.Count)
+		problem = fmt.Sprintf(" and count %d cannot be combined; take out one", a.Count)
 	case a.Size > 0:
-		problem = fmt.Sprintf(" and size %s exclude each other", a.Size)
+		problem = fmt.Sprintf(" and size %s cannot be combined; take out one", a.Size)
 	case a.Weighted:
-		problem = " and weighted exclude each other: adaptive slices are strict"
+		problem = " and weighted cannot be combined; take out weighted, for adaptive slices are strict"
 	default:
 		return nil
 	}
@@ -192,8 +192,8 @@ func (s slicesState) newest() slice {
 // stepped reports whether the clock has stepped back since the last unit.
 func (s slicesState) stepped(now int64) bool { return s.newest().last > now }
 
-// clamp returns the slices as they look from now: units that lie in the future
-// count as spent just now. It returns s itself if there are none.
+// clamp returns the slices as they look from now: units that lie in the future count as
+// spent just now. It returns s itself if no unit lies in the future.
 func (s slicesState) clamp(now int64) slicesState {
 	if !s.stepped(now) {
 		return s

@@ -25,8 +25,8 @@ const MaxProduct = int64(1) << 53
 // MaxFields is how many fields a charge may have.
 const MaxFields = 100
 
-// What a packed counter may have at most, for its state to fit into the 64 bytes of a
-// field in a small hash.
+// Bounds of a packed counter, whose state must fit into the 64 bytes of a field in a small
+// hash.
 const (
 	MaxPackedPolicies = 3 // with GCRA; one with Slices
 	MaxPackedSlices   = 3 // Slices.Count
@@ -46,7 +46,7 @@ func (p Policy) Check() error {
 	case p.Limit < 0:
 		return fmt.Errorf("limit %d is negative; use 0 to deny everything", p.Limit)
 	case p.Window <= 0:
-		return fmt.Errorf("window %s is not above 0", p.Window)
+		return fmt.Errorf("window %s: must be greater than 0", p.Window)
 	case p.Window%time.Millisecond != 0:
 		return fmt.Errorf("window %s is not a whole number of milliseconds", p.Window)
 	case p.Limit > MaxProduct/p.Window.Milliseconds():
@@ -67,8 +67,8 @@ type Charge struct {
 	Cost int64
 	// How the history is kept.
 	Algorithm Algorithm
-	// What Stream notes of the request: name, value, name, value and so on; any
-	// bytes. The other algorithms have no use for it.
+	// Fields of the request that Stream notes: name, value, name, value and so on, of any
+	// bytes. The other algorithms ignore them.
 	Fields []string
 	// How many counters the zone is expected to have, for a store in Redis to keep
 	// many of them in one key; 0 for a key each. Only with GCRA and no more than
@@ -85,12 +85,13 @@ type Charge struct {
 }
 
 // Lease lets a store that other processes share take units ahead, to hand them out
-// without asking its server each time. The limit holds as strictly, if all requests on the
-// counter have the same: a lease does not know of what others use up. But what one
-// process has ahead, no other can spend, so that up to Units may be denied that
-// would have passed. A process that is killed leaves its units spent for one
-// window; and those that it has handed out may count from the beginning of the
-// lease, so that as many more may pass within TTL of that window's end.
+// without asking its server each time. The limit holds as strictly as without leases, if all
+// requests on the counter have the same limits: a lease does not know what others use up.
+//
+// No other process can spend the units of a lease, so that up to Units may be denied that
+// would have passed. A process that is killed leaves its units spent for one window. Units
+// that it has handed out may count from the beginning of the lease: up to that number more
+// may pass within TTL of the end of that window.
 type Lease struct {
 	// Units to take ahead at most; 0 for no lease. Stream, GCRA and weighted slices
 	// have none.
@@ -268,7 +269,8 @@ type Instancer interface {
 // It has further methods where there is need: Check() error tells what is wrong
 // with its options, CheckPolicy(Policy) error what is wrong with a policy that is
 // valid by itself, and AtOnce(Policy) int64 how many units may pass at once if
-// that is not the limit.
+// that is not the limit. Its other properties are in the table of facts.go. No other
+// package can have an algorithm, for a store on Redis needs the twin.
 type Algorithm interface {
 	// Name is the word for it in scripts and names of counters, and in configuration,
 	// where Layers are slices.
@@ -290,6 +292,8 @@ type Algorithm interface {
 	Settle(h History, now int64, c *Charge, at, delta int64) History
 	// Empty reports whether h has no unit, whatever the limits and the time.
 	Empty(h History) bool
+
+	facts() *Facts
 }
 
 // FieldsReader is implemented by algorithms whose twin reads a hash field by field.
@@ -342,7 +346,7 @@ func CheckCharges(charges []Charge) error {
 			return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 		}
 		if isNative(c) && CountPolicies(charges) > 1 {
-			return fmt.Errorf("zone %q: %w: gcra: native does not go with a second limit or zone", c.Zone, ErrInvalid)
+			return fmt.Errorf("zone %q: %w: gcra: native and a second limit or zone cannot be combined", c.Zone, ErrInvalid)
 		}
 		for j := range i {
 			o := &charges[j]
@@ -367,15 +371,10 @@ func (l Lease) Check(a Algorithm) error {
 	case l.TTL < time.Millisecond, l.TTL%time.Millisecond != 0:
 		return fmt.Errorf("ttl %s is not a whole number of milliseconds above 0", l.TTL)
 	}
-	switch a := a.(type) {
-	case Zset, Log, Layers:
-		return nil
-	case Slices:
-		if !a.Weighted {
-			return nil
-		}
+	if !a.facts().Lease(a) {
+		return fmt.Errorf("%s cannot be leased; use zset, log or strict slices", a.Name())
 	}
-	return fmt.Errorf("%s cannot be leased; use zset, log or strict slices", a.Name())
+	return nil
 }
 
 // CheckPolicy reports why the algorithm cannot keep a policy that is valid by
@@ -387,8 +386,9 @@ func CheckPolicy(a Algorithm, p Policy) error {
 	return nil
 }
 
-// CheckPack reports why counters of so many policies cannot be packed, in words for
-// an operator; 0 expected keys means that they are not.
+// CheckPack reports why counters of algorithm a with this number of policies cannot be
+// packed, in words for an operator. It returns nil if expected, the number of keys, is 0:
+// counters are not packed then.
 func CheckPack(a Algorithm, policies int, expected int64) error {
 	if expected == 0 {
 		return nil
@@ -396,20 +396,9 @@ func CheckPack(a Algorithm, policies int, expected int64) error {
 	if expected < 0 {
 		return fmt.Errorf("pack %d is negative; write how many keys are expected", expected)
 	}
-	var most int
-	switch a := a.(type) {
-	case GCRA:
-		most = MaxPackedPolicies
-		if a.Native != NativeOff {
-			return fmt.Errorf("pack %d: CL.THROTTLE packs nothing; turn native off, or take out pack", expected)
-		}
-	case Slices:
-		most = 1
-		if a.Count < 1 || a.Count > MaxPackedSlices {
-			return fmt.Errorf("pack %d: so many slices cannot be packed; set count to %d or less, or take out pack", expected, MaxPackedSlices)
-		}
-	default:
-		return fmt.Errorf("pack %d: counters of algorithm %s cannot be packed; use gcra or slices, or take out pack", expected, a.Name())
+	most, err := a.facts().Pack(a)
+	if err != nil {
+		return fmt.Errorf("pack %d: %w", expected, err)
 	}
 	if policies > most {
 		return fmt.Errorf("pack %d: %d limits are too many, %d is the most with %s; take out some, or pack", expected, policies, most, a.Name())
@@ -458,8 +447,8 @@ func CountPolicies(charges []Charge) int {
 	return n
 }
 
-// MakeDecisions returns memory for the decisions on a request: room, if that is enough.
-// What is in it has no meaning.
+// MakeDecisions returns a slice with one Decision per policy of charges. It reuses the
+// array of room if that is large enough. The contents are unspecified.
 func MakeDecisions(charges []Charge, room []Decision) []Decision {
 	return slices.Grow(room[:0], CountPolicies(charges))[:CountPolicies(charges)]
 }

@@ -27,8 +27,8 @@ func TestPolicyCheck(t *testing.T) {
 		6:  {window.Policy{Limit: 1<<52 + 1, Window: 2 * time.Millisecond}, "2^53"},
 		7:  {window.Policy{Limit: 1<<63 - 1, Window: time.Hour}, "2^53"},
 		8:  {window.Policy{Limit: -1, Window: time.Second}, "limit -1 is negative"},
-		9:  {window.Policy{Limit: 1, Window: 0}, "window 0s is not above 0"},
-		10: {window.Policy{Limit: 1, Window: -time.Second}, "window -1s is not above 0"},
+		9:  {window.Policy{Limit: 1, Window: 0}, "window 0s: must be greater than 0"},
+		10: {window.Policy{Limit: 1, Window: -time.Second}, "window -1s: must be greater than 0"},
 		11: {window.Policy{Limit: 1, Window: time.Microsecond}, "window 1µs is not a whole number of milliseconds"},
 		12: {window.Policy{Limit: 1, Window: 1500 * time.Microsecond}, "window 1.5ms is not a whole number of milliseconds"},
 	} {
@@ -50,7 +50,7 @@ func TestSlicesCheck(t *testing.T) {
 		3: {window.Slices{Count: -1}, "count -1"},
 		4: {window.Slices{Size: -time.Second}, "size -1s"},
 		5: {window.Slices{Size: time.Microsecond}, "size 1µs"},
-		6: {window.Slices{Count: 2, Size: time.Second}, "exclude each other"},
+		6: {window.Slices{Count: 2, Size: time.Second}, "cannot be combined; take out one"},
 
 		7:  {window.Slices{Min: time.Millisecond, Max: time.Second}, ""},
 		8:  {window.Slices{Min: time.Second, Max: time.Second}, ""},
@@ -59,9 +59,9 @@ func TestSlicesCheck(t *testing.T) {
 		11: {window.Slices{Min: time.Millisecond, Max: -time.Second}, "max -1s is not"},
 		12: {window.Slices{Min: time.Microsecond, Max: time.Second}, "min 1µs is not"},
 		13: {window.Slices{Min: time.Second, Max: time.Millisecond}, "min 1s is above max 1ms"},
-		14: {window.Slices{Min: time.Second, Max: time.Second, Count: 3}, "adaptive 1s 1s and count 3 exclude each other"},
-		15: {window.Slices{Min: time.Second, Max: time.Second, Size: time.Second}, "adaptive 1s 1s and size 1s exclude each other"},
-		16: {window.Slices{Min: time.Second, Max: time.Second, Weighted: true}, "adaptive 1s 1s and weighted exclude each other"},
+		14: {window.Slices{Min: time.Second, Max: time.Second, Count: 3}, "adaptive 1s 1s and count 3 cannot be combined; take out one"},
+		15: {window.Slices{Min: time.Second, Max: time.Second, Size: time.Second}, "adaptive 1s 1s and size 1s cannot be combined; take out one"},
+		16: {window.Slices{Min: time.Second, Max: time.Second, Weighted: true}, "adaptive 1s 1s and weighted cannot be combined; take out weighted"},
 	} {
 		err := c.algo.Check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -77,7 +77,7 @@ func TestInvalid(t *testing.T) {
 	bad.Policies = []window.Policy{{Limit: -1, Window: time.Second}}
 	bad.Algorithm = window.Zset{}
 	for want, err := range map[string]error{
-		`zone "api": invalid charge: slices: count -1 is not above 0`:                window.CheckCharges([]window.Charge{c}),
+		`zone "api": invalid charge: slices: count -1: must be greater than 0`:       window.CheckCharges([]window.Charge{c}),
 		`zone "api": invalid charge: limit -1 is negative; use 0 to deny everything`: window.CheckCharges([]window.Charge{bad}),
 		`zone "api": invalid charge: delta -9223372036854775808 is beyond 2^53`:      window.CheckSettle(c, -1<<63),
 		`zone "": invalid charge: no algorithm`:                                      window.CheckReset(window.Charge{}),
@@ -120,7 +120,7 @@ func TestAppendKey(t *testing.T) {
 	}
 }
 
-// TestMostFields has as many fields as a charge may have, and one more.
+// TestMostFields has the largest number of fields of a charge, and one more.
 func TestMostFields(t *testing.T) {
 	c := window.Charge{Algorithm: window.Stream{}, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Fields: make([]string, 2*window.MaxFields)}
 	if err := window.CheckCharges([]window.Charge{c}); err != nil {

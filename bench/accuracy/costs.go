@@ -20,9 +20,9 @@ import (
 
 // costs is what an algorithm takes of a machine.
 type costs struct {
-	redisBytes  []int64 // per key, with as many units in the window as in sizes
+	redisBytes  []int64 // per key, by the number of units in the window, see sizes
 	memoryBytes []int64
-	redisMicros []float64 // of the server per decision, likewise
+	redisMicros []float64 // of the server per decision, by the number of units, see sizes
 	memoryNanos float64   // per decision in process, limit half full
 }
 
@@ -77,8 +77,8 @@ func (c *clock) now() int64 {
 	return int64(c.at)
 }
 
-// fill spends n units on a key, spread evenly over a window that ends where the
-// clock then stands.
+// fill spends n units on a key, spread evenly over a window, and leaves the clock at the end
+// of that window.
 func fill(store window.Store, c *clock, algorithm window.Algorithm, key string, n int) error {
 	charge := []window.Charge{{
 		Zone: "z", Key: key, Cost: 1, Algorithm: algorithm,
@@ -138,7 +138,7 @@ func onRedis(algorithm window.Algorithm, server *redistest.Server, n int) (int64
 			return 0, 0, err
 		}
 		for range 200 {
-			now.at += float64(traffic.Length.Milliseconds()) / float64(n) // as many leave as come
+			now.at += float64(traffic.Length.Milliseconds()) / float64(n) // one leaves for each that comes
 			if _, err := store.Take(ctx, charge); err != nil {
 				return 0, 0, err
 			}

@@ -6,7 +6,7 @@ import (
 )
 
 // Replace puts text between the lines <!-- bench:name --> and
-// <!-- /bench:name --> of a document, in place of what stands there.
+// <!-- /bench:name --> of a document, in place of the text between them.
 func Replace(document, name, text string) (string, error) {
 	begin, end := "<!-- bench:"+name+" -->\n", "<!-- /bench:"+name+" -->\n"
 	head, rest, found := strings.Cut(document, begin)

@@ -41,8 +41,8 @@ type tally struct {
 // perSecond returns decisions per second.
 func (t tally) perSecond() float64 { return float64(t.decisions) / t.seconds }
 
-// during has callers take one of so many keys at random for a while. A denial is an error: it is
-// another thing to do, and a faster one.
+// during has callers take one of `keys` keys at random for a length of time. A denial is an
+// error: denying is other work, and faster.
 func during(length time.Duration, callers, keys int, l limiter) (tally, error) {
 	var stop atomic.Bool
 	timer := time.AfterFunc(length, func() { stop.Store(true) })
@@ -57,7 +57,7 @@ func during(length time.Duration, callers, keys int, l limiter) (tally, error) {
 	return t, err
 }
 
-// times has callers take one of so many keys at random, so many times in all.
+// times has callers take one of `keys` keys at random, `calls` times in all.
 func times(calls, callers, keys int, l limiter) (tally, error) {
 	return drive(callers, l, func(caller int) func() (string, bool) {
 		random, left := seeded(caller), calls/callers

@@ -103,8 +103,8 @@ const sameAnswerDirectives = `header {
 }
 respond "{\"detail\":\"Try again in 3600 s.\",\"retry_after\":3600,\"status\":429,\"title\":\"Rate limit exceeded\",\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"violated-policies\":[\"api\"]}" 429`
 
-// site is a name and what stands in a Caddyfile before `respond ok`. REDIS is the
-// address of the server.
+// site is a name and the directives of a Caddyfile before `respond ok`. REDIS is replaced by
+// the address of the server.
 type site struct{ name, directives string }
 
 // ours limits each X-Key on a store, with the words of a zone.

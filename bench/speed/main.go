@@ -55,7 +55,7 @@ func run(b *bench, document, plots, only string) error {
 	}
 	if b.quick {
 		if document != "" || plots != "" {
-			return errors.New("-quick is for the terminal: leave out -document and -plots")
+			return errors.New("-quick cannot be combined with -document and -plots; leave one out")
 		}
 		b.rounds, b.length = 3, 250*time.Millisecond
 	}

@@ -51,7 +51,7 @@ func MustGet(tb testing.TB, client *http.Client, address, key string) Answer {
 	return a
 }
 
-// Fetch returns what stands at a URL.
+// Fetch returns the body at a URL.
 func Fetch(tb testing.TB, client *http.Client, url string) string {
 	tb.Helper()
 	resp, err := client.Get(url)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maxReason is the longest reason, in bytes: it stands in the log.
+// maxReason is the longest reason, in bytes. The reason is logged.
 const maxReason = 200
 
 // Enforce says whether zones deny while Caddy runs, whatever is configured.

@@ -21,7 +21,7 @@ import (
 // The user at the servers of these tests.
 const user, password = "limiter", "s3cret"
 
-// all is for the table in docs/reliability.md.
+// all measures the table in docs/reliability.md.
 var all = flag.Bool("distance.all", false, "measure at all distances, not only where Redis was not used once")
 
 // place is a kind of server, behind lines of a round trip.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// line stands between a store and a server that is far away. What it passes on arrives half a
+// line connects a store with a server that is far away. What it passes on arrives half a
 // round trip later. The first bytes of a connection take a whole one more: the kernel accepts
 // a connection at once, which a server so far away does not.
 type line struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// network stands between Caddy and a server, and fails on demand.
+// network is a proxy between Caddy and a server that fails on demand.
 type network struct{ *toxiproxy.Proxy }
 
 // startNetwork listens on an address, "127.0.0.1:0" for any port.

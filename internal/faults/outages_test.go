@@ -23,7 +23,7 @@ import (
 type outage struct {
 	name       string
 	begin, end func(t *testing.T, r *remote)
-	cause      string // what the log has to say, a regular expression
+	cause      string // a regular expression that a line of the log must match
 	proxied    bool   // whether the network fails, and not the server
 	absent     bool   // whether it begins before Caddy does
 	forgets    bool   // whether the counts are gone afterwards
@@ -322,7 +322,7 @@ func (s *sites) checkAfter(r *remote, o outage, passed []caddyrun.Answer) {
 		unsure++
 	}
 	if n := r.charged(s.T, "local", "during"); n != limit || unsure > 5 {
-		s.Errorf("local: the counter stands at %d after %d more, want %d after 5 at most", n, unsure, limit)
+		s.Errorf("local: the counter is at %d after %d more, want %d after 5 at most", n, unsure, limit)
 	}
 	undecided := 1 // one may have been charged too late before the fault
 	for range 2 * limit {
@@ -345,7 +345,7 @@ func (s *sites) checkAfter(r *remote, o outage, passed []caddyrun.Answer) {
 		s.Errorf("%d passed, want %d", len(times), most)
 	}
 	if n := r.charged(s.T, "deny", "half"); n != limit {
-		s.Errorf("the counter stands at %d, want %d", n, limit)
+		s.Errorf("the counter is at %d, want %d", n, limit)
 	}
 	s.Logf("of 30 requests that were refused at once, %d were charged later", late)
 }

@@ -162,7 +162,7 @@ func (s *sites) visit(key string, d time.Duration) answers {
 }
 
 // crowd sends n requests at once, each with a key of its own that begins with
-// name, and as many to the site without limits.
+// name, and n more to the site without limits.
 func (s *sites) crowd(site, name string, n int) answers {
 	s.Helper()
 	return s.collect(func(site string, answered func(caddyrun.Answer, error)) {
@@ -224,8 +224,8 @@ func (s *sites) metrics() string {
 	return caddyrun.Fetch(s.T, s.client, "http://"+s.caddy.Admin+"/metrics")
 }
 
-// metric returns the value of a metric of this plugin, 0 if there is none. Labels
-// stand as Prometheus writes them, in the order of their names.
+// metric returns the value of a metric of this plugin, 0 without that metric. Labels
+// are written as Prometheus does, in the order of their names.
 func (s *sites) metric(name, labels string) float64 {
 	s.Helper()
 	for line := range strings.Lines(s.metrics()) {

@@ -174,8 +174,8 @@ func TestLostConnections(t *testing.T) {
 	}
 }
 
-// TestForeignData has something else stand in the place of one counter: its requests
-// get what on_error says, for as long as it is there, and nobody else notices.
+// TestForeignData has the key of one counter hold other data: on_error decides on its
+// requests until the data is removed, and other counters are not affected.
 func TestForeignData(t *testing.T) {
 	r := startRemote(t)
 	s := startSites(t, r.server.Addr, patient)
@@ -211,7 +211,7 @@ func TestForeignData(t *testing.T) {
 	for _, policy := range policies {
 		r.do(t, "DEL", "sw:1-slices:"+policy+":"+visitor+"foreign")
 		status, units := http.StatusOK, int64(1)
-		if policy == "local" { // what passed meanwhile is booked
+		if policy == "local" { // units that passed are booked
 			status, units = http.StatusTooManyRequests, limit
 		}
 		if a := s.get(policy, "foreign"); a.Status != status || r.charged(t, policy, "foreign") != units {

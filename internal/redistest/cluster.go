@@ -90,8 +90,8 @@ func waitForCluster(tb testing.TB, nodes []*Server) {
 }
 
 // MoveSlots moves slots from one node of a Cluster to another, key by key, and
-// returns how many keys it moved. Meanwhile the one sends whoever asks for a key that
-// it has not, or not any more, to the other.
+// returns the number of keys that it moved. Until it returns, `from` redirects requests for a
+// key that it does not hold to `to`.
 func MoveSlots(tb testing.TB, nodes []*Server, from, to *Server, slots ...int) int {
 	tb.Helper()
 	ctx := context.Background()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOver has as many pass in a window as may, and one more.
+// TestOver has the limit pass in a window, and one more.
 func TestOver(t *testing.T) {
 	var all []admission
 	for i := range 10 {

@@ -40,8 +40,8 @@ const (
 	ledgerLimit = 1_000_000_000
 )
 
-// caddyfile is one of the Caddys, at an address. The number stands in a zone that
-// nobody asks for, so that a reload is one.
+// caddyfile is one of the Caddys, at an address. The number is part of a zone that no request
+// asks for. Another number makes a reload change the configuration.
 func caddyfile(address, redis string, number int) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `{

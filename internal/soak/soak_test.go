@@ -17,7 +17,7 @@ import (
 var (
 	length   = flag.Duration("soak.length", 15*time.Second, "how long faults come")
 	seed     = flag.Uint64("soak.seed", rand.Uint64(), "which faults come, and what is asked")
-	document = flag.String("soak.report", "", "file in which the report stands; empty: none")
+	document = flag.String("soak.report", "", "file for the report; empty: none")
 )
 
 // TestMain excuses toxiproxy, which now and then forgets a connection that it cuts off.
@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(caddyrun.Main(m, func() {}, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")))
 }
 
-// TestSoak has faults come at random while the Caddys are asked by many. No limit is
-// ever exceeded, everything that passed is counted, and nothing is left over.
+// TestSoak has faults come at random under load. No limit is exceeded, everything that
+// passed is counted, and nothing is left over.
 func TestSoak(t *testing.T) {
 	t.Logf("-soak.seed %d", *seed)
 	w := startWorld(t)
@@ -62,12 +62,12 @@ func TestSoak(t *testing.T) {
 	}
 	// What passed while the warm-up ran is counted as well.
 	r.ledger = account{passed: l.passed(ledger) + warmUp.passed(ledger), counted: l.counted(ledger), unsure: l.refused(ledger)}
-	r.local = account{passed: l.passed(ledgerLocal) + warmUp.passed(ledgerLocal), counted: l.counted(ledgerLocal), unsure: int64(r.count() * callers * 3)} // as many failures in a row open the breaker
+	r.local = account{passed: l.passed(ledgerLocal) + warmUp.passed(ledgerLocal), counted: l.counted(ledgerLocal), unsure: int64(r.count() * callers * 3)} // three failures in a row open the breaker
 	if a := r.ledger; a.counted < a.passed || a.counted > a.passed+a.unsure {
-		t.Errorf("%s: %+v, want as many counted as passed, and no more than were asked for", ledger, a)
+		t.Errorf("%s: %+v, want all that passed counted, and no more than were asked for", ledger, a)
 	}
 	if a := r.local; a.counted+a.unsure < a.passed || a.counted > a.passed+a.unsure {
-		t.Errorf("%s: %+v, want as many counted as passed, but for what Redis may or may not have heard of", ledgerLocal, a)
+		t.Errorf("%s: %+v, want all that passed counted, but for what Redis may or may not have heard of", ledgerLocal, a)
 	}
 	for name, statuses := range l.statuses {
 		for status := range statuses {

@@ -78,7 +78,7 @@ type load struct {
 	hot   []window.Charge
 
 	admitted []atomic.Int64 // of each hot counter, so far
-	most     atomic.Int64   // a hot counter that has admitted so many is left alone
+	most     atomic.Int64   // a hot counter that has admitted this number is left alone
 	stop     chan struct{}
 	once     sync.Once // closes stop
 	group    sync.WaitGroup
@@ -102,7 +102,7 @@ const (
 	pause = 2 * time.Millisecond
 )
 
-// startLoad begins to ask, until each hot counter has admitted about so many.
+// startLoad begins to ask, until each hot counter has admitted about `most` units.
 func startLoad(t *testing.T, store *redis.Store, hot []window.Charge, most int64) *load {
 	l := &load{T: t, store: store, hot: hot, admitted: make([]atomic.Int64, len(hot)), stop: make(chan struct{})}
 	l.most.Store(most)

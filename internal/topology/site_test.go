@@ -101,8 +101,8 @@ func (s *site) halt() {
 	s.group.Wait()
 }
 
-// end stops to ask, and holds that of each key as many requests passed as the limit
-// says, and that all others were denied.
+// end stops asking, and fails the test unless the limit passed of each key, and all other
+// requests were denied.
 func (s *site) end() {
 	s.Helper()
 	s.halt()

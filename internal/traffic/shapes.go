@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Every shape is for one limit, over 20 windows.
+// Every shape runs over 20 windows against one limit.
 const (
 	Limit    = 100
 	Length   = 60 * time.Second

@@ -8,8 +8,10 @@ return function(limit, window, now, _, _, packed, burst)
   -- Only packed counters need the module: to make it takes as long as a decision.
   local record, counter = packed and module('record'), {}
 
-  -- Returns the first three numbers of the record, and when its key expires, which
-  -- means nothing if it is packed: nothing if there is none, false if it has another length.
+  -- load(key, field)
+  --   -> number, number, number, expires   expires is undefined if the counter is packed
+  --   -> nil                               there is no record
+  --   -> false                             the record has another length
   local function load(key, field)
     if record then
       counter.key, counter.member = key, field

@@ -21,7 +21,8 @@ local function read_units(text, i)
   if b < 128 then return a - 128 + b * 128, i + 2 end
 end
 
--- Returns what the header's byte says of so many units, and what then follows the numbers.
+-- Returns the byte of the header for n units, and the varint that follows the numbers if
+-- the byte cannot hold n.
 local function write_units(n)
   if n < 256 then return n, '' end
   return 0, char(n % 128 + 128, floor(n / 128))

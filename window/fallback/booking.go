@@ -98,9 +98,9 @@ func (c *Counts) atRest() bool {
 	return true
 }
 
-// bookAll books round after round: one counter at first, then twice as many each time,
-// and one again after a failure. So few are under way when a store goes, of which
-// nobody may know whether they were booked.
+// bookAll books in rounds: one counter at first, then double the number each time, and one
+// again after a failure. Few bookings are thus in flight when a store goes, and only for
+// these is it unknown whether they were booked.
 func (c *Counts) bookAll() {
 	timer := time.NewTimer(bookAfter)
 	defer timer.Stop()

@@ -11,10 +11,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// TestConcurrent lets the store come and go while many ask at once: in the one window
-// that the test lasts for, no more passes than the limit, wherever it is decided. Of
-// those under way when the store goes or comes nobody knows, so many more may pass: as
-// the breaker closes, and not if it is not open.
+// TestConcurrent lets the store come and go while many ask at once. In the one window that
+// the test lasts for, no more passes than the limit, wherever it is decided. In addition,
+// the requests in flight when the breaker closes may pass; if it is never open, none may.
 func TestConcurrent(t *testing.T) {
 	t.Run("busy", func(t *testing.T) { testConcurrent(t, busy, 0) })
 	t.Run("away", func(t *testing.T) { testConcurrent(t, down, callers) })

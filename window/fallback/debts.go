@@ -83,8 +83,9 @@ func (g *Guard) settled() bool {
 	return g.owed.none() && g.settling.Load() == 0 && g.late.Load() == 0
 }
 
-// repay books what is owed on the counters of a request, before the store decides on
-// it. It returns when that is done, by whomever, or has failed.
+// repay books what is owed on the counters of charges, before the store decides on them. It
+// returns the units that it booked of each charge. If another goroutine books a counter, repay
+// waits until that is done.
 func (g *Guard) repay(ctx context.Context, charges []window.Charge) (booked []int64, err error) {
 	booked = make([]int64, len(charges))
 	for i := range charges {
@@ -182,8 +183,8 @@ func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error
 	return g.breaker.Settle(own, owed, 0, units)
 }
 
-// lasts returns a context that has as much time as ctx, but goes on when the client goes: who
-// else waits for a call has to know how it went.
+// lasts returns a context that keeps the deadline of ctx but ignores its cancellation: other
+// requests may wait for the result.
 func lasts(ctx context.Context) (context.Context, context.CancelFunc) {
 	own := context.WithoutCancel(ctx)
 	if end, ok := ctx.Deadline(); ok {

@@ -1,8 +1,8 @@
 // Package fallback keeps limits while a store is away.
 //
-// A [Guard] stands in front of a store that others share. While that does not decide,
-// it decides on counts of this process, which start from what the store was last known
-// to have counted. What it admits is booked in the store once that is back.
+// A [Guard] wraps a store that several processes share. While the store does not decide, the
+// guard decides on counts of this process, which start from what the store was last known to
+// have counted. Units that the guard admits are booked in the store once the store is back.
 package fallback
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Store is what a Guard stands in front of.
+// Store is a store that a Guard wraps.
 type Store interface {
 	window.Store
 	window.Pinger
@@ -28,27 +28,27 @@ type Options struct {
 	OnChange func(part string, open bool, cause error)
 	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
 	OnPing func(part string, cause error)
-	// Those of the store's counters. Nil: it has its own, and closes them.
+	// Local counts of the store's counters. Nil: the guard has its own, and closes them.
 	Counts *Counts
-	// The guard whose count of processes divides limits in TakeLocal. It is in use for longer.
-	// Nil: its own.
+	// The guard whose count of processes divides limits in TakeLocal. It must be closed last.
+	// Nil: the guard counts processes itself.
 	Crew *Guard
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
 // use.
 //
-// Of what this process knows, the limit holds in every window: what the store was last
-// known to have counted, and what was admitted here. The units that were known count
-// from the first decision that is made here on their key, and those that were admitted
-// here from when they are booked in the store, so that a client may get them back late,
-// by one window at most; where a key has several limits, a short one sees all of them.
+// The limit holds in every window as far as this process knows: for units that the store was
+// last known to have counted, and for units that were admitted here. Units known from the
+// store count from the first local decision on their key. Units admitted here count again
+// from when they are booked, so that a client may regain them up to one window late. With
+// several limits, the shortest sees all of these units.
 //
-// What was admitted here is booked before the store decides on the key again, once at
-// most, and in the background as soon as the store answers. A request that may have been
-// charged in the store is never booked again: up to so many more may pass if it was not.
-// So may those that are under way when the store goes or comes back. Counts of
-// CL.THROTTLE cannot be booked.
+// Units that were admitted here are booked at most once: before the store decides on the key
+// again, or in the background as soon as the store answers. A request that may have been
+// charged in the store is never booked again. If the store did not charge such a request, its
+// units pass beyond the limit. The same holds for requests in flight when the store goes or
+// comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {
 	*Counts
 	own     bool            // they are this guard's
@@ -247,7 +247,7 @@ func isNative(c *window.Charge) bool {
 func (g *Guard) counted(c *window.Charge) (most int64) {
 	look := *c
 	look.Cost, look.Policies = 0, slices.Clone(c.Policies)
-	if c.Algorithm.Name() != (window.GCRA{}).Name() {
+	if !window.FactsOf(c.Algorithm).Bucket {
 		for i := range look.Policies {
 			p := &look.Policies[i]
 			p.Limit = window.MaxProduct / p.Window.Milliseconds()

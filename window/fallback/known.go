@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	shardCount = 64 // as many as an integer has bits
+	shardCount = 64 // the bits of an integer
 	setCount   = 256
 	ways       = 4
 	// overtakes is how much earlier, in ms, a decision may have been made than one that
@@ -87,14 +87,13 @@ func sameZone(a, b uint64) bool { return (a^b)&0xffff == 0 }
 
 func (k *known) shard(hash uint64) *shard { return &k.shards[hash>>58] }
 
-// note keeps what the store has decided on a request, which was asked for and heard of
-// at these times in ms. Decisions may be heard of in another order than they were made
-// in; a store that does not say when that was is taken to have made those first that
-// were heard of before the others were asked for.
+// note keeps what the store decided on a request that was sent at `asked` and answered at
+// `heard`, both in ms. Answers may arrive out of order. Without Decision.At, a decision counts
+// as newer than another only if its request was sent after the answer of the other arrived.
 //
-// Only a request that passed, with something left of its limits, makes what is known
-// less: a denial may be one that was remembered, and where nothing is left more may
-// have been used than the limit tells.
+// Only an admitted request with something left of its limits lowers what is known: a denial
+// may be a remembered one, and if nothing is left, more may have been used than the limit
+// tells.
 func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.Decision) {
 	allowed := window.Allowed(ds)
 	for i := range charges {

@@ -14,8 +14,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
 
-// An answer that is heard of late knows nothing of what passed here meanwhile, nor of
-// what was booked since: that counts beside it.
+// A late answer does not include units that passed here, or were booked, after its request
+// was sent: these count beside it.
 func TestLateAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("zone", "key", 10, 10*time.Second)
@@ -115,8 +115,8 @@ func TestOwedApart(t *testing.T) {
 	})
 }
 
-// What is owed is on so many counters at most. Those that come later are forgotten,
-// and do not share.
+// The number of counters with owed units is bounded. Units of further counters are
+// forgotten, and do not share.
 func TestOwedIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		s.BoundOwed(10)

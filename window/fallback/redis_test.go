@@ -89,8 +89,8 @@ func TestReturnToRedis(t *testing.T) {
 	}
 }
 
-// TestPermissionLost takes a permission from the user of Redis, and gives it back: what
-// passes meanwhile is booked, for Redis has certainly not run what it refused.
+// TestPermissionLost takes a permission from the user of Redis, and gives it back. Units
+// that pass in between are booked: Redis has certainly not run what it refused.
 func TestPermissionLost(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)

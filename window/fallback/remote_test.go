@@ -74,7 +74,7 @@ func (r *remote) become(m mode) {
 	r.mode = m
 }
 
-// fault returns the error that the mode stands for, and whether nothing is done.
+// fault returns the error of the mode, and whether nothing is done.
 func (r *remote) fault() (err error, idle bool) {
 	switch r.mode {
 	case down:

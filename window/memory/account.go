@@ -17,15 +17,14 @@ type account struct {
 	ds       []window.Decision
 }
 
-// room is for the accounts of the usual request, which then needs no memory.
+// room holds the accounts of a usual request, so that it needs no allocation.
 type room [2]account
 
 // lock looks up the charges' keys, locks their shards in ascending order, and then
 // reads the clock. It returns the accounts, in room if they fit; the locked shards,
 // a bit each; and the time in ms.
 //
-// What it returns stays apart: in one struct with the store it would have to live
-// on the heap.
+// The results are not one struct: with the store in it, that would escape to the heap.
 func (s *Store) lock(charges []window.Charge, room *room) (accounts []account, locked uint64, now int64) {
 	accounts = room[:]
 	if len(charges) > len(room) {

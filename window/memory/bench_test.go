@@ -16,9 +16,9 @@ import (
 
 const benchKeys = 100_000
 
-// drive calls take with random keys, as long as addresses are, on as many
-// goroutines as -cpu says. All keys have been taken once before. Take must not
-// keep the key; it is written anew each time, as that of a request is.
+// drive calls take with random keys, as long as addresses are, on the number of
+// goroutines that -cpu says. All keys have been taken once before. Take must not
+// keep the key: drive overwrites it each time, as a request does.
 func drive(b *testing.B, take func(key string)) {
 	b.Helper()
 	name := func(room *[16]byte, i int) string {

@@ -7,8 +7,8 @@ const (
 	// may be evicted. They are spread over the shard, since keys that came together lie
 	// together.
 	farther = 256
-	// pause is for how long, in ms, a zone does without the farther slots once it has
-	// found nothing there. It bounds what a flood of keys costs where all of them deny.
+	// pause is the time in ms for which a zone skips the farther slots once it has found
+	// nothing there. It bounds the cost of a flood of keys that all deny.
 	pause = 100
 )
 

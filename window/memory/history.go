@@ -29,9 +29,9 @@ func (s *shard) history(i int32) window.History {
 	return s.larges[sl.large].history
 }
 
-// write keeps what an algorithm made of the history in slot i. A large one comes back
-// into the slot when it fills half of the room there, lest it go to and fro. Others
-// give room back once they are mostly empty.
+// write keeps h as the history of slot i. A large history moves back into the slot when it
+// fills at most half of the room there, so that it does not move to and fro. Other large
+// histories are shrunk once they are mostly empty.
 func (s *shard) write(i int32, h window.History) {
 	sl := s.slot(i)
 	switch {

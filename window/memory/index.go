@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// index finds slots by their hash: each bucket is a chain of slots. It grows and
-// shrinks by one bucket at a time (linear hashing), so that no request waits for
-// more than that. It has the hashes, and lies closer together than the slots do, which are
-// seldom in a cache of the processor: a request waits for that of its key, and for no other.
+// index finds slots by their hash: each bucket is a chain of slots. It grows and shrinks by
+// one bucket at a time (linear hashing), so that no request waits for more than that.
+//
+// The hashes are kept here, packed closely, rather than in the slots, which are seldom in a
+// cache of the processor. A lookup then misses the cache for the slot of its key only.
 type index struct {
 	buckets []int32 // first slot of each, or none
 	links   []link  // one for each slot
@@ -20,8 +21,8 @@ type link struct {
 	next int32 // slot, or none
 }
 
-// bucket returns the bucket of a hash: as many of its bits as number all buckets,
-// or one bit less if there is no such bucket yet.
+// bucket returns the bucket of a hash. Its number is the low bits of the hash that count all
+// buckets, or one bit less if that bucket does not exist yet.
 func (x *index) bucket(hash uint32) *int32 {
 	n := uint32(len(x.buckets))
 	mask := uint32(1)<<bits.Len32(n-1) - 1

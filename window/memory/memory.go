@@ -18,8 +18,8 @@ const (
 	DefaultSweepInterval = time.Second
 )
 
-// shardCount is well above the number of cores that share a store: as many as an
-// integer has bits.
+// shardCount is well above the number of cores that share a store. It is the number of bits
+// of an integer.
 const shardCount = 64
 
 // Options of a Store.

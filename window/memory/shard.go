@@ -8,8 +8,8 @@ import (
 // none is the slot of a key that is not there.
 const none int32 = -1
 
-// chunkLen is how many slots are allocated at once, once a shard holds that many:
-// as many as go into 32 KiB.
+// chunkLen is the number of slots that are allocated at once, once a shard holds that
+// number. They fill 32 KiB.
 const chunkLen = int32(32 << 10 / unsafe.Sizeof(slot{}))
 
 // cacheLine is at least as long as what cores hand each other at once.

@@ -8,8 +8,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// What the script's answer to a request begins with, unless that is how many units
-// remain; see the header of lua/driver.lua.
+// First numbers of the script's answer to a request, if that is not the number of remaining
+// units; see the header of lua/driver.lua.
 const (
 	undone    = -1
 	uncertain = -2

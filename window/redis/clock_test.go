@@ -12,8 +12,8 @@ import (
 )
 
 // TestClientsClocksDiffer lets two clients take turns on one limit. The clock of
-// one stands at the beginning of the year 2000, as it does in a bubble of
-// synctest; it has no effect.
+// one is at the beginning of the year 2000, as in a bubble of synctest. It has no
+// effect.
 func TestClientsClocksDiffer(t *testing.T) {
 	o := redis.Options{Addresses: []string{server.Addr}, Prefix: "clocks", Timeout: patience}
 	today := newStore(t, o)

@@ -12,29 +12,38 @@ import (
 )
 
 const (
-	// flights is how many batches are under way at once: while the server works on
-	// one, the next is written or the one before is read.
+	// flights is the number of batches in flight at once: while the server works on one,
+	// the next is written or the one before is read.
 	flights = 2
-	// crowd is how many have to wait at least for a second flight to take off. Fewer do
-	// better to wait for the first: each flight costs all sides some time.
+	// crowd is the smallest number of waiting requests that makes up a second batch. Fewer
+	// wait for the first batch instead, since each batch costs all sides some time.
 	crowd = 8
-	// late is how long a flight may take before another one does not wait for a crowd:
-	// its connection may be stuck.
+	// late is the age in flight after which a batch no longer makes others wait for a
+	// crowd: its connection may be stuck.
 	late = 5 * time.Millisecond
-	// queueLength is how many requests wait for a flight at most.
+	// queueLength is the largest number of requests that wait for a batch.
 	queueLength = 8192
 )
 
-// commit makes requests that come at the same time travel together. Nothing waits
-// for company: a request that comes while no flight is under way goes at once, and
-// those that come meanwhile go when it is back, or as soon as they are as many as fly, or
-// it is late. Of two flights that are alike, the server has one to work on while the other
-// one's callers come again; with a small one it would be done too soon.
+// commit batches requests that come at the same time. A batch in flight is a flight, and a
+// request that waits or is in flight is a ticket.
 //
-// A flight is a goroutine. It ends when nobody waits any more, or too few to follow the
-// other one, and within the timeout of the store. Who comes while none is under way flies
-// alone: to wake a goroutine, and be woken, can take as long as half of the rest. One timer
-// is for all who wait: they have the same time, so that the first to come are the first to go.
+// No request waits in order to be batched. If no batch is in flight, a request is sent at
+// once. Otherwise it waits for the first of:
+//
+//   - that batch returns;
+//   - max(crowd, size of that batch) requests wait;
+//   - that batch is older than late.
+//
+// Two batches of equal size keep the server busy while the callers of the other one return;
+// with a small batch the server would be done too soon. Servers that are far away are sent
+// more batches at once, see takeOffFar.
+//
+// Each batch is sent by a goroutine, which exits when the queue is empty or too short for a
+// second batch. The batch ends within the timeout of the store. A request that finds nothing
+// in flight is sent by its caller instead, which saves two goroutine switches: up to a third
+// of the latency. All tickets share one timer: they have equal timeouts, so that they expire
+// in order.
 type commit struct {
 	store   *Store
 	flight  func()      // fly, as a value: go c.fly() would make one each time
@@ -203,8 +212,8 @@ func (c *commit) mayFollow(now time.Duration) bool {
 	return len(c.waiting) >= max(crowd, len(first.tickets)) || now-first.since > late
 }
 
-// end says how it ended for a ticket that waits or flies. Who calls it has to send
-// done.
+// end moves a ticket that waits or flies to its last state. c.mu must be held. The caller
+// must send to t.done.
 func (c *commit) end(t *ticket, state ticketState) {
 	t.state = state
 	if t.older == nil {
@@ -219,7 +228,7 @@ func (c *commit) end(t *ticket, state ticketState) {
 	}
 }
 
-// leave is for a caller that goes.
+// leave gives up the ticket of a caller whose ctx has ended.
 func (c *commit) leave(t *ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +263,8 @@ func (c *commit) expire() {
 	c.timed = false
 }
 
-// flight is what a flight takes along. It is used again for others. How many fly, and
-// since when, changes under the lock of the commit, as those who wait go by it.
+// flight is a batch in flight. Its memory is reused for later batches. c.mu guards tickets
+// and since, which decide when the next batch is sent.
 type flight struct {
 	tickets  []*ticket
 	since    time.Duration // when it took off
@@ -264,7 +273,7 @@ type flight struct {
 	deadline *deadline
 }
 
-// fly takes off with those who wait until there are none, or too few.
+// fly sends batches until the queue is empty or too short.
 func (c *commit) fly() {
 	c.mu.Lock()
 	f := c.ready()
@@ -280,7 +289,7 @@ func (c *commit) fly() {
 	}
 }
 
-// land is for the result of a ticket that flies. The flight uses its memory again.
+// land copies a result into a ticket that flies: the flight reuses the memory of r.
 func (t *ticket) land(r window.Result) {
 	if r.Err != nil {
 		t.result = window.Result{Err: r.Err}
@@ -328,8 +337,8 @@ func (c *commit) rest(f *flight) {
 	c.idle = append(c.idle, f)
 }
 
-// board takes as many as go in one call of the script. If nobody waits, or too few to
-// follow others, it ends the flight.
+// board fills f with the requests that fit into one call of the script, and reports whether
+// there are any. If the queue is empty or too short, it ends f.
 func (c *commit) board(f *flight) bool {
 	f.tickets, f.requests = f.tickets[:0], f.requests[:0]
 	c.mu.Lock()
@@ -347,8 +356,8 @@ func (c *commit) board(f *flight) bool {
 	return true
 }
 
-// share returns how many go now of those who wait: half of all who wait and fly, if
-// enough stay for another flight.
+// share returns the number of waiting requests to send now: half of all that wait or fly, if
+// the rest is enough for another batch; else all that wait. c.mu must be held.
 func (c *commit) share() int {
 	all := len(c.waiting)
 	for _, f := range c.aloft {
@@ -360,7 +369,7 @@ func (c *commit) share() int {
 	return all / 2
 }
 
-// fill has those board who have waited longest, so many of them at most.
+// fill moves at most `most` requests, oldest first, from the queue to f. c.mu must be held.
 func (c *commit) fill(f *flight, most int) {
 	weight, n := int64(0), 0
 	for ; n < len(c.waiting) && len(f.tickets) < most; n++ {

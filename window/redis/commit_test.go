@@ -17,8 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// takeOff sends as many requests as there are flights, each by itself, to a server that
-// does not answer.
+// takeOff sends one request per flight, each by itself, to a server that does not answer.
 func takeOff(t *testing.T, s *redis.Store, send func(i int)) {
 	t.Helper()
 	redis.Near(s)
@@ -152,7 +151,7 @@ func TestBatchWeight(t *testing.T) {
 	}
 }
 
-// limits returns so many, of different windows.
+// limits returns n policies, of different windows.
 func limits(n int) (policies []window.Policy) {
 	for i := range n {
 		policies = append(policies, window.Policy{Limit: 10_000, Window: time.Hour + time.Duration(i)*time.Minute})
@@ -170,8 +169,8 @@ func commandCalls(t *testing.T, server *goredis.Client, command string) int {
 	return 0
 }
 
-// TestTogetherAlike has so many requests for a unit come at once as one run of the
-// script takes, and about as many.
+// TestTogetherAlike has requests for a unit come at once: the number that one run of the
+// script takes, and up to two fewer or more.
 func TestTogetherAlike(t *testing.T) {
 	s := newStore(t, redis.Options{})
 	for n := redis.BatchWeight - 2; n <= redis.BatchWeight+2; n++ {
@@ -384,8 +383,8 @@ func TestCrowd(t *testing.T) {
 	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
 }
 
-// TestFlightsAreAlike has so many fly, and wait, that who goes next depends on how many
-// fly: no fewer, and no more than half of all, as long as the rest is a crowd.
+// TestFlightsAreAlike holds the size of the next batch, when a batch is in flight and a crowd
+// waits: no smaller than that batch, and at most half of all, as long as the rest is a crowd.
 func TestFlightsAreAlike(t *testing.T) {
 	type flight struct {
 		size int

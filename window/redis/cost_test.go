@@ -17,7 +17,7 @@ import (
 )
 
 // steady is a key with n units in its window, alone on a server. Every second
-// some come at once, and as many leave.
+// some come at once, and the same number leaves.
 type steady struct {
 	testing.TB
 	server *goredis.Client
@@ -86,10 +86,9 @@ func layersOf(length time.Duration) window.Algorithm {
 	return window.Layers{Coarse: length / 5, Fine: length / 50}
 }
 
-// TestCostIsFlat holds what an admitted decision costs with a hundred thousand
-// units in the window against what it costs with few: ten, or as many as it takes
-// to fill every slice. Of many measurements of a few ms each, the fastest is free
-// of what else the machine did.
+// TestCostIsFlat compares the cost of an admitted decision with a hundred thousand units in
+// the window with its cost with few: ten, or the number that fills every slice. The fastest
+// of many measurements, of a few ms each, is free of other work of the machine.
 func TestCostIsFlat(t *testing.T) {
 	for _, test := range []struct {
 		name        string

@@ -12,32 +12,11 @@ import (
 // waiting for about 1 ms and no longer.
 const batchWeight = 128
 
-// weightOf tells how long the script takes to decide on a request: 1 is a charge of
-// 1 with zset, some 7 µs.
+// weightOf tells how long the script takes to decide on a request.
 func (s *Store) weightOf(charges []window.Charge) int64 {
 	var weight int64
 	for i := range charges {
-		c := &charges[i]
-		more := int64(len(c.Policies)) - 1
-		weight += 1 + more/6
-		switch a := c.Algorithm.(type) {
-		case window.Zset:
-			for n := c.Cost; n > 1; n /= 10 { // members for each digit
-				weight += 2
-			}
-		case window.Stream:
-			weight += 1 + more/2
-		case window.Slices:
-			each := int64(7) // fields that are read meanwhile
-			if more == 0 && c.Cost == 1 && !a.Weighted && a.Max == 0 {
-				each = 20 // lua/pass/slices.lua does
-			}
-			for _, p := range c.Policies {
-				weight += min(int64(a.Most(p.Window))/each, batchWeight)
-			}
-		case window.Layers:
-			weight += 5 * int64(len(c.Policies))
-		}
+		weight += window.FactsOf(charges[i].Algorithm).Weight(&charges[i])
 	}
 	return weight * int64(len(s.namings))
 }
@@ -77,8 +56,8 @@ func (s *Store) decideIn(ctx context.Context, r *round, op string, requests [][]
 	return r.results
 }
 
-// plan makes the calls that decide on the requests: one of the script for as many as
-// may go together, and one of CL.THROTTLE for each that it decides on.
+// plan makes the calls that decide on the requests: one of the script for each group that
+// may go together, and one of CL.THROTTLE for each request that it decides on.
 func (s *Store) plan(r *round, op string, requests [][]window.Charge) {
 	for _, c := range r.calls {
 		if c.kept {

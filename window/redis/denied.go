@@ -17,9 +17,9 @@ const (
 	longestDenial = time.Second
 	// denialBytes is what the remembered denials of a store take at most.
 	denialBytes = 16 << 20
-	// denialShare is the part of a window for which a denial is remembered at most. If
-	// the server's clock steps back meanwhile, units count for a window from when the server
-	// is asked again: that is so much later.
+	// denialShare limits the time for which a denial is remembered to window/denialShare. If
+	// the server's clock steps back in that time, units count for a window from when the
+	// server is asked again, which is up to that time later.
 	denialShare = 10
 	// denialOverhead is what one takes besides its key and decisions, about, and
 	// answerOverhead what each of the other charges does.
@@ -197,8 +197,8 @@ func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Char
 	return ds
 }
 
-// later returns a decision as it looks when a whole number of milliseconds has
-// passed. A time that was there is at least one of them.
+// later returns a decision as it looks after passed, a whole number of milliseconds. Times
+// that were not 0 remain at least one millisecond.
 func later(d window.Decision, passed time.Duration) window.Decision {
 	for _, t := range []*time.Duration{&d.RetryAfter, &d.ResetAfter, &d.EffectiveWindow} {
 		if *t > 0 && *t != window.Never {

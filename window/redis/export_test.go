@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -132,14 +133,16 @@ func Booked(s *Store) { s.leases.ends.Wait() }
 // Debts returns on how many counters leases are not booked that have ended.
 func Debts(s *Store) int64 { return s.leases.debts.n.Load() }
 
-// Suspend has the clock on the wall go on for a while in which the steady one has stood.
-func Suspend(s *Store, d time.Duration) {
-	now := s.leases.now
+// Suspendable returns a function that has the clock on the wall go on for a while in which the
+// steady one has stood. The store must not have been used.
+func Suspendable(s *Store) (suspend func(time.Duration)) {
+	now, ahead := s.leases.now, new(atomic.Int64)
 	s.leases.now = func() clocks {
 		c := now()
-		c.wall += d
+		c.wall += time.Duration(ahead.Load())
 		return c
 	}
+	return func(d time.Duration) { ahead.Add(int64(d)) }
 }
 
 // LesseesPerShard bounds the counters that leases know, a shard.

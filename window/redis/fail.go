@@ -87,8 +87,8 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	said := err.Error()
 	err = shown(err)
-	// What a connection reports once a call's time is up is not the context's
-	// error, and may come a little before it.
+	// The error of a connection after the deadline of ctx is not ctx.Err(), and may come a
+	// little before it.
 	cause := ctx.Err()
 	if cause == nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = context.DeadlineExceeded
@@ -116,8 +116,9 @@ func (s *Store) failUncharged(ctx context.Context, err error) error {
 	}
 	if reply := goredis.Error(nil); cause == nil && (errors.As(err, &reply) || errors.Is(err, errForbidden)) {
 		what := window.ErrRefused
-		// What the script itself says is WRONGTYPE stands behind an ERR. Or it stumbles
-		// over what it cannot read; what a command answers names it behind an @.
+		// Foreign data shows in two ways: the script raises WRONGTYPE (Redis puts ERR before
+		// it), or it fails with a Lua error, which names " user_script:". Errors of commands
+		// say "@user_script" instead.
 		if strings.Contains(said, "WRONGTYPE ") || strings.Contains(said, " user_script:") {
 			what = window.ErrForeign
 		}

@@ -108,7 +108,7 @@ func calls(command string) func(args []string) int64 {
 	}
 }
 
-// chargesAsked counts the keys of scripts: as many as charges are asked about.
+// chargesAsked counts the keys of scripts, which is the number of charges.
 func chargesAsked(args []string) int64 {
 	if !strings.EqualFold(args[0], "evalsha") {
 		return 0

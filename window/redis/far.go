@@ -18,7 +18,7 @@ import (
 type trip struct {
 	nanoseconds atomic.Int64
 	last        atomic.Int64 // when an answer came, in Unix milliseconds
-	lost        atomic.Int64 // when one had not come in time, likewise
+	lost        atomic.Int64 // when an answer had not come in time, in Unix milliseconds
 }
 
 func (t *trip) get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
@@ -67,8 +67,8 @@ func (s *Store) inTime(ctx context.Context) (context.Context, func()) {
 	return soon{early, end}, cancel
 }
 
-// errNoConnection is that of a call to a server which is far away, but answers. The breaker is
-// for servers that do not.
+// errNoConnection is the error of a call that had no connection in time to a far server that
+// answers. It is ErrBusy: the breaker must not open while the server answers.
 var errNoConnection = fmt.Errorf("%w: a connection is still being made: %w", window.ErrBusy, context.DeadlineExceeded)
 
 // noConnection tells calls that could not be sent in time from those that a server did not
@@ -88,16 +88,16 @@ func (s *Store) noConnection(ctx, early context.Context, calls []*call) {
 	}
 }
 
-// HasTimeFor reports whether so many round trips fit into what is left of the time of ctx. Close
-// servers always have time.
+// HasTimeFor reports whether this number of round trips fits into the time until the deadline of
+// ctx. Close servers always have time.
 func (s *Store) HasTimeFor(ctx context.Context, trips int64) bool {
 	end, ok := ctx.Deadline()
 	return !ok || !s.isFar() || time.Duration(trips)*s.trip.get() < time.Until(end)
 }
 
-// far is a round trip from which on requests do not wait for a batch to come back: that and
-// their own call might not fit into the timeout. Instead, a batch is sent every now and then,
-// so that as many are under way as there may be connections.
+// far is the round trip above which requests do not wait for a batch to come back: that wait
+// and their own call might not fit into the timeout. Instead, batches are sent at even
+// intervals, so that each connection of the pool has one in flight.
 const far = 2 * late
 
 // mostFar is how many batches are under way to a server at most.
@@ -194,7 +194,7 @@ func (p *spares) keep() {
 	}
 }
 
-// add asks something at so many connections at once. Those that are missing are made for it.
+// add sends a command on each of n connections at once. Missing connections are opened.
 func (p *spares) add(n int) {
 	ctx, cancel := context.WithTimeout(p.store.background.ctx, p.store.patience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLayersFieldsRead watches which fields of a minute's hash the server is asked
-// for: as many as FieldsRead says, 16 at most, and none twice.
+// for: the number that FieldsRead says, 16 at most, and none twice.
 func TestLayersFieldsRead(t *testing.T) {
 	own, clock := redistest.Start(t), windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now}), own.Client(t)
@@ -185,8 +185,8 @@ func TestLayersMemory(t *testing.T) {
 	}
 }
 
-// TestAdaptiveFieldsRead holds that the hash of adaptive slices has as many fields
-// as FieldsRead says, and at low traffic at most a quarter of those at the finest.
+// TestAdaptiveFieldsRead holds that the hash of adaptive slices has the number of fields
+// that FieldsRead says, and at low traffic at most a quarter of those at the finest.
 func TestAdaptiveFieldsRead(t *testing.T) {
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "adaptive"}), server.Client(t)

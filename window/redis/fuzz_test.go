@@ -40,11 +40,10 @@ var lies = []string{
 	"!5\r\nERR x\r\n",
 }
 
-// FuzzReplies asks a server that answers whatever it likes. Each call ends in time,
-// with as many decisions as were asked for that make sense, or with an error that
-// says that the store is unavailable. The replies are those to one command after
-// the other, with a zero byte between them; the last one is repeated, or is followed
-// by silence.
+// FuzzReplies asks a server that sends any bytes. Each call ends in time, with one valid
+// decision per policy, or with an error that says that the store is unavailable. The replies
+// answer one command after the other, with a zero byte between them. The last one is
+// repeated, or is followed by silence.
 func FuzzReplies(f *testing.F) {
 	const hello = "-ERR unknown command\r\n"
 	for i, lie := range lies {

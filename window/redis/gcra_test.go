@@ -10,8 +10,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
-// TestKeptBuckets has a second window come to a key, and go again: the key lives for as long as
-// the first one matters, and is as short as ever when none is kept beside the charge's own.
+// TestKeptBuckets has a second window come to a key, and go again. The key lives for as long as
+// the first window matters. Its value has its former length once only the charge's own is kept.
 func TestKeptBuckets(t *testing.T) {
 	for _, pack := range []int64{0, 1} {
 		clock := windowtest.NewClock()

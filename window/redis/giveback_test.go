@@ -40,11 +40,11 @@ func TestGiveBack(t *testing.T) {
 	own := startBehind(t, p)
 	c := own.Client(t)
 	var told reports
-	clock := windowtest.NewClock() // stands: all is spent in the same millisecond
+	clock := windowtest.NewClock() // does not move: all is spent in the same millisecond
 	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Cluster: true, Prefix: "back", Report: told.add, Now: clock.Now})
-	denied := func(key string, meanwhile func()) {
+	denied := func(key string, onReply func()) {
 		t.Helper()
-		p.meanwhile.Store(&meanwhile)
+		p.onReply.Store(&onReply)
 		if ds := take(t, s, countedCharge("free", key), charge("full", key, 0, time.Hour)); window.Allowed(ds) {
 			t.Errorf("Take = %+v, want a denial", ds)
 		}

@@ -15,17 +15,17 @@ import (
 
 // leases hand out units that were taken ahead, without asking the server.
 //
-// A lease is booked as spent when it is taken. When it ends, because its time is
-// over or its units are used up, those that were used are booked again at that
-// moment and the others go back, in one step. A unit is therefore booked from
-// before it is used until a whole window after, and the limit holds as strictly as
-// without leases: that takes an end well before the first booking has left the
-// window, see lifetime. What cannot be booked in time is a debt, see debts.
+// A lease is booked as spent when it is taken. It ends when its time is over or its units
+// are used up. At that moment its used units are booked again and the others go back, in one
+// step.
 //
-// The size of leases follows the rate: a counter that is asked for twice within a
-// lifetime gets a lease, the next one is twice as large if all of it was used in
-// time, and as small as what was used if not. None takes more than half of what
-// the limit has left.
+// Every unit is thus booked from before its use until a full window after it, so that leases
+// never exceed the limit. This requires that a lease ends before its first booking leaves the
+// window; see lifetime. What cannot be booked in time is a debt, see debts.
+//
+// The size of leases follows the rate. A counter that is asked for twice within a lifetime
+// gets a lease. The next lease is twice as large if all units were used in time, and as large
+// as what was used if not. No lease takes more than half of what the limit has left.
 type leases struct {
 	store  *Store
 	now    func() clocks
@@ -75,7 +75,7 @@ type fetch struct {
 	done   chan struct{}
 	err    error
 	charge *window.Charge // of the request that takes it
-	reset  bool           // its counter was reset meanwhile: nobody knows whether the lease is booked
+	reset  bool           // its counter was reset before done: nobody knows whether the lease is booked
 }
 
 func newLeases(s *Store) *leases {
@@ -165,8 +165,8 @@ func (own *lease) spend(cost int64, now clocks) int64 {
 	return own.left
 }
 
-// decide returns what is said to a request after which so many units are left, in room if
-// it fits. It needs no lock.
+// decide returns the decisions on a request after which the lease has left units. It reuses
+// the array of room if that is large enough. No lock is needed.
 func (own *lease) decide(left int64, now clocks, room []window.Decision) []window.Decision {
 	room = append(room[:0], own.decisions...)
 	for i := range room {

@@ -28,8 +28,8 @@ func leased(c window.Charge, units int64, ttl time.Duration) window.Charge {
 	return c
 }
 
-// takeAhead asks for a unit at a time until so many are leased, and returns how many
-// it asked for.
+// takeAhead asks for a unit at a time until `units` more are leased, and returns the number of
+// units that it asked for.
 func takeAhead(t *testing.T, s *redis.Store, c window.Charge, units int64) (asked int64) {
 	t.Helper()
 	for before := redis.Leased(s); redis.Leased(s) < before+units; asked++ {
@@ -182,7 +182,7 @@ func TestLeaseConcurrent(t *testing.T) {
 	}
 	t.Logf("%d admitted, at most %d in a window", len(all), most)
 	if most > limit || len(all) < limit {
-		t.Errorf("%d admitted, %d in one window: want %d at most, and as many in all at least", len(all), most, limit)
+		t.Errorf("%d admitted, %d in one window: want %d at most in one, and at least that number in all", len(all), most, limit)
 	}
 }
 

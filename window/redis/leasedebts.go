@@ -173,7 +173,7 @@ func (d *debts) giveBack(c *window.Charge, at, units int64) bool {
 	return false
 }
 
-// dueNow returns names of counters that may be booked in the background, so many at most.
+// dueNow returns at most `most` names of counters that may be booked in the background.
 func (d *debts) dueNow(most int) (names []string) {
 	now := time.Now()
 	d.mu.Lock()
@@ -197,9 +197,9 @@ func (d *debts) ends() bool {
 	return !d.running
 }
 
-// run books debts in the background: one at first, then twice as many each time, and one
-// again after a failure. So few are under way when the server goes, of which nobody may
-// know whether they were booked.
+// run books debts in the background: one at first, then double the number each time, and one
+// again after a failure. Few bookings are thus in flight when the server goes, and only for
+// these is it unknown whether they were booked.
 func (d *debts) run() {
 	timer := time.NewTimer(debtAfter)
 	defer timer.Stop()

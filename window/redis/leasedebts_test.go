@@ -330,15 +330,16 @@ func windows(times []int64, length int64, tell func(n int, from int64)) {
 // TestLeaseOfSuspended suspends the machine: the steady clock of the process does not tell.
 func TestLeaseOfSuspended(t *testing.T) {
 	s := newStore(t, redis.Options{Timeout: 50 * time.Millisecond})
+	suspend := redis.Suspendable(s)
 	warm(t, s, "key")
 	c := leased(charge("zone", "key", 1_000, time.Minute), 64, 20*time.Second)
 	takeAhead(t, s, c, 10)
 	at := take(t, s, c)[0].At
-	redis.Suspend(s, 10*time.Second)
+	suspend(10*time.Second)
 	if got := take(t, s, c)[0].At; got != at {
 		t.Errorf("after 10 s: decided at %d, want the lease of %d", got, at)
 	}
-	redis.Suspend(s, 10*time.Second)
+	suspend(10*time.Second)
 	time.Sleep(2 * time.Millisecond) // for a lease to have another time
 	if got := take(t, s, c)[0].At; got == at {
 		t.Error("after 20 s: decided by a lease that is over")
@@ -347,7 +348,7 @@ func TestLeaseOfSuspended(t *testing.T) {
 	takeAhead(t, s, c, 10)
 	used := charged(t, s, c) - redis.Leased(s)
 	// By the clock on the wall all is over; by that of the server, which decides, nothing is.
-	redis.Suspend(s, time.Hour)
+	suspend(time.Hour)
 	take(t, s, leased(c, 0, 0))
 	take(t, s, c)
 	eventually(t, patience, "nothing is owed", func() bool { return redis.Debts(s) == 0 })
@@ -366,7 +367,7 @@ func TestLeaseArrivesLate(t *testing.T) {
 	c := leased(charge("zone", "key", 100, 30*time.Second), 64, time.Second)
 	take(t, s, c)
 	late := func() { clock.Add(25_000) }
-	p.meanwhile.Store(&late)
+	p.onReply.Store(&late)
 	if d := take(t, s, c)[0]; d.At != clock.Now() || redis.Leased(s) != 0 {
 		t.Errorf("decided at %d, with %d units leased; want at %d, without a lease", d.At, redis.Leased(s), clock.Now())
 	}

@@ -130,9 +130,9 @@ func (l *leases) booked(own *lease, err error) {
 	}
 }
 
-// repay books what is owed on the counters of charges, as the store is to decide on them. It
-// has until end, which it sets if there is none. What it has begun goes on when ctx is
-// cancelled, for others may wait for it.
+// repay books what is owed on the counters of charges, before the store decides on them. It
+// has until *end, which it sets to the timeout of the store if zero. Bookings in flight go on
+// when ctx is cancelled: other requests may wait for them.
 func (l *leases) repay(ctx context.Context, end *time.Time, charges ...window.Charge) error {
 	if end.IsZero() {
 		*end = time.Now().Add(l.store.timeout)

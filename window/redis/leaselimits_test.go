@@ -15,8 +15,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
-// TestLeaseCosts has costs that no lease is for, up to the largest: they are decided
-// as without, and the server goes on.
+// TestLeaseCosts has costs that no lease covers, up to the largest: they are decided as
+// without a lease, and the server goes on.
 func TestLeaseCosts(t *testing.T) {
 	for _, algo := range leasable {
 		s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
@@ -34,8 +34,8 @@ func TestLeaseCosts(t *testing.T) {
 	}
 }
 
-// TestLeaseOfTwoLimits holds that a lease is over after half of the shorter window,
-// wherever that stands.
+// TestLeaseOfTwoLimits holds that a lease is over after half of the shorter window, in either
+// order of the limits.
 func TestLeaseOfTwoLimits(t *testing.T) {
 	long, short := window.Policy{Limit: 1_000, Window: time.Hour}, window.Policy{Limit: 1_000, Window: time.Minute}
 	for i, policies := range [][]window.Policy{{long, short}, {short, long}} {
@@ -164,7 +164,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 		}
 		clock.Add(1) // in the millisecond of the lease, what is booked would be given back at once
 	}
-	p.meanwhile.Store(&reset)
+	p.onReply.Store(&reset)
 	take(t, s, c)
 	if got := redis.Leased(s); got != 0 {
 		t.Errorf("%d are leased of a counter that was reset", got)
@@ -212,10 +212,10 @@ func TestLeaseDeadline(t *testing.T) {
 	take(t, newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "slow"}), others)
 	var slow func()
 	slow = func() {
-		p.meanwhile.Store(&slow)
+		p.onReply.Store(&slow)
 		time.Sleep(600 * time.Millisecond)
 	}
-	p.meanwhile.Store(&slow)
+	p.onReply.Store(&slow)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
@@ -225,5 +225,5 @@ func TestLeaseDeadline(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.meanwhile.Store(nil)
+	p.onReply.Store(nil)
 }

@@ -90,9 +90,9 @@ func (l *loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	}
 }
 
-// clearErrors takes from calls what refused them, NOSCRIPT or a redirect, as they are
-// made again: of replies that do not come, the client tells none of those that have an
-// error, and nobody would know that they may have run.
+// clearErrors resets the errors of commands that are about to be resent: NOSCRIPT or a
+// redirect. If the second reply is lost, go-redis sets an error only on commands that have
+// no error: with the old one left in place, it would look as if the command never ran.
 func clearErrors(cmds []goredis.Cmder) {
 	for _, cmd := range cmds {
 		unsend(cmd)

@@ -234,8 +234,8 @@ func TestLogLong(t *testing.T) {
 	}
 }
 
-// TestLogHugeUnits counts as many units as there may be, and begins to count anew
-// before they are too many.
+// TestLogHugeUnits counts units up to the largest running total, and holds that counting
+// starts afresh before that is exceeded.
 func TestLogHugeUnits(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newLogWalk(t, seed)

@@ -135,16 +135,15 @@ func charged(t *testing.T, s *redis.Store, c window.Charge) int64 {
 	return ds[0].Limit - ds[0].Remaining
 }
 
-// proxy stands between a client and a server. With cut, it passes requests on,
-// and hangs up when the reply of a script comes. With meanwhile, it does that once,
-// while such a reply waits.
+// proxy connects a client with a server. With cut, it passes requests on, and hangs up when
+// the reply of a script comes. It calls onReply once, before it passes such a reply on.
 type proxy struct {
-	addr      string
-	target    atomic.Pointer[string]
-	cut       atomic.Bool
-	lose      atomic.Bool // hangs up as with cut, once, and after meanwhile
-	meanwhile atomic.Pointer[func()]
-	turns     atomic.Int64 // how often the server was asked, once it had answered
+	addr    string
+	target  atomic.Pointer[string]
+	cut     atomic.Bool
+	lose    atomic.Bool // hangs up as with cut, once, and after onReply
+	onReply atomic.Pointer[func()]
+	turns   atomic.Int64 // how often the server was asked, once it had answered
 
 	mu   sync.Mutex // guards open
 	open map[net.Conn]bool
@@ -232,7 +231,7 @@ func (p *proxy) serve(client net.Conn) {
 			return
 		}
 		if scriptReply.Match(buf[:n]) {
-			if f := p.meanwhile.Swap(nil); f != nil {
+			if f := p.onReply.Swap(nil); f != nil {
 				(*f)()
 			}
 			if p.lose.Swap(false) {

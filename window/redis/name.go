@@ -17,14 +17,14 @@ import (
 // counters then start afresh, and what is kept of them expires. TestFormat tells.
 const format = "1-"
 
-// packedTogether is how many counters a hash is meant to hold: fewer than half as many
-// as Redis keeps in the encoding of a small hash, as they are not spread evenly.
+// packedTogether is the mean number of counters in a hash. Redis keeps more than twice that
+// number in the encoding of a small hash: counters are not spread evenly.
 const packedTogether = 48
 
 // naming makes the names that counters have in Redis.
 type naming struct {
 	prefix string   // with the format
-	hash   *keyHash // nil: keys stand in names as they are
+	hash   *keyHash // nil: names hold the keys unchanged
 }
 
 // newNamings returns how counters are named: one way, or two while the secret
@@ -44,7 +44,7 @@ func newNamings(o Options) []naming {
 //	<prefix>:<format>-<algorithm>:<zone>:<key>
 //	<prefix>:<format>-pack-<algorithm>:<zone>:<number of hashes>:<number of the hash>
 //
-// With a secret, the HMAC-SHA256 of the key stands in its place, in URL-safe base64.
+// With a secret, the key is replaced by its HMAC-SHA256 in URL-safe base64.
 func (n *naming) appendKey(dst []byte, c *window.Charge) []byte {
 	dst = append(dst, n.prefix...)
 	if c.Pack > 0 {

@@ -20,8 +20,8 @@ import (
 
 const secret, former = "a secret of a fleet", "the secret before it"
 
-// hashed returns what stands in place of a key: printf %s key | openssl dgst -sha256
-// -hmac secret, in other letters.
+// hashed returns the hash that replaces a key: printf %s key | openssl dgst -sha256
+// -hmac secret, in URL-safe base64.
 func hashed(secret, key string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(key))

@@ -225,7 +225,7 @@ func TestPackedShared(t *testing.T) {
 }
 
 // TestPackedPrunes has new keys come all the time, each of which is over after a
-// second: a hash has no more than twice as many fields as there are keys a second.
+// second. A hash has at most twice the number of fields that come in a second.
 func TestPackedPrunes(t *testing.T) {
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "prunes"}), server.Client(t)
@@ -434,7 +434,7 @@ func TestPackedDenials(t *testing.T) {
 	}
 }
 
-// TestPackedForeign has a field that is none of ours, and a key of another type.
+// TestPackedForeign has a field that is not a counter, and a key of another type.
 func TestPackedForeign(t *testing.T) {
 	c := server.Client(t)
 	for _, algo := range []window.Algorithm{window.GCRA{}, window.Slices{Count: 2}} {

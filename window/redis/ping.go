@@ -7,16 +7,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// pinged are the algorithms as Ping uses them, by name.
-var pinged = map[string]window.Algorithm{
-	window.Zset{}.Name():   window.Zset{},
-	window.Log{}.Name():    window.Log{},
-	window.Stream{}.Name(): window.Stream{},
-	window.Slices{}.Name(): window.Slices{Count: 1}, // which can be packed
-	window.Layers{}.Name(): window.Layers{Coarse: time.Millisecond, Fine: time.Millisecond},
-	window.GCRA{}.Name():   window.GCRA{},
-}
-
 // Ping implements window.Pinger. It spends on counters of its own, because a server
 // that answers PING may still refuse to write: on one of each kind with which
 // requests failed, because each takes other commands, and one may not be allowed.
@@ -72,10 +62,8 @@ func (s *Store) pingEach(ctx context.Context, charges []window.Charge) error {
 func (s *Store) doubt(charges []window.Charge) {
 	for i := range charges {
 		c := &charges[i]
-		if algorithm := pinged[c.Algorithm.Name()]; algorithm != nil {
-			node := s.Parts(charges[i:i+1], nil)[0]
-			s.doubts.LoadOrStore(kind{algorithm, c.Pack > 0, node}, pingCharge(algorithm, c.Pack))
-		}
+		probe, node := window.FactsOf(c.Algorithm).Probe, s.Parts(charges[i:i+1], nil)[0]
+		s.doubts.LoadOrStore(kind{probe, c.Pack > 0, node}, pingCharge(probe, c.Pack))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 type plan struct {
 	known                 []definition
 	definitions, requests items
-	group                 int      // where the number of requests in the last group of units stands, if there is one
+	group                 int      // index of the number of requests in the last group of units, if there is one
 	unit                  int64    // the definition of that group
 	keys                  []uint32 // hashes of the keys of that group, for none to come twice
 }
@@ -90,7 +90,7 @@ func (i *items) string(s string) {
 // request writes a request, of which every charge counts under each of the names. One
 // for a unit joins the group before it, if it can. key is the name of its first counter.
 func (p *plan) request(namings []naming, charges []window.Charge, key []byte) {
-	if _, notes := charges[0].Algorithm.(window.Stream); len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
+	if notes := window.FactsOf(charges[0].Algorithm).Notes; len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
 		p.apart(namings, charges)
 		return
 	}
@@ -120,7 +120,7 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 			p.requests.int(p.definition(c))
 			p.requests.int(double(c.Cost))
 			p.field(&namings[k], c)
-			if _, ok := c.Algorithm.(window.Stream); ok {
+			if window.FactsOf(c.Algorithm).Notes {
 				p.requests.int(int64(len(c.Fields)))
 				for _, word := range c.Fields {
 					p.requests.string(word)
@@ -130,8 +130,8 @@ func (p *plan) apart(namings []naming, charges []window.Charge) {
 	}
 }
 
-// double returns a cost that is as large as c to the doubles of Lua: 2^53 + 1, which they
-// do not hold, is above every limit, and not 2^53.
+// double returns a cost that compares with every limit in Lua's doubles as c does in
+// integers. 2^53 + 1 is above every limit, but as a double it would be 2^53.
 func double(c int64) int64 {
 	if c == window.MaxProduct+1 {
 		return c + 1

@@ -63,8 +63,8 @@ type Options struct {
 	TLS *tls.Config
 	// What the name of every key begins with. Default: DefaultPrefix.
 	Prefix string
-	// With a secret, the keys of charges are not in Redis, but their HMAC-SHA256
-	// under it. Empty: they stand in the names of Redis' keys as they are.
+	// With a secret, the keys in Redis hold the HMAC-SHA256 of the keys of charges
+	// under it. Empty: they hold the keys of charges unchanged.
 	KeySecret string
 	// The secret before that one, while there are stores that do not have the new
 	// one yet, and for the longest window after: charges are made under both names.
@@ -118,14 +118,14 @@ type Store struct {
 	// A *commit per server, by address; "" is the only one's.
 	commits   sync.Map
 	givebacks tasks // go on when their requests have been answered
-	// What goes on apart from requests: connections and scripts on their way to servers.
+	// Work apart from requests: connections and scripts on their way to servers.
 	background *background
-	// What a server last said of itself.
+	// The last description that a server gave of itself.
 	server atomic.Pointer[hello]
 	trip   trip
 	holds  holds
-	// What Ping has to try: a window.Charge for each kind of counter with which a
-	// request failed since the last ping that did not.
+	// Charges that Ping must try: a window.Charge for each kind of counter with which a
+	// request failed since the last successful ping.
 	doubts sync.Map
 	// Keys that PingPart asks about, by kind.
 	pingKeys sync.Map
@@ -187,8 +187,8 @@ func (o Options) client() goredis.UniversalClient {
 }
 
 func (o Options) universal() *goredis.UniversalOptions {
-	// What the client asks on its own, which node of a Cluster holds what above all, has no
-	// context. A node that hangs may be the first that is asked.
+	// Commands that the client sends on its own have no context, above all CLUSTER SLOTS. A
+	// node that hangs may be the first that is asked.
 	patience := max(o.Timeout, time.Second)
 	dialing := o.connecting()
 	if o.Master != "" {
@@ -279,10 +279,12 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Take implements window.Store. A request that was denied is denied again, without
-// the server, until a limit has room or a second has passed. One whose charge has
-// a lease passes without the server while there are units left. Who gives up may have to
-// wait for the answer of a server, until the timeout.
+// Take implements window.Store. A request that was denied is denied again without the
+// server, until a limit has room or a second has passed. A request whose charge has a lease
+// passes without the server while the lease has units left.
+//
+// Cancelling ctx may not interrupt a call that was already sent: Take then returns when the
+// server answers or the timeout expires.
 func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err

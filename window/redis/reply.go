@@ -12,10 +12,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// What replies have at most. The client makes room for what a reply says that is to
-// come, before any of it is there, and reads lists in lists by recursion: a server
-// that lies could end this process. The longest reply that is asked for is which node
-// of a Cluster has which slots.
+// Bounds of a reply. The client allocates the length that a reply announces before the rest
+// of the reply arrives, and reads nested lists by recursion: without bounds, a server that
+// lies could crash this process. The longest reply to a command is CLUSTER SLOTS.
 const (
 	replyLine  = 1 << 16 // bytes
 	replyText  = 1 << 20 // bytes
@@ -23,7 +22,7 @@ const (
 	replyDepth = 16      // of lists in lists
 )
 
-var errReply = ownError("the reply is longer than any that was asked for, or none")
+var errReply = ownError("the reply is malformed or too long")
 
 // dialer returns a function that connects as the client does, and ends connections
 // on which replies are too long. With sentinels, servers may be such.
@@ -120,13 +119,13 @@ type replies struct {
 	lists [replyDepth]list
 	depth int
 
-	sentinel *sentinel // nil: it is none
+	sentinel *sentinel // nil: the connection is not to a Sentinel
 }
 
 // list is a list that is not complete.
 type list struct {
 	left      int
-	attribute bool // stands before an item, and is none
+	attribute bool // precedes an item, and does not count as one
 }
 
 // check reads on.
@@ -215,7 +214,7 @@ func (r *replies) head(line []byte) error {
 	return nil
 }
 
-// length reads a number of at most that many; -1 stands for nothing.
+// length reads a length of at most `most`; -1 is the length of a null.
 func length(text []byte, most int) (int, error) {
 	n, err := strconv.Atoi(string(text))
 	if err != nil || n < -1 || n > most {

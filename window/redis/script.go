@@ -91,7 +91,7 @@ type call struct {
 	texts []string
 	plan  plan
 
-	decisions []window.Decision // of the reply; likewise
+	decisions []window.Decision // of the reply; reused
 }
 
 // newCall writes a call about one request, of the script or of CL.THROTTLE.

@@ -6,10 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// sentinel follows a connection that may be to a Sentinel, or to a master. The client takes
-// the form of what a Sentinel says for granted, and ends this process otherwise: an address
-// is a host and a port, a message has three parts, and that of another master names it,
-// with both its addresses.
+// sentinel follows a connection that may be to a Sentinel, or to a master, and checks the
+// form of what a Sentinel says. The client panics if the form is wrong. It must be:
+//
+//   - an address: a host and a port;
+//   - a message: three parts;
+//   - a message about another master: the name, and both addresses.
 type sentinel struct {
 	decides    atomic.Bool // it is to a master: what is sent may hold what clients send
 	asked      atomic.Bool // for the address of a master, and the reply has not begun
@@ -20,15 +22,15 @@ type sentinel struct {
 	text          []byte // that is being read
 }
 
-// What commands begin with, after their number of words.
+// The beginnings of commands, after their number of words.
 var (
 	asksAddress = []byte("$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n")
 	subscribes  = []byte("$9\r\nsubscribe\r\n")
 	ofMasters   = [][]byte{[]byte("$7\r\nevalsha\r\n"), []byte("$6\r\nscript\r\n"), []byte("$11\r\ncl.throttle\r\n")}
 )
 
-// sent is for what is written, which begins with a command, at least until a master has
-// been asked something. The client reads a reply before it asks a Sentinel again.
+// sent notes what the client writes. Until a master has been asked something, b must begin
+// with a command. The client reads a reply before it asks a Sentinel again.
 func (s *sentinel) sent(b []byte) {
 	if s.decides.Load() {
 		return
@@ -45,7 +47,7 @@ func (s *sentinel) sent(b []byte) {
 	}
 }
 
-// begins is for the first line of an item, in so many lists.
+// begins checks the first line of an item, which lies in depth lists.
 func (s *sentinel) begins(line []byte, depth int) error {
 	if s.subscribed.Load() {
 		return s.message(line, depth)
@@ -59,7 +61,7 @@ func (s *sentinel) begins(line []byte, depth int) error {
 	return nil
 }
 
-// message is begins for a message, or a part of one.
+// message checks the first line of a message, or of a part of a message.
 func (s *sentinel) message(line []byte, depth int) error {
 	first := line[0]
 	switch {
@@ -83,14 +85,14 @@ func (s *sentinel) message(line []byte, depth int) error {
 	return errReply
 }
 
-// reads is for a part of a text.
+// reads collects a piece of a text.
 func (s *sentinel) reads(b []byte) {
 	if s.subscribed.Load() {
 		s.text = append(s.text, b...)
 	}
 }
 
-// ends is for the end of a text.
+// ends checks the text that reads has collected.
 func (s *sentinel) ends() error {
 	if !s.subscribed.Load() {
 		return nil
@@ -98,7 +100,7 @@ func (s *sentinel) ends() error {
 	return s.part(bytes.TrimSuffix(s.text, []byte("\r\n")))
 }
 
-// part is for a text of a message.
+// part checks one text of a message.
 func (s *sentinel) part(text []byte) error {
 	s.left--
 	good := true

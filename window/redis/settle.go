@@ -89,7 +89,7 @@ func (s *Store) settleTogether(ctx context.Context, all []settlement) {
 	}
 }
 
-// settleInOne returns the first of all, as many as one run of the script settles.
+// settleInOne returns the settlements at the head of all that one run of the script settles.
 func (s *Store) settleInOne(all []settlement) []settlement {
 	weight := int64(0)
 	for i := range all {
@@ -105,10 +105,9 @@ func (s *Store) settleInOne(all []settlement) []settlement {
 // settleWeight is weightOf for a settlement: what is given back is found at its time, and one slice
 // is written at most.
 func (s *Store) settleWeight(one *settlement) int64 {
-	c := one.charges[0]
-	switch c.Algorithm.(type) {
-	case window.Slices, window.Layers:
-		return int64(2 * len(s.namings))
+	c := &one.charges[0]
+	if weight := window.FactsOf(c.Algorithm).SettleWeight; weight != nil {
+		return weight(c) * int64(len(s.namings))
 	}
 	return s.weightOf(one.charges)
 }

@@ -110,8 +110,8 @@ func (s *streamTest) wantEntries(want ...string) {
 	}
 }
 
-// TestStreamReadable holds that as many entries are readable as requests were
-// admitted, in order, with the time, the cost and the fields of each.
+// TestStreamReadable holds that one entry is readable per admitted request, in order,
+// with the time, the cost and the fields of each.
 func TestStreamReadable(t *testing.T) {
 	s := newStreamTest(t, time.Hour)
 	r := rand.New(rand.NewPCG(1, 1))

@@ -23,7 +23,7 @@ func TestNotSent(t *testing.T) {
 	closes := listen(t, func(net.Conn) {})
 	for name, o := range map[string]redis.Options{
 		"a balancer without a server":     {Addresses: []string{closes}},
-		"likewise, for a Cluster":         {Addresses: []string{closes}, Cluster: true},
+		"the same for a Cluster":          {Addresses: []string{closes}, Cluster: true},
 		"a database that is not there":    {Addresses: []string{own.Addr}, DB: 99},
 		"no script, and none may be sent": {Addresses: []string{own.Addr}, Username: "poor", Password: "p"},
 		"no Cluster":                      {Addresses: []string{own.Addr}, Cluster: true},
@@ -184,7 +184,7 @@ func TestLeaseLostToOthers(t *testing.T) {
 		for redis.Leased(s) > 0 {
 			take(t, s, c)
 		}
-		p.meanwhile.Store(&wait)
+		p.onReply.Store(&wait)
 		_, err = s.Take(t.Context(), []window.Charge{c})
 		for range others {
 			if err := <-errs; err != nil {

@@ -102,8 +102,8 @@ func parseURL(s string) (Options, error) {
 	return o, nil
 }
 
-// parseQuery returns the options in the query, and what the path says as db. Each
-// is one that there is, is not empty, and stands once, addr apart.
+// parseQuery returns the options in the query, and the path as db. It refuses options that
+// are unknown, empty, or duplicate; only addr may be repeated.
 func parseQuery(u *url.URL) (url.Values, error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -131,7 +131,7 @@ func parseQuery(u *url.URL) (url.Values, error) {
 		case slices.Contains(query[name], ""):
 			return nil, fmt.Errorf("%s is empty", name)
 		case len(query[name]) > 1 && name != "addr":
-			return nil, fmt.Errorf("%s stands twice", name)
+			return nil, fmt.Errorf("duplicate option %s; keep one", name)
 		}
 	}
 	return query, nil

@@ -61,7 +61,7 @@ func TestZsetMembers(t *testing.T) {
 		counted    int64
 	}{
 		0: {cost: 10, members: 1, counted: 10},
-		1: {back: 9, members: 1, counted: 1}, // the key was empty meanwhile
+		1: {back: 9, members: 1, counted: 1}, // the key was empty in between
 		2: {cost: 203, members: 6, counted: 204},
 		3: {cost: 1_000, members: 7, counted: 1_204},
 		4: {back: 1, members: 33, counted: 1_203},

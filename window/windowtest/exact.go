@@ -28,7 +28,7 @@ func testMillisecondLayers(t *testing.T, open Open) {
 // testExact compares every field of every decision with those of a Log that
 // is only looked at from one end to the other.
 func testExact(f *fixture) {
-	for walk := range 40 {
+	for walk := range rounds(40) {
 		r, name := random(walk)
 		logs := map[string]*Log{}
 		longest := per(0, 30_000+r.Int64N(30_000))

@@ -31,7 +31,7 @@ var gcraTables = []struct {
 		2: {0, 2, []verdict{denied(0, 667)}, nil},
 		3: {333, 1, []verdict{denied(0, 1)}, nil},
 		4: {334, 1, []verdict{allowed(0)}, nil},
-		// What leaked beyond the unit is not lost.
+		// The part of a unit that has leaked is not lost.
 		5: {334, 1, []verdict{denied(0, 333)}, nil},
 		6: {1_000, 2, []verdict{allowed(0)}, nil},
 	}},
@@ -159,14 +159,14 @@ var gcraTables = []struct {
 		// The one that was the second stays, and the one that comes is new.
 		4: {2_000, 1, []verdict{allowed(3)}, []window.Policy{per(10, 60_000)}},
 		5: {2_000, 1, []verdict{allowed(99), allowed(2)}, []window.Policy{per(100, 5_000), per(10, 60_000)}},
-		// What has another window and the same place is the same limit.
+		// A policy with another window at the same index is the same limit.
 		6: {2_000, 1, []verdict{allowed(98), allowed(1)}, []window.Policy{per(100, 10_000), per(10, 60_000)}},
 	}},
 	{"another policy", window.GCRA{}, []step{
 		0: {0, 2, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
 		1: {5_000, 1, []verdict{allowed(0), allowed(9)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},
 		2: {10_000, 1, []verdict{allowed(0)}, []window.Policy{per(2, 10_000)}},
-		// What was spent meanwhile counts under the second, too.
+		// The unit spent at 10 s counts under the second policy, too.
 		3: {15_000, 1, []verdict{allowed(0), allowed(7)}, []window.Policy{per(2, 10_000), per(10, 60_000)}},
 	}},
 }
@@ -234,7 +234,7 @@ var RedisCell = []struct {
 func testGCRASchedule(t *testing.T, open Open) {
 	f := newFixture(t, open, nil)
 	denials := 0
-	for walk := range 60 {
+	for walk := range rounds(60) {
 		r, name := random(walk)
 		algo := randomGCRA(r).(window.GCRA)
 		policies := randomPolicies(r)
@@ -331,7 +331,7 @@ func testGCRAWorstCase(t *testing.T, open Open) {
 			t.Errorf("%+v, %+v: %d units in one window, want %d", c.algo, c.policy, units, gcraBound(c.algo, c.policy))
 		}
 	}
-	for walk := range 20 {
+	for walk := range rounds(20) {
 		r, name := random(walk)
 		algo := randomGCRA(r).(window.GCRA)
 		policy := per(1+r.Int64N(20), 1_000+r.Int64N(20_000))

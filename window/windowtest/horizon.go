@@ -36,7 +36,7 @@ func testHistoryStays(t *testing.T, open Open) {
 				f.take(c)
 				f.clock.Add(1)
 			}
-			for range 500 {
+			for range rounds(500) {
 				f.clock.Add(7_001)
 				c.Policies = []window.Policy{short}
 				f.take(c)
@@ -59,7 +59,7 @@ func testHorizon(t *testing.T, open Open) {
 		if a, ok := f.algo.(window.Slices); ok && a.Weighted {
 			most = func(limit int64) int64 { return 2*limit - 1 }
 		}
-		for n := range 4 {
+		for n := range rounds(4) {
 			r, name := random(n)
 			o := &mixed{fixture: f, Rand: r, most: most, limits: []window.Policy{
 				per(5+r.Int64N(5), 5_000), per(8+r.Int64N(8), 5_000+r.Int64N(60_000)), per(10+r.Int64N(20), 60_000), per(20+r.Int64N(20), 290_000),

@@ -8,9 +8,9 @@ import (
 )
 
 // testClockJumps moves the clock back and forth, as when a server takes over whose
-// clock differs. Whatever happens, what is left is between nothing and the limit,
-// and nobody waits for longer than a window. In the time that has gone by, in which
-// a step back is none, there is never more in a window than the algorithm promises.
+// clock differs. Whatever happens, Remaining is from 0 to the limit, and no client waits for
+// longer than a window. In elapsed time, where a step back counts as 0, no window holds more
+// than the algorithm promises.
 func testClockJumps(t *testing.T, open Open) {
 	const limit, length = 10, 10_000
 	each(t, open, func(f *fixture) {

@@ -19,7 +19,7 @@ func testLayersAreFine(t *testing.T, open Open) {
 	} {
 		f := newFixture(t, open, layers)
 		denials := 0
-		for walk := range 15 {
+		for walk := range rounds(15) {
 			r, name := random(walk)
 			policies := randomPolicies(r)
 			spent := []int64{Start}

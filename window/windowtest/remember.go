@@ -19,8 +19,8 @@ const spread = 1_000
 //
 //   - a request that is denied does not fit in truth;
 //   - a limit that denies does so in truth, too, and its RetryAfter is no later;
-//   - with one limit and a cost of 1, where no other can be charged meanwhile, every
-//     field is true.
+//   - with one limit and a cost of 1, where no other request can be charged while the
+//     denial is remembered, every field is true.
 //
 // A denial may be wrong for as long as it is remembered if the clock has stepped
 // back since, or a counter has met other policies or options.
@@ -135,7 +135,7 @@ func nameCharge(c *window.Charge) string {
 // compare says what is wrong with a denial that may be remembered, if anything is.
 func (r *Remembering) compare(charges []window.Charge, got, want []window.Decision, d *memory) string {
 	if len(got) != len(want) {
-		return "not as many decisions"
+		return "another number of decisions"
 	}
 	if window.Allowed(want) {
 		return "it fits"

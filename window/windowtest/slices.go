@@ -32,7 +32,7 @@ func testStrictNeverOver(t *testing.T, open Open) {
 }
 
 func (f *fixture) neverOver() {
-	for walk := range 10 {
+	for walk := range rounds(10) {
 		r, name := random(walk)
 		policies := randomPolicies(r)
 		var admitted Log
@@ -136,7 +136,7 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 	}
 	for _, algo := range []window.Slices{{Count: 1, Weighted: true}, {Count: 10, Weighted: true}, {Weighted: true}} {
 		f := newFixture(t, open, algo)
-		for walk := range 10 {
+		for walk := range rounds(10) {
 			r, name := random(walk)
 			policy := per(1+r.Int64N(20), 5_000+r.Int64N(20_000))
 			var admitted Log

@@ -19,7 +19,7 @@ func testStreamExact(t *testing.T, open Open) {
 func testStreamAsZset(t *testing.T, open Open) {
 	for _, stream := range []window.Stream{{}, {Keep: 20 * time.Second}, {Keep: time.Hour}} {
 		f := newFixture(t, open, window.Zset{})
-		for walk := range 15 {
+		for walk := range rounds(15) {
 			r, name := random(walk)
 			for step, charges := range f.randomRequests(r, 300) {
 				f.clock.Add(r.Int64N(1 + r.Int64N(3_000)))

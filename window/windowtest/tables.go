@@ -67,7 +67,7 @@ func (f *fixture) run(steps []step) {
 	}
 }
 
-// What a table needs an algorithm to keep apart.
+// Features of an algorithm that a table needs.
 const (
 	nothing = iota
 	windows

@@ -16,53 +16,66 @@ const walkSteps = 500
 // steps back, and compares every field of every decision. Each algorithm gets a
 // number of walks.
 func Agree(t *testing.T, walks int, openA, openB Open) {
-	for _, v := range []struct {
-		name string
-		algo func(*rand.Rand) window.Algorithm
-	}{
-		{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
-		{"log", func(*rand.Rand) window.Algorithm { return window.Log{} }},
-		{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
-		{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
-		{"few slices", func(r *rand.Rand) window.Algorithm { return fewSlices(r, r.IntN(2) == 0) }},
-		{"adaptive slices", randomAdaptive},
-		{"layers", randomLayers},
-		{"gcra", randomGCRA},
-		{"stream", func(*rand.Rand) window.Algorithm { return window.Stream{} }},
-		{"stream that keeps", randomStream},
-		{"mixed", func(r *rand.Rand) window.Algorithm {
-			switch r.IntN(7) {
-			case 0:
-				return window.Zset{}
-			case 5:
-				return window.Log{}
-			case 1:
-				return randomLayers(r)
-			case 2:
-				return randomAdaptive(r)
-			case 3:
-				return randomGCRA(r)
-			case 4:
-				return window.Stream{}
-			default:
-				return randomSlices(r, r.IntN(2) == 0)
-			}
-		}},
-	} {
+	for _, v := range walked {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			clock := NewClock()
 			a, b := openA(t, clock), openB(t, clock)
 			denials := 0
-			for n := range walks {
+			for n := range rounds(walks) {
 				r, name := random(n)
 				w := &walk{T: t, Rand: r, clock: clock, name: name, algo: v.algo, stores: [2]window.Store{a, b}}
 				w.run(n)
 				denials += w.denials
 			}
-			t.Logf("%d walks of %d steps, %d denials", walks, walkSteps, denials)
+			t.Logf("%d walks of %d steps, %d denials", rounds(walks), walkSteps, denials)
 		})
 	}
+}
+
+// walked are the algorithms of the walks, with random options.
+var walked = []struct {
+	name string
+	algo func(*rand.Rand) window.Algorithm
+}{
+	{"zset", func(*rand.Rand) window.Algorithm { return window.Zset{} }},
+	{"log", func(*rand.Rand) window.Algorithm { return window.Log{} }},
+	{"slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, false) }},
+	{"weighted slices", func(r *rand.Rand) window.Algorithm { return randomSlices(r, true) }},
+	{"few slices", func(r *rand.Rand) window.Algorithm { return fewSlices(r, r.IntN(2) == 0) }},
+	{"adaptive slices", randomAdaptive},
+	{"layers", randomLayers},
+	{"gcra", randomGCRA},
+	{"stream", func(*rand.Rand) window.Algorithm { return window.Stream{} }},
+	{"stream that keeps", randomStream},
+	{"mixed", func(r *rand.Rand) window.Algorithm {
+		switch r.IntN(7) {
+		case 0:
+			return window.Zset{}
+		case 5:
+			return window.Log{}
+		case 1:
+			return randomLayers(r)
+		case 2:
+			return randomAdaptive(r)
+		case 3:
+			return randomGCRA(r)
+		case 4:
+			return window.Stream{}
+		default:
+			return randomSlices(r, r.IntN(2) == 0)
+		}
+	}},
+}
+
+// Walked returns one of each of the algorithms of the walks.
+func Walked() []window.Algorithm {
+	r, _ := random(0)
+	var all []window.Algorithm
+	for _, v := range walked {
+		all = append(all, v.algo(r))
+	}
+	return all
 }
 
 func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
@@ -198,7 +211,7 @@ func (w *walk) policies() []window.Policy {
 	return policies
 }
 
-// scaled returns n units, 0 to 20, as many as the walk has; now and then a round number.
+// scaled returns n units, 0 to 20, times the scale of the walk; now and then a round number.
 func (w *walk) scaled(n int64) int64 {
 	if n == 0 || w.IntN(4) == 0 {
 		return n * w.scale

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +15,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-var seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores")
+var (
+	seed = flag.Uint64("windowtest.seed", 1, "seed of the random tests of stores; 0 takes one at random, and prints it")
+	part = flag.Int("windowtest.part", 100, "percent of the walks of random tests that run, at least 2 of each; make test-long runs all")
+)
+
+// rounds returns how many of n walks run.
+func rounds(n int) int { return max(min(n, 2), n**part/100) }
 
 // Clock is the time of a store under test, in Unix milliseconds. It moves when it
 // is told to.
@@ -24,7 +31,7 @@ type Clock struct{ ms atomic.Int64 }
 // late enough that nothing expires on the clock of a server under test.
 const Start int64 = 3_600_000_000_000
 
-// NewClock returns a clock that stands at Start.
+// NewClock returns a clock at Start. It moves only when set.
 func NewClock() *Clock {
 	c := new(Clock)
 	c.Set(Start)
@@ -123,6 +130,15 @@ var variants = []struct {
 	{"stream that keeps", window.Stream{Keep: time.Hour}},
 }
 
+// Algorithms returns those that the suite runs with.
+func Algorithms() []window.Algorithm {
+	var all []window.Algorithm
+	for _, v := range variants {
+		all = append(all, v.algo)
+	}
+	return all
+}
+
 // each runs a test with every algorithm, each time on an empty store.
 func each(t *testing.T, open Open, run func(f *fixture)) {
 	for _, v := range variants {
@@ -214,8 +230,16 @@ func per(limit, ms int64) window.Policy {
 	return window.Policy{Limit: limit, Window: time.Duration(ms) * time.Millisecond}
 }
 
+var atRandom sync.Once
+
 // random returns a source for one walk of a test, and a name that tells how to
 // repeat it.
 func random(walk int) (*rand.Rand, string) {
+	atRandom.Do(func() {
+		if *seed == 0 {
+			*seed = rand.Uint64()
+			println("-windowtest.seed", *seed)
+		}
+	})
 	return rand.New(rand.NewPCG(*seed, uint64(walk))), fmt.Sprintf("walk %d of -windowtest.seed=%d", walk, *seed)
 }
