@@ -47,6 +47,13 @@ test-valkey: ## Run the tests of the Redis store on Valkey, which is brought bes
 	@server=$$(scripts/install-valkey.sh); \
 	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
 
+.PHONY: test-prometheus
+test-prometheus: ## Have a Prometheus, which is brought beside the system, evaluate docs/grafana.json and docs/alerts.yml
+	scripts/install-redis.sh
+	@prometheus=$$(scripts/install-prometheus.sh); \
+	go vet -tags prometheus ./internal/seeing; \
+	PROMETHEUS=$$prometheus scripts/test.sh -tags prometheus ./internal/seeing
+
 .PHONY: test-flood
 test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory

@@ -152,7 +152,7 @@ func (c *zoneCounters) outcomes() map[string]int64 {
 }
 
 func status() control.Status {
-	answer := control.Status{Version: version(), Stores: []control.Store{}}
+	answer := control.Status{Version: version(), Stores: []control.Store{}, Alerts: listAlerts()}
 	for _, g := range running.guards() {
 		answer.Stores = append(answer.Stores, g.state())
 	}

@@ -64,6 +64,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 			storeLogger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
+			emitEnforced(z.id(), one.Enforce, one.Until, e.Reason)
 		}
 	}
 	if unsent := sendOrder(r.Context(), changed, order); len(unsent) > 0 {

@@ -298,6 +298,12 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	return g.changeOverrides(r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
 }
 
+// emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
+// by this Caddy. The zone and the ID are empty if all of them were replaced.
+func emitOverride(store, what, version string, o *overrides.Record) {
+	emit(eventOverride, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
+}
+
 // zoneNamed returns a running zone on the guard's store; nil without one of that name.
 func (g *guard) zoneNamed(name string) *runningZone {
 	for _, zones := range running.find(name) {
@@ -327,8 +333,10 @@ func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.
 	logger := storeLogger(g.store.String())
 	if what == "replaced" {
 		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
+		emitOverride(g.store.String(), what, c.Version, &overrides.Record{By: clientOf(r)})
 	} else {
-		for _, o := range records { // keys stay out of the log
+		for _, o := range records { // keys stay out of the log, and out of events
+			emitOverride(g.store.String(), what, c.Version, &o)
 			logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
 				zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", c.Version))
 		}

@@ -39,6 +39,8 @@ type App struct {
 	running []*runningZone
 	// Caddy's storage, for overrides.
 	storage caddyStorage
+	// Hands events to the handlers of the configuration.
+	sender *sender
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -81,11 +83,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkShare(a.OnError, a.Share); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
+	var err error
+	if a.sender, err = newSender(ctx); err != nil {
+		return err
+	}
 	if a.StoreRaw == nil {
 		return nil
 	}
-	store, err := loadStore(ctx, a, a.StoreRaw)
-	a.store = store
+	a.store, err = loadStore(ctx, a, a.StoreRaw)
 	return err
 }
 
@@ -111,6 +116,7 @@ func (a *App) share(g *guard) {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	a.sender.start()
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
@@ -126,6 +132,7 @@ func (a *App) Start() error {
 		g.overrides.begin(zones, a.storage)
 	}
 	running.add(a.running)
+	watching.begin()
 	return nil
 }
 
@@ -149,9 +156,11 @@ func (a *App) Stop() error {
 			z.zone.load.sampler.Stop(z.zone.load.Zone)
 		}
 	}
+	watching.end()
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}
+	a.sender.stop()
 	return nil
 }
 

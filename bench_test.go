@@ -71,6 +71,7 @@ func BenchmarkHandler(b *testing.B) {
 		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
 			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
+		{"alert", `{"zones":[{"name":"bench_alert",` + limit + `,"algorithm":{"name":"gcra"},"alert":{}}]}`},
 		{"two_zones", `{"zones":[
 			{"name":"bench_1",` + limit + `,"algorithm":{"name":"gcra"}},
 			{"name":"bench_2",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
@@ -117,6 +118,7 @@ func TestAllocations(t *testing.T) {
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
 		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},
 		{"load", `{"zones":[{"name":"allocations_load","limits":[{"max":1000000,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`, 3},
+		{"alert", `{"zones":[{"name":"allocations_alert",` + limit + `,"alert":{}}],"log_key":true}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -111,6 +111,11 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				header <field> <value>
 //			}
 //			enforce     on|shadow|<n>%
+//			alert       {
+//				denied <n>%
+//				over   <duration>
+//				min    <requests>
+//			}
 //			settle      {
 //				usage        openai|anthropic     # or header, or json
 //				header       <name> [strip]
@@ -358,6 +363,9 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 		if err = z.Load.compile(); err != nil {
 			err = fmt.Errorf("load: %w", err)
 		}
+	case "alert":
+		z.Alert, err = unmarshalAlert(d)
+		return err
 	case "empty_key":
 		return z.unmarshalEmptyKey(d)
 	default:

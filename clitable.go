@@ -69,6 +69,7 @@ func printStatus(w io.Writer, answer *control.Status) {
 	}
 	t.Render()
 	printLoads(w, answer.Loads)
+	printAlerts(w, answer.Alerts)
 }
 
 func printLoads(w io.Writer, loads []control.ZoneLoad) {
@@ -87,6 +88,18 @@ func printLoads(w io.Writer, loads []control.ZoneLoad) {
 			latency = strconv.FormatFloat(s, 'f', -1, 64) + "s"
 		}
 		t.AppendRow(append(row, latency))
+	}
+	t.Render()
+}
+
+func printAlerts(w io.Writer, alerts []control.Alert) {
+	if len(alerts) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	t := newTable(w, "ALERT OF ZONE", "STORE", "SINCE", "DENIED", "OF REQUESTS", "SHARE")
+	for _, a := range alerts {
+		t.AppendRow(table.Row{a.Zone, a.Store, a.Since, a.Denied, a.Requests, strconv.FormatFloat(a.DeniedRatio*100, 'f', 1, 64) + "%"})
 	}
 	t.Render()
 }

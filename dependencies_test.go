@@ -56,9 +56,9 @@ func requirements(t *testing.T) (direct, tools, all map[string]bool) {
 			direct[m[1]] = true
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^tool (\S+)$`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:tool |\t)(\S+/\S+)$`).FindAllStringSubmatch(text, -1) {
 		for module := range all {
-			if strings.HasPrefix(m[1], module+"/") {
+			if m[1] == module || strings.HasPrefix(m[1], module+"/") {
 				tools[module] = true
 			}
 		}

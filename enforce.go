@@ -106,6 +106,7 @@ func isEnforced(zone, key string, percent int64) bool {
 // enforcement is how a zone is enforced, if an operator says so while Caddy runs. It outlives
 // reloads, and is the same for all handlers with the zone.
 type enforcement struct {
+	id       zoneID
 	set      atomic.Pointer[enforceSet] // nil: as configured
 	sync     enforceSync
 	counters func() shadowCounters
@@ -125,7 +126,7 @@ func (*enforcement) Destruct() error { return nil }
 // acquireEnforcement returns that of a zone. Release it with releaseEnforcement.
 func acquireEnforcement(id zoneID) *enforcement {
 	value, _, _ := enforcements.LoadOrNew(id, func() (caddy.Destructor, error) {
-		return &enforcement{counters: sync.OnceValue(func() shadowCounters { return newShadowCounters(id.zone) })}, nil
+		return &enforcement{id: id, counters: sync.OnceValue(func() shadowCounters { return newShadowCounters(id.zone) })}, nil
 	})
 	return value.(*enforcement)
 }
@@ -138,7 +139,9 @@ func (e *enforcement) current() *enforceSet {
 	if set == nil || time.Now().Before(set.until) {
 		return set
 	}
-	e.set.CompareAndSwap(set, nil)
+	if e.set.CompareAndSwap(set, nil) {
+		emitEnforced(e.id, "config", "", "its time is over")
+	}
 	return nil
 }
 
@@ -152,6 +155,11 @@ func (z *Zone) enforced() int64 {
 		return z.percent
 	}
 	return set.percent
+}
+
+// emitEnforced has handlers of events hear how a zone is enforced now.
+func emitEnforced(id zoneID, word, until, reason string) {
+	emit(eventEnforce, map[string]any{"zone": id.zone, "store": id.store, "enforce": word, "until": until, "reason": reason})
 }
 
 // setEnforce enforces the zone as word says until a time, wherever the zone is used in this

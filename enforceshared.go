@@ -117,6 +117,8 @@ func (z *runningZone) obey(store string, o enforceOrder) {
 		return
 	}
 	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
+	word, until := z.zone.enforcedNow()
+	emitEnforced(z.id(), word, until, o.Reason)
 }
 
 // send gives orders, by zone, to the Caddys that share the store.

@@ -99,6 +99,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
 			g.localSeconds = decisionSeconds.WithLabelValues("local")
 			g.outages = newOutageLog(name, store)
+			g.outages.emits = true
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
 			g.lookout = &lookout{store: store, fallback: g.fallback, name: name}
 		}

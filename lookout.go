@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type lookout struct {
 
 	// Used by the goroutine of run only.
 	evicts, high bool
+	blind        bool               // the log has that the memory is not known
+	server       window.Description // as it was last seen
 }
 
 // begin has the store watched. It does not wait.
@@ -49,9 +52,10 @@ func (l *lookout) end() {
 		l.stop()
 	}
 	l.ended.Wait()
-	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax, storeInstances} {
 		gauge.DeleteLabelValues(l.name)
 	}
+	l.noteServer(window.Description{})
 }
 
 func (l *lookout) run(ctx context.Context) {
@@ -76,11 +80,26 @@ func (l *lookout) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		if n := l.fallback.Counted(); n > 0 {
+			storeInstances.WithLabelValues(l.name).Set(float64(n))
+		}
 		if d, ok := l.look(ctx); ok {
 			l.note(d)
+		} else if ctx.Err() == nil && l.mayBeAway() && l.fallback.Reach(ctx) != nil {
+			return
 		}
 	}
 }
+
+// mayBeAway reports whether a server that does not tell what it is may be away, and nobody else
+// finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
+// away one by one, and a ping tells of one only.
+func (l *lookout) mayBeAway() bool {
+	_, tells := l.store.(window.Describer)
+	return tells && l.server.Mode != modeCluster
+}
+
+const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
@@ -100,8 +119,13 @@ func (l *lookout) look(ctx context.Context) (window.Description, bool) {
 // note shows what a server said in metrics, and warns once of each danger that begins.
 func (l *lookout) note(d window.Description) {
 	storeClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
+	l.noteServer(d)
 	m := d.Memory
 	if m == nil {
+		if !l.blind {
+			l.blind = true
+			storeLogger(l.name).Debug("memory of the store's server is not known; the user lacks +info")
+		}
 		return
 	}
 	storeMemory.WithLabelValues(l.name).Set(float64(m.Used))
@@ -116,9 +140,21 @@ func (l *lookout) note(d window.Description) {
 	case share >= memoryHigh && !l.high:
 		l.high = true
 		storeLogger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", memoryFields(m)...)
+		emit(eventMemory, map[string]any{"store": l.name, "memory": m.Used, "memory_max": m.Max, "maxmemory_policy": m.Policy})
 	case share < memoryNormal:
 		l.high = false
 	}
+}
+
+// noteServer shows which server the store has. An empty description takes that away.
+func (l *lookout) noteServer(d window.Description) {
+	if d.Version != l.server.Version || d.Mode != l.server.Mode {
+		storeInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
+	}
+	if d.Version != "" {
+		storeInfo.WithLabelValues(l.name, strings.ToValidUTF8(d.Version, "\uFFFD"), strings.ToValidUTF8(d.Mode, "\uFFFD")).Set(1)
+	}
+	l.server = d
 }
 
 // memoryFields returns what the log says of a server's memory; nothing if it is not known.

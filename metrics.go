@@ -19,6 +19,22 @@ var (
 		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away. Those of zones that do not deny begin with shadow_.",
 	}, []string{"zone", "outcome"})
 
+	unitsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "units_total",
+		Help: "Units that requests wanted to spend, by zone and outcome as in decisions_total. What those of zones with settle really cost is in settled_units_total.",
+	}, []string{"zone", "outcome"})
+
+	nearLimitTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "near_limit_total",
+		Help: "Requests that passed, and after which 80 % or more of a limit of the zone was used.",
+	}, []string{"zone"})
+
+	usedRatio = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "used_ratio",
+		Help:    "How much of its tightest limit a key has used after a decision of the zone, 1 for all.",
+		Buckets: []float64{0.25, 0.5, 0.8, 0.9, 1},
+	}, []string{"zone"})
+
 	decisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "decision_seconds",
 		Help:    "Time that a store took to decide on a request. Store \"local\" decides while a remote store is away.",
@@ -90,13 +106,42 @@ var (
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_max_bytes",
 		Help: "Memory that a store's server may use, where the user may ask INFO; 0 without a maximum.",
 	}, []string{"store"})
+
+	storeInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_info",
+		Help: "1, with what a store's server is: its version, and whether it is standalone or a cluster.",
+	}, []string{"store", "version", "mode"})
+
+	storeInstances = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_instances",
+		Help: "Caddys that share a store, this one included, as they were last counted; with share only.",
+	}, []string{"store"})
+
+	alertFiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "alert",
+		Help: "1 while the alert of a zone has fired and is not resolved. Zones of one name on several stores add up.",
+	}, []string{"zone"})
+
+	eventsDroppedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "events_dropped_total",
+		Help: "Events that no handler heard of, as 64 others waited for slow handlers or Caddy stopped, by event.",
+	}, []string{"event"})
 )
+
+// collectors are all of them.
+var collectors = []prometheus.Collector{
+	decisionsTotal, unitsTotal, nearLimitTotal, usedRatio, decisionSeconds, storeErrorsTotal, noValueTotal,
+	settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds,
+	storeOpen, storeClockOffset, storeMemory, storeMemoryMax, storeInfo, storeInstances,
+	alertFiring, eventsDroppedTotal,
+	overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, &loadMetrics,
+}
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, storeOpen, storeClockOffset, storeMemory, storeMemoryMax, &loadMetrics} {
+	for _, c := range collectors {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -106,7 +151,7 @@ func registerMetrics(ctx caddy.Context) error {
 
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
-	allowed, denied, failedOpen, failedClosed prometheus.Counter
+	allowed, denied, failedOpen, failedClosed outcomeCounter
 	empty                                     [len(valueOptions)]prometheus.Counter
 	settled                                   settledCounters
 	misfits                                   prometheus.Counter // of overrides
@@ -142,10 +187,10 @@ func newSettledCounters(z *Zone) settledCounters {
 
 func newZoneCounters(zone string) zoneCounters {
 	c := zoneCounters{
-		allowed:      decisionsTotal.WithLabelValues(zone, "allowed"),
-		denied:       decisionsTotal.WithLabelValues(zone, "denied"),
-		failedOpen:   decisionsTotal.WithLabelValues(zone, "failed_open"),
-		failedClosed: decisionsTotal.WithLabelValues(zone, "failed_closed"),
+		allowed:      outcomeOf(zone, "allowed"),
+		denied:       outcomeOf(zone, "denied"),
+		failedOpen:   outcomeOf(zone, "failed_open"),
+		failedClosed: outcomeOf(zone, "failed_closed"),
 	}
 	c.misfits = overrideMisfitsTotal.WithLabelValues(zone)
 	for i, o := range valueOptions {
@@ -156,32 +201,52 @@ func newZoneCounters(zone string) zoneCounters {
 
 // shadowCounters count what a zone would have decided on requests that it may not deny.
 type shadowCounters struct {
-	allowed, denied, failedOpen, failedClosed, dropped prometheus.Counter
+	allowed, denied, failedOpen, failedClosed, dropped outcomeCounter
 }
 
 func newShadowCounters(zone string) shadowCounters {
 	return shadowCounters{
-		allowed:      decisionsTotal.WithLabelValues(zone, "shadow_allowed"),
-		denied:       decisionsTotal.WithLabelValues(zone, "shadow_denied"),
-		failedOpen:   decisionsTotal.WithLabelValues(zone, "shadow_failed_open"),
-		failedClosed: decisionsTotal.WithLabelValues(zone, "shadow_failed_closed"),
-		dropped:      decisionsTotal.WithLabelValues(zone, "shadow_dropped"),
+		allowed:      outcomeOf(zone, "shadow_allowed"),
+		denied:       outcomeOf(zone, "shadow_denied"),
+		failedOpen:   outcomeOf(zone, "shadow_failed_open"),
+		failedClosed: outcomeOf(zone, "shadow_failed_closed"),
+		dropped:      outcomeOf(zone, "shadow_dropped"),
 	}
+}
+
+// outcomeCounter counts requests with an outcome, and the units that they wanted to spend.
+type outcomeCounter struct {
+	prometheus.Counter
+	units prometheus.Counter
+}
+
+func outcomeOf(zone, outcome string) outcomeCounter {
+	return outcomeCounter{decisionsTotal.WithLabelValues(zone, outcome), unitsTotal.WithLabelValues(zone, outcome)}
+}
+
+// count counts a request.
+func (c outcomeCounter) count(units int64) {
+	c.Inc()
+	c.units.Add(float64(units))
 }
 
 // count counts what was decided. A zone that would have let a request pass which
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
-	if req.keyless != nil {
-		req.keyless.counters.denied.Inc()
+	if z := req.keyless; z != nil {
+		z.counters.denied.count(z.cost)
+		z.seen.keyless()
 		return
 	}
 	for i, z := range req.zones {
+		c, ds := &req.charges[i], req.decisionsOf(i)
 		switch {
 		case req.allowed:
-			z.counters.allowed.Inc()
-		case !window.Allowed(req.decisionsOf(i)):
-			z.counters.denied.Inc()
+			z.counters.allowed.count(c.Cost)
+			z.seen.passed(ds)
+		case !window.Allowed(ds):
+			z.counters.denied.count(c.Cost)
+			z.seen.denied(c, ds)
 		}
 	}
 }

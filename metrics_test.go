@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -18,6 +20,22 @@ import (
 // metric returns what a configuration's registry says of a counter, gauge or
 // histogram (how many observations) with these labels, name after name.
 func metric(t *testing.T, ctx caddy.Context, name string, labels ...string) float64 {
+	t.Helper()
+	value, ok := findMetric(t, ctx, name, labels...)
+	if !ok {
+		t.Fatalf("no metric %s%q", name, labels)
+	}
+	return value
+}
+
+// hasMetric reports whether there is a metric with exactly these labels.
+func hasMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) bool {
+	t.Helper()
+	_, ok := findMetric(t, ctx, name, labels...)
+	return ok
+}
+
+func findMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()
 	families, err := ctx.GetMetricsRegistry().Gather()
 	if err != nil {
@@ -37,12 +55,11 @@ func metric(t *testing.T, ctx caddy.Context, name string, labels ...string) floa
 				got[label.GetName()] = label.GetValue()
 			}
 			if maps.Equal(got, want) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()), true
 			}
 		}
 	}
-	t.Fatalf("no metric %s%q", name, labels)
-	return 0
+	return 0, false
 }
 
 // outcomes returns the decisions on a zone beyond those before: allowed, denied,
@@ -152,10 +169,59 @@ func TestNoKeyInLabels(t *testing.T) {
 				if strings.Contains(label.GetValue(), secret) {
 					t.Errorf("%s: label %s is %s", family.GetName(), label.GetName(), label.GetValue())
 				}
-				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "node", "reason", "option", "direction"}, label.GetName()) {
+				if strings.HasPrefix(family.GetName(), "caddy_sliding_window_") && !slices.Contains([]string{"zone", "outcome", "store", "node", "reason", "option", "direction", "version", "mode", "event"}, label.GetName()) {
 					t.Errorf("%s: has a label %s", family.GetName(), label.GetName())
 				}
 			}
+		}
+	}
+}
+
+// Names, units and help texts are as Prometheus wants them.
+func TestMetricsAreWellNamed(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for _, c := range collectors {
+		registry.MustRegister(c)
+		label(t, c)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) != len(collectors) {
+		t.Errorf("%d of %d metrics have a series", len(families), len(collectors))
+	}
+	for _, family := range families {
+		family.Metric = family.Metric[:1] // other tests have made many, and the lint compares each with each
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// label makes a series of a metric until the end of the test.
+func label(t *testing.T, c prometheus.Collector) {
+	vec, ok := c.(interface{ DeleteLabelValues(...string) bool })
+	if !ok {
+		t.Fatalf("%T has no labels", c)
+	}
+	for values := []string{"lint"}; len(values) < 9; values = append(values, "lint") {
+		var err error
+		switch c := c.(type) {
+		case *prometheus.CounterVec:
+			_, err = c.GetMetricWithLabelValues(values...)
+		case *prometheus.GaugeVec:
+			_, err = c.GetMetricWithLabelValues(values...)
+		case *prometheus.HistogramVec:
+			_, err = c.GetMetricWithLabelValues(values...)
+		}
+		if err == nil {
+			t.Cleanup(func() { vec.DeleteLabelValues(values...) })
+			return
 		}
 	}
 }

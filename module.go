@@ -126,6 +126,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
+		z.seen = z.newSeen(zoneID{store.String(), z.Name}, h.LogKey)
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
@@ -238,6 +239,7 @@ func checkJitter(jitter float64) error {
 func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
 		releaseEnforcement(id)
+		releaseTally(id)
 	}
 	for _, z := range h.Zones {
 		if z == nil || z.load == nil { // it was not provisioned, perhaps
@@ -321,11 +323,13 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	if c := h.logger.Check(zap.DebugLevel, "store could not decide"); c != nil {
 		c.Write(zap.String("on_error", h.OnError), zap.Error(err))
 	}
-	for _, z := range req.zones {
+	for i, z := range req.zones {
+		c := &req.charges[i]
+		z.seen.failed(c, h.OnError == onErrorAllow)
 		if h.OnError == onErrorAllow {
-			z.counters.failedOpen.Inc()
+			z.counters.failedOpen.count(c.Cost)
 		} else {
-			z.counters.failedClosed.Inc()
+			z.counters.failedClosed.count(c.Cost)
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow

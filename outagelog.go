@@ -22,6 +22,8 @@ type outageLog struct {
 	mu    sync.Mutex        // guards parts, which changes only in one change after the other
 	parts map[string]outage // by part that is away
 	now   func() time.Time
+	// Whether changes are events, too.
+	emits bool
 }
 
 // outage is of a store or a part of it.
@@ -86,6 +88,9 @@ func (l *outageLog) logger(cause error) *zap.Logger {
 // changed logs that a part is away, or back.
 func (l *outageLog) changed(part string, open bool, cause error) {
 	since := l.note(part, open, cause)
+	if l.emits {
+		l.emit(part, open, cause, since)
+	}
 	if open {
 		logger := l.logger(cause)
 		l.open(part).Inc()
@@ -105,6 +110,19 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 	} else {
 		logger.Warn("node of the store is back", zap.String("node", part), away)
 	}
+}
+
+// emit has handlers of events hear that a part is away since a time, or back. The node is empty for the
+// store as a whole.
+func (l *outageLog) emit(part string, open bool, cause error, since time.Time) {
+	data := map[string]any{"store": l.store, "node": part, "since": since.UTC().Format(time.RFC3339)}
+	if open {
+		data["cause"] = cause.Error()
+		emit(eventAway, data)
+		return
+	}
+	data["away"] = l.now().Sub(since).Seconds()
+	emit(eventBack, data)
 }
 
 const (

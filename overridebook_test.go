@@ -2,6 +2,9 @@ package slidingwindow
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +134,27 @@ func TestOverrideState(t *testing.T) {
 		if got := overrideState(&s); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// A set of an override is an event, which holds no key.
+func TestOverrideEvent(t *testing.T) {
+	take := heard(t)
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
+	runHandler(t, h, new(mapStorage))
+	own := []*runningZone{h.newRunningZone(h.Zones[0])}
+	running.add(own)
+	defer running.remove(own)
+	body := `{"zone":"` + zoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
+	r := httptest.NewRequest(http.MethodPost, "/sliding_window/overrides/set", nil)
+	if _, _, err := setOverrides(r, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	all := take()
+	if len(all) != 1 || all[0].name != eventOverride || all[0].data["zone"] != zoneName(t) || all[0].data["change"] != "set" || all[0].data["reason"] != "abuse" {
+		t.Errorf("events %v, want one of the override", all)
+	}
+	if text := fmt.Sprint(all); strings.Contains(text, "anna") {
+		t.Errorf("an event holds the key: %s", text)
 	}
 }

@@ -258,6 +258,7 @@ func TestReadmeNames(t *testing.T) {
 		slidingwindow.Adaptive{},
 		slidingwindow.Field{},
 		slidingwindow.Lease{},
+		slidingwindow.Alert{},
 		slidingwindow.Settle{},
 		slidingwindow.Weight{},
 		slidingwindow.Load{},
@@ -289,13 +290,14 @@ func TestReadmeNames(t *testing.T) {
 	metrics := make(map[string]bool)
 	for name, labels := range source.metrics() {
 		metrics[name] = true
-		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| `" + strings.Join(labels, "`, `") + "` \\|")
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| `" + strings.Join(labels, "`, `") + "` \\| [^|]+\\? \\| [^|]+ \\|$")
 		if !row.MatchString(documented) {
-			t.Errorf("the reference has no row for the metric %s with the labels %q", name, labels)
+			t.Errorf("the reference has no row for the metric %s with the labels %q and the question that it answers", name, labels)
 		}
 	}
 	sameNames(t, "metrics", setOf(regexp.MustCompile(`caddy_sliding_window_\w+`).FindAllString(documented, -1)...), metrics)
-	for _, outcome := range source.arguments("WithLabelValues") {
+	sameNames(t, "events", setOf(submatches(documented, "(?m)^\\| `(sliding_window_\\w+)` \\|")...), setOf(source.constants(regexp.MustCompile(`^event[A-Z]`))...))
+	for _, outcome := range append(source.arguments("WithLabelValues"), source.arguments("outcomeOf")...) {
 		if !strings.Contains(documented, "`"+outcome+"`") {
 			t.Errorf("the reference does not name the outcome or store %q", outcome)
 		}
@@ -477,7 +479,7 @@ func (s source) metrics() map[string][]string {
 	return all
 }
 
-// arguments returns the strings that calls of a method have as arguments.
+// arguments returns the strings that calls of a method or a function have as arguments.
 func (s source) arguments(method string) []string {
 	var all []string
 	for _, file := range s {
@@ -486,7 +488,9 @@ func (s source) arguments(method string) []string {
 			if !ok {
 				return true
 			}
-			if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == method {
+			f, isMethod := call.Fun.(*ast.SelectorExpr)
+			function, isFunction := call.Fun.(*ast.Ident)
+			if isMethod && f.Sel.Name == method || isFunction && function.Name == method {
 				for _, argument := range call.Args {
 					if l, ok := argument.(*ast.BasicLit); ok {
 						all = append(all, literals(l)...)
@@ -495,6 +499,15 @@ func (s source) arguments(method string) []string {
 			}
 			return true
 		})
+	}
+	return all
+}
+
+// submatches returns what the group of a pattern matches in a text.
+func submatches(text, pattern string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
 	}
 	return all
 }

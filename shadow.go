@@ -75,7 +75,7 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			h.assess(s, view, applies, err)
 		}
 		if s.applies && !s.denied && !h.guard.watch(h, s) {
-			s.zone.control.counters().dropped.Inc()
+			s.zone.control.counters().dropped.count(s.charge.Cost)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
-		z.control.counters().failedClosed.Inc()
+		z.control.counters().failedClosed.count(z.cost)
 		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
 			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
@@ -110,7 +110,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptySkip:
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Inc()
+		z.control.counters().denied.count(z.cost)
 	default:
 		h.assessKey(s, key, view)
 	}
@@ -237,18 +237,18 @@ func (s *shadows) decide(batch []waitingShadow) {
 		if err == nil {
 			w.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
 		}
-		counters := w.zone.control.counters()
+		counters, cost := w.zone.control.counters(), w.charge.Cost
 		switch {
 		case err == nil && window.Allowed(ds):
-			counters.allowed.Inc()
+			counters.allowed.count(cost)
 		case err == nil:
-			counters.denied.Inc()
+			counters.denied.count(cost)
 		case s.ctx.Err() != nil:
-			counters.dropped.Inc()
+			counters.dropped.count(cost)
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:
-			counters.failedOpen.Inc()
+			counters.failedOpen.count(cost)
 		default:
-			counters.failedClosed.Inc()
+			counters.failedClosed.count(cost)
 		}
 	}
 }
@@ -265,7 +265,7 @@ func (s *shadows) close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, w := range s.waiting {
-		w.zone.control.counters().dropped.Inc()
+		w.zone.control.counters().dropped.count(w.charge.Cost)
 	}
 	s.waiting = nil
 	s.mu.Unlock()

@@ -113,6 +113,10 @@ type Zone struct {
 	// do not follow the load.
 	Load *Load `json:"load,omitempty"`
 
+	// From when on an operator should know that the zone denies much. Zones of one name have one
+	// alert, and its state outlives reloads. Default: no alert.
+	Alert *Alert `json:"alert,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -135,6 +139,8 @@ type Zone struct {
 	onServer  bool // whether the store's server may decide on native
 	overrides *zoneOverrides
 	longest   time.Duration // of the windows that the configuration tells
+	seen      seen
+	alerting  *alertRule // nil: no alert
 }
 
 // The words for what happens to an empty key.
@@ -208,6 +214,9 @@ func (z *Zone) checkFields() error {
 		return err
 	}
 	if err := z.checkLoad(); err != nil {
+		return err
+	}
+	if err := z.checkAlert(); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -422,6 +431,9 @@ func (z *Zone) plain() *Zone {
 	if z.Load != nil {
 		p.Load = z.Load.plain()
 	}
+	if z.Alert != nil {
+		p.Alert = z.Alert.plain()
+	}
 	return &p
 }
 
@@ -477,6 +489,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	z.lease, _ = z.Lease.engine(algorithm)
 	z.notes = newFieldTemplates(z.Algorithm)
 	z.pack, _ = z.Pack.int() // 0 without pack
+	z.alerting, _ = z.Alert.rule()
 	z.cost = 1
 	if n, err := z.Cost.int(); err == nil {
 		z.cost = n

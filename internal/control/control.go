@@ -77,6 +77,7 @@ type Limit struct {
 type Status struct {
 	Version string  `json:"version"` // of the plugin
 	Stores  []Store `json:"stores"`
+	Alerts  []Alert `json:"alerts"` // that have fired
 	// Zones with load.
 	Loads []ZoneLoad `json:"loads,omitempty"`
 }
@@ -90,6 +91,17 @@ type ZoneLoad struct {
 	// `cpu` and `memory` as shares, `latency` in seconds; those that the zone uses and that are
 	// known.
 	Signals map[string]float64 `json:"signals"`
+}
+
+// Alert is that of a zone, which has fired and is not resolved.
+type Alert struct {
+	Zone  string `json:"zone"`
+	Store string `json:"store"`
+	Since string `json:"since"` // in RFC 3339
+	// Of the requests within the time of the alert, the share and the number of those that were denied.
+	DeniedRatio float64 `json:"denied_ratio"`
+	Denied      int64   `json:"denied"`
+	Requests    int64   `json:"requests"`
 }
 
 // States of a store.

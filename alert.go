@@ -1,0 +1,150 @@
+package slidingwindow
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Alert says from when on a zone denies so much that an operator should know.
+//
+// When it fires, and when it is resolved, the log has a line, and Caddy's events app an event:
+// sliding_window_alert and sliding_window_alert_resolved. It is resolved when half of the share
+// is denied or less, when no request has come for `over`, or fewer than `min` in each `over`
+// for as long.
+type Alert struct {
+	// The share of requests that are denied, from which on the alert fires: a percentage above 0%,
+	// up to 100%. Those that `on_error deny` refuses count as denied, and those of `enforce shadow`
+	// do not count. Default: 10%.
+	Denied string `json:"denied,omitempty"`
+
+	// The time over which the share is taken, from 10s to 1h. Default: 1m.
+	Over Value `json:"over,omitempty"`
+
+	// Requests in that time, without which the share says little. 1 or more. Default: 100.
+	Min Value `json:"min,omitempty"`
+}
+
+const (
+	defaultAlertDenied = "10%"
+	defaultAlertOver   = time.Minute
+	defaultAlertMin    = 100
+	shortestAlert      = 10 * time.Second
+	longestAlert       = time.Hour
+)
+
+// alertRule is an Alert that was read.
+type alertRule struct {
+	share float64 // from which on it fires, 0 to 1
+	over  time.Duration
+	least int64 // requests
+}
+
+// rule returns the alert as it is watched for; nil for none. It returns an error about what is wrong.
+func (a *Alert) rule() (*alertRule, error) {
+	if a == nil {
+		return nil, nil
+	}
+	r := &alertRule{over: defaultAlertOver, least: defaultAlertMin}
+	var err error
+	if r.share, err = parsePercentage(a.Denied); err != nil {
+		return nil, err
+	}
+	if a.Over != "" {
+		if r.over, err = a.Over.duration(); err != nil {
+			return nil, fmt.Errorf("alert: over: %w", err)
+		}
+	}
+	if r.over < shortestAlert || r.over > longestAlert {
+		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, shortDuration(shortestAlert), shortDuration(longestAlert))
+	}
+	if a.Min != "" {
+		if r.least, err = a.Min.int(); err != nil {
+			return nil, fmt.Errorf("alert: min %w", err)
+		}
+	}
+	if r.least < 1 {
+		return nil, fmt.Errorf("alert: min %s: must be 1 or more", a.Min)
+	}
+	return r, nil
+}
+
+// parsePercentage reads the option denied, and returns a share from 0 to 1.
+func parsePercentage(text string) (float64, error) {
+	if text == "" {
+		text = defaultAlertDenied
+	}
+	number, isPercentage := strings.CutSuffix(text, "%")
+	percent, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("alert: denied %q is not a percentage; write one, such as %s", text, defaultAlertDenied)
+	case !isPercentage:
+		return 0, fmt.Errorf("alert: denied %s: the sign is missing; write a percentage, such as %s", text, defaultAlertDenied)
+	case !(percent > 0 && percent <= 100): // NaN, too
+		return 0, fmt.Errorf("alert: denied %s: must be above 0%% and at most 100%%", text)
+	}
+	return percent / 100, nil
+}
+
+func (z *Zone) checkAlert() error {
+	_, err := z.Alert.rule()
+	return err
+}
+
+// plain returns a with values written in one way and without those that are the default. It has
+// been checked.
+func (a *Alert) plain() *Alert {
+	p := *a
+	if share, err := parsePercentage(p.Denied); err == nil {
+		p.Denied = strconv.FormatFloat(share*100, 'g', 12, 64) + "%"
+	}
+	p.Denied = unless(p.Denied, defaultAlertDenied)
+	p.Over = unless(p.Over.plainDuration(), plainDuration(defaultAlertOver))
+	p.Min = unless(p.Min.plainInt(), Value(strconv.Itoa(defaultAlertMin)))
+	return &p
+}
+
+// unmarshalAlert reads the option, which has a block or none.
+func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
+	if d.NextArg() {
+		return nil, d.Errf("alert has no arguments; write alert { denied %s }", d.Val())
+	}
+	a, seen := new(Alert), make(seenOptions)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.once(d); err != nil {
+			return nil, err
+		}
+		if err := a.unmarshal(d); err != nil {
+			return nil, err
+		}
+		if _, err := a.rule(); err != nil {
+			return nil, d.WrapErr(err)
+		}
+	}
+	return a, nil
+}
+
+func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
+	var value *string
+	switch option := d.Val(); option {
+	case "denied":
+		value = &a.Denied
+	case "over":
+		value = (*string)(&a.Over)
+	case "min":
+		value = (*string)(&a.Min)
+	default:
+		return d.Errf("unrecognized subdirective %q of alert; use denied, over and min", option)
+	}
+	if !d.AllArgs(value) {
+		return d.ArgErr()
+	}
+	if *value == "" {
+		return d.Err("the value is empty; write one, or take the line out")
+	}
+	return nil
+}
