@@ -16,17 +16,23 @@ type summary struct {
 	total   int64
 	used    int
 	entries [Entries]entry
-	heap    [Entries]uint8      // places of the entries in use; no count is below that of its parent
+	heap    [Entries]counter    // of the entries in use; no count is below that of its parent
 	index   [2 * Entries]uint16 // place + 1 by hash, with linear probing; 0 is free
 }
 
 type entry struct {
-	hash         uint64 // of the whole key, which stands for it
-	count, error int64
-	at           uint8 // in heap
-	length       uint8
-	cut          bool
-	key          [MaxKey]byte // or what Label makes of it
+	hash   uint64 // of the whole key, which stands for it
+	error  int64
+	at     uint8 // in heap
+	length uint8
+	cut    bool
+	key    [MaxKey]byte // or what Label makes of it
+}
+
+// counter is the count of an entry. Counts are together, as order is made of them alone.
+type counter struct {
+	count int64
+	place uint8 // in entries
 }
 
 // clear forgets everything.
@@ -39,30 +45,32 @@ func (s *summary) clear() {
 func (s *summary) add(hash uint64, key string, units int64, label Label) {
 	s.total = sum(s.total, units)
 	if place, ok := s.find(hash); ok {
-		e := &s.entries[place]
-		e.count = sum(e.count, units)
-		s.down(e.at)
+		at := s.entries[place].at
+		s.heap[at].count = sum(s.heap[at].count, units)
+		s.down(at)
 		return
 	}
 	if s.used < Entries {
 		place := uint8(s.used) //nolint:gosec // below 256
 		s.used++
-		s.entries[place] = entry{at: place}
-		s.heap[place] = place
-		s.write(place, hash, key, units, label)
+		s.entries[place].at, s.entries[place].error = place, 0
+		s.heap[place] = counter{units, place}
+		s.write(place, hash, key, label)
 		s.up(place)
 		return
 	}
-	place := s.heap[0]
-	s.remove(s.entries[place].hash)
-	s.write(place, hash, key, units, label)
+	lowest := &s.heap[0]
+	e := &s.entries[lowest.place]
+	s.remove(e.hash)
+	e.error, lowest.count = lowest.count, sum(lowest.count, units)
+	s.write(lowest.place, hash, key, label)
 	s.down(0)
 }
 
-// write gives a place to a key. What its entry has counted becomes the error.
-func (s *summary) write(place uint8, hash uint64, key string, units int64, label Label) {
+// write gives the entry at a place to a key.
+func (s *summary) write(place uint8, hash uint64, key string, label Label) {
 	e := &s.entries[place]
-	e.hash, e.error, e.count, e.cut = hash, e.count, sum(e.count, units), false
+	e.hash, e.cut = hash, false
 	if label != nil {
 		e.length = uint8(copy(e.key[:], label(e.key[:0], key))) //nolint:gosec // 64 at most
 	} else {
@@ -117,44 +125,38 @@ func (s *summary) floor() int64 {
 	if s.used < Entries {
 		return 0
 	}
-	return s.entries[s.heap[0]].count
+	return s.heap[0].count
 }
 
 // down restores the order of heap below i, whose count has grown.
 func (s *summary) down(i uint8) {
-	for {
-		child := 2*int(i) + 1
-		if child >= s.used {
-			return
-		}
-		if child+1 < s.used && s.countAt(child+1) < s.countAt(child) {
+	at, own := int(i), s.heap[i]
+	for child := 2*at + 1; child < s.used; child = 2*at + 1 {
+		if child+1 < s.used && s.heap[child+1].count < s.heap[child].count {
 			child++
 		}
-		if s.countAt(int(i)) <= s.countAt(child) {
-			return
+		if own.count <= s.heap[child].count {
+			break
 		}
-		s.swap(i, uint8(child)) //nolint:gosec // below 256
-		i = uint8(child)        //nolint:gosec // below 256
+		s.put(at, s.heap[child])
+		at = child
 	}
+	s.put(at, own)
 }
 
 // up restores the order of heap above i, which is new.
 func (s *summary) up(i uint8) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s.countAt(int(parent)) <= s.countAt(int(i)) {
-			return
-		}
-		s.swap(i, parent)
-		i = parent
+	at, own := int(i), s.heap[i]
+	for parent := (at - 1) / 2; at > 0 && own.count < s.heap[parent].count; parent = (at - 1) / 2 {
+		s.put(at, s.heap[parent])
+		at = parent
 	}
+	s.put(at, own)
 }
 
-func (s *summary) countAt(i int) int64 { return s.entries[s.heap[i]].count }
-
-func (s *summary) swap(i, j uint8) {
-	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
-	s.entries[s.heap[i]].at, s.entries[s.heap[j]].at = i, j
+func (s *summary) put(at int, c counter) {
+	s.heap[at] = c
+	s.entries[c.place].at = uint8(at) //nolint:gosec // below 256
 }
 
 // sum returns a + b, or the highest number. Neither is below 0.

@@ -15,12 +15,13 @@ func (s *summary) check(t *testing.T) {
 	t.Helper()
 	counted, indexed := int64(0), 0
 	for i := range s.used {
-		e := &s.entries[s.heap[i]]
-		counted += e.count
-		if int(e.at) != i || i > 0 && e.count < s.entries[s.heap[(i-1)/2]].count || e.count-e.error < 1 || e.error > s.floor() {
+		own := s.heap[i]
+		e := &s.entries[own.place]
+		counted += own.count
+		if int(e.at) != i || i > 0 && own.count < s.heap[(i-1)/2].count || own.count-e.error < 1 || e.error > s.floor() {
 			t.Fatalf("the entry at %d of %d is out of order: %+v", i, s.used, e)
 		}
-		if place, ok := s.find(e.hash); !ok || place != s.heap[i] {
+		if place, ok := s.find(e.hash); !ok || place != own.place {
 			t.Fatalf("the index has not the entry at %d of %d", i, s.used)
 		}
 	}
@@ -160,6 +161,7 @@ func TestMemory(t *testing.T) {
 	}
 	all := make([]*Keys, 2*zones)
 	runtime.GC()
+	runtime.GC() // what earlier tests have left is gone
 	runtime.ReadMemStats(&before)
 	for i := range all {
 		all[i] = New(0)
@@ -171,6 +173,7 @@ func TestMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	each := (after.HeapAlloc - before.HeapAlloc) / zones
 	runtime.KeepAlive(all)
+	runtime.KeepAlive(names)
 	t.Logf("a zone takes %d bytes", each)
 	if each > 160<<10 {
 		t.Errorf("a zone takes %d bytes", each)

@@ -99,6 +99,7 @@ func (t *Top) TopTenRatio() float64 {
 // half is what Top reads of a summary.
 type half struct {
 	entries      []entry
+	counters     []counter
 	floor, total int64
 }
 
@@ -110,15 +111,15 @@ func (k *Keys) Top(now time.Duration, n int) Top {
 	for i := range halves {
 		own, other := &halves[i], &halves[1-i]
 		t.Total = sum(t.Total, own.total)
-		for j := range own.entries {
-			e := &own.entries[j]
+		for _, c := range own.counters {
+			e := &own.entries[c.place]
 			key, ok := merged[e.hash]
 			if !ok { // the other half may have dropped it
 				key = Key{e.shown(), other.floor, other.floor, e.cut}
 			} else { // it has not
 				key.Count, key.Error = key.Count-own.floor, key.Error-own.floor
 			}
-			key.Count, key.Error = sum(key.Count, e.count), sum(key.Error, e.error)
+			key.Count, key.Error = sum(key.Count, c.count), sum(key.Error, e.error)
 			merged[e.hash] = key
 		}
 	}
@@ -139,7 +140,7 @@ func (k *Keys) copy(now time.Duration) (since time.Duration, halves [2]half) {
 	k.turn(now)
 	for i, s := range []*summary{k.current, k.previous} {
 		if s != nil {
-			halves[i] = half{slices.Clone(s.entries[:s.used]), s.floor(), s.total}
+			halves[i] = half{slices.Clone(s.entries[:s.used]), slices.Clone(s.heap[:s.used]), s.floor(), s.total}
 		}
 	}
 	return max(k.first, k.began-Half), halves
