@@ -111,6 +111,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				header <field> <value>
 //			}
 //			enforce     on|shadow|<n>%
+//			top_talkers
 //			settle      {
 //				usage        openai|anthropic     # or header, or json
 //				header       <name> [strip]
@@ -313,6 +314,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return d.ArgErr()
 		}
 		z.FoldCase = true
+	case "top_talkers":
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		z.TopTalkers = true
 	case "lease":
 		z.Lease = new(Lease)
 		words := d.RemainingArgs()

@@ -81,7 +81,7 @@ var (
 // handler does so; all but the first find them there.
 func registerMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
-	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, storeOpen, storeClockOffset, storeMemory, storeMemoryMax} {
+	for _, c := range []prometheus.Collector{decisionsTotal, decisionSeconds, storeErrorsTotal, noValueTotal, settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds, storeOpen, storeClockOffset, storeMemory, storeMemoryMax, topCollector{}} {
 		if err := registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
 			return err
 		}
@@ -155,6 +155,7 @@ func newShadowCounters(zone string) shadowCounters {
 // count counts what was decided. A zone that would have let a request pass which
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
+	req.noteTop()
 	if req.keyless != nil {
 		req.keyless.counters.denied.Inc()
 		return

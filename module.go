@@ -79,6 +79,7 @@ type Handler struct {
 	guard      *guard
 	settles    bool     // whether a zone has count_if or settle
 	controlled []zoneID // whose enforcement is acquired
+	tops       []topID  // likewise, top talkers
 	logger     *zap.Logger
 }
 
@@ -121,6 +122,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
+		z.top = h.acquireTop(z, store)
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
@@ -225,6 +227,7 @@ func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
 		releaseEnforcement(id)
 	}
+	h.releaseTops()
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}

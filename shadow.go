@@ -109,6 +109,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
 		z.control.counters().denied.Inc()
+		z.top.noteDenied("")
 	default:
 		s.applies, s.charge = true, h.chargeOf(z, key, view)
 		s.charge.Lease = window.Lease{} // batches ask the store as seldom
@@ -221,8 +222,10 @@ func (s *shadows) decide(batch []waitingShadow) {
 		switch {
 		case err == nil && window.Allowed(ds):
 			counters.allowed.Inc()
+			w.zone.top.noteCharged(w.charge.Key, w.charge.Cost)
 		case err == nil:
 			counters.denied.Inc()
+			w.zone.top.noteDenied(w.charge.Key)
 		case s.ctx.Err() != nil:
 			counters.dropped.Inc()
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:

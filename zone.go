@@ -107,6 +107,11 @@ type Zone struct {
 	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
 	Enforce string `json:"enforce,omitempty"`
 
+	// Notes which keys are denied most, and which are charged most, in the last one to two
+	// minutes, for `caddy sliding-window top`: 256 keys of each kind, in 160 KiB. With `hash_keys`
+	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
+	TopTalkers bool `json:"top_talkers,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -122,6 +127,7 @@ type Zone struct {
 	use       *zoneUse
 	percent   int64           // of keys that are denied, as configured
 	control   *enforcement    // which goes before it
+	top       *topTalkers     // nil: nothing is noted
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	counters  zoneCounters

@@ -63,6 +63,8 @@ type Zone struct {
 	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
 	EnforceUntil string           `json:"enforce_until,omitempty"`
 	Outcomes     map[string]int64 `json:"outcomes"` // since the process began
+	// Whether the zone has top talkers.
+	TopTalkers bool `json:"top_talkers,omitempty"`
 }
 
 // Limit is a limit as configured.
@@ -75,6 +77,8 @@ type Limit struct {
 type Status struct {
 	Version string  `json:"version"` // of the plugin
 	Stores  []Store `json:"stores"`
+	// With the query `zones` only.
+	Zones []Zone `json:"zones,omitempty"`
 }
 
 // States of a store.

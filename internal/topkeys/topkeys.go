@@ -96,54 +96,80 @@ func (t *Top) TopTenRatio() float64 {
 	return float64(units) / float64(t.Total)
 }
 
-// half is what Top reads of a summary.
-type half struct {
-	entries      []entry
-	counters     []counter
-	floor, total int64
-}
+// copies are summaries to read beside those that are written.
+var copies = sync.Pool{New: func() any { return new([2]summary) }}
 
 // Top returns n keys at most.
 func (k *Keys) Top(now time.Duration, n int) Top {
-	since, halves := k.copy(now)
-	t := Top{Since: since}
-	merged := make(map[uint64]Key)
-	for i := range halves {
-		own, other := &halves[i], &halves[1-i]
+	both := copies.Get().(*[2]summary)
+	defer copies.Put(both)
+	t := Top{Since: k.copy(now, both)}
+	var best []found // n at most, in order
+	for i := range both {
+		own, other := &both[i], &both[1-i]
 		t.Total = sum(t.Total, own.total)
-		for _, c := range own.counters {
+		for _, c := range own.heap[:own.used] {
 			e := &own.entries[c.place]
-			key, ok := merged[e.hash]
-			if !ok { // the other half may have dropped it
-				key = Key{e.shown(), other.floor, other.floor, e.cut}
-			} else { // it has not
-				key.Count, key.Error = key.Count-own.floor, key.Error-own.floor
+			f := found{e, Key{Count: c.count, Error: e.error, Cut: e.cut}}
+			place, ok := other.find(e.hash)
+			switch {
+			case !ok: // the other half may have dropped it
+				f.Count, f.Error = sum(f.Count, other.floor()), sum(f.Error, other.floor())
+			case i > 0:
+				continue // it was found in the first half
+			default:
+				same := &other.entries[place]
+				f.Count, f.Error = sum(f.Count, other.heap[same.at].count), sum(f.Error, same.error)
 			}
-			key.Count, key.Error = sum(key.Count, c.count), sum(key.Error, e.error)
-			merged[e.hash] = key
+			best = insert(best, f, n)
 		}
 	}
-	for _, key := range merged {
-		t.Keys = append(t.Keys, key)
+	for _, f := range best {
+		f.Key.Key = f.entry.shown()
+		t.Keys = append(t.Keys, f.Key)
 	}
-	slices.SortFunc(t.Keys, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(b.Certain(), a.Certain()), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
-	})
-	t.Keys = t.Keys[:min(n, len(t.Keys))]
 	return t
 }
 
-// copy returns what both halves have, and when the first of them began.
-func (k *Keys) copy(now time.Duration) (since time.Duration, halves [2]half) {
+// found is a key with its entry, in one of the halves.
+type found struct {
+	entry *entry
+	Key
+}
+
+// insert adds f to what is best, n of these at most.
+func insert(best []found, f found, n int) []found {
+	at := len(best)
+	for at > 0 && f.before(&best[at-1]) {
+		at--
+	}
+	if at >= n {
+		return best
+	}
+	if len(best) == n {
+		best = best[:n-1]
+	}
+	return slices.Insert(best, at, f)
+}
+
+// before reports whether the key comes before another one.
+func (f *found) before(other *found) bool {
+	return cmp.Or(cmp.Compare(other.Certain(), f.Certain()), cmp.Compare(other.Count, f.Count)) < 0
+}
+
+// copy returns when the first half began, and copies both to where they can be read.
+func (k *Keys) copy(now time.Duration, to *[2]summary) (since time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn(now)
 	for i, s := range []*summary{k.current, k.previous} {
 		if s != nil {
-			halves[i] = half{slices.Clone(s.entries[:s.used]), slices.Clone(s.heap[:s.used]), s.floor(), s.total}
+			to[i] = *s
+		} else {
+			to[i].clear()
 		}
 	}
-	return max(k.first, k.began-Half), halves
+	return max(k.first, k.began-Half)
 }
 
 // shown returns what is kept of the key, in whole characters.
