@@ -3,6 +3,7 @@
 package topkeys
 
 import (
+	"bytes"
 	"cmp"
 	"hash/maphash"
 	"slices"
@@ -154,7 +155,7 @@ func insert(best []found, f found, n int) []found {
 
 // before reports whether the key comes before another one.
 func (f *found) before(other *found) bool {
-	return cmp.Or(cmp.Compare(other.Certain(), f.Certain()), cmp.Compare(other.Count, f.Count)) < 0
+	return cmp.Or(cmp.Compare(other.Certain(), f.Certain()), cmp.Compare(other.Count, f.Count), bytes.Compare(f.entry.text(), other.entry.text())) < 0
 }
 
 // copy returns when the first half began, and copies both to where they can be read.
@@ -172,9 +173,12 @@ func (k *Keys) copy(now time.Duration, to *[2]summary) (since time.Duration) {
 	return max(k.first, k.began-Half)
 }
 
+// text returns what is kept of the key.
+func (e *entry) text() []byte { return e.key[:e.length] }
+
 // shown returns what is kept of the key, in whole characters.
 func (e *entry) shown() string {
-	text := string(e.key[:e.length])
+	text := string(e.text())
 	if !e.cut {
 		return text
 	}
