@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -54,12 +55,15 @@ type status struct {
 func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
 	has, _ := strconv.ParseInt(r.URL.Query().Get("status"), 10, 64) // 0: none
 	answer := live{Address: p.address}
-	text, at, err := p.status.get(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	_ = p.metrics.begin() // beside the status
+	text, at, err := p.status.get(ctx)
 	answer.Status.At, answer.Status.Error = milliseconds(at), problem(err)
 	if answer.Status.At != has && json.Valid(text) {
 		answer.Status.Answer = text
 	}
-	text, at, err = p.metrics.get(r.Context())
+	text, at, err = p.metrics.get(ctx)
 	if err == nil {
 		err = answer.Metrics.read(text)
 	}

@@ -43,21 +43,18 @@ func newSource(every time.Duration, ask func() ([]byte, error)) *source {
 	return &source{every: every, ask: ask}
 }
 
-// get returns the newest answer, and when it came. An answer that is old is better than none: it comes
-// with the error.
+// get returns the newest answer, and when it came. It waits for one that is awaited until ctx ends. An answer
+// that is old is better than none: it comes with the error.
 func (s *source) get(ctx context.Context) (text []byte, at time.Time, err error) {
 	if pending := s.begin(); pending != nil {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
 		select {
 		case <-pending:
-		case <-timer.C:
 		case <-ctx.Done():
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending != nil && time.Since(s.asked) >= patience {
+	if s.pending != nil {
 		return s.last.text, s.at, errSilent
 	}
 	return s.last.text, s.at, s.last.err
