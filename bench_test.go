@@ -66,6 +66,7 @@ func BenchmarkHandler(b *testing.B) {
 		{"without", ""},
 		{"memory", `{"zones":[{"name":"bench",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"memory_zset", `{"zones":[{"name":"bench_zset",` + limit + `}]}`},
+		{"top_talkers", `{"zones":[{"name":"bench_top",` + limit + `,"algorithm":{"name":"gcra"},"top_talkers":true}]}`},
 		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
 			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
@@ -109,6 +110,7 @@ func TestAllocations(t *testing.T) {
 		{"key of the path", `{"zones":[{"name":"allocations_path","key":"{http.request.uri.path}",` + limit + `}]}`, 4},
 		{"folded key", `{"zones":[{"name":"allocations_fold","key":"{http.request.header.X-Key}","fold_case":true,` + limit + `}]}`, 4},
 		{"constant key", `{"zones":[{"name":"allocations_all","key":"all",` + limit + `}]}`, 3},
+		{"top talkers", `{"zones":[{"name":"allocations_top",` + limit + `,"top_talkers":true}]}`, 3},
 		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 4},
 		{"settle of other requests", `{"zones":[{"name":"allocations_settle","match":[{"path":["/never"]}],"settle":{"usage":"openai"},` + limit + `},{"name":"allocations_beside",` + limit + `}]}`, 3},
 		// Without the race detector, under which pools forget, it is one less.

@@ -123,8 +123,12 @@ func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown
 	defer ticker.Stop()
 	out := cmd.OutOrStdout()
 	for {
-		if isTerminal(out) && !c.json {
+		switch {
+		case c.json:
+		case isTerminal(out):
 			_, _ = io.WriteString(out, clearScreen)
+		default:
+			_, _ = io.WriteString(out, "\n")
 		}
 		if _, err := out.Write(shown); err != nil {
 			return err // nobody reads it any more

@@ -103,15 +103,18 @@ func (req *request) noteTop() {
 // sinceTop returns the time of day for one of uptime.
 func sinceTop(since time.Duration) time.Time { return time.Now().Add(since - uptime()) }
 
-var topTenRatio = prometheus.NewDesc("caddy_sliding_window_top_ten_ratio",
-	"Share that the ten keys with the most have at least, by zones with top_talkers: of the requests that were denied, or of the units that were charged, in the last one to two minutes.",
-	[]string{"zone", "by"}, nil)
+func newTopTenRatio() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "top_ten_ratio",
+		Help: "Share that the ten keys with the most have at least, in zones with top_talkers: of the requests that were denied, or of the units that were charged, in the last one to two minutes.",
+	}, []string{"zone", "by"})
+}
 
-// topCollector tells topTenRatio. Of a zone on several stores, it is that of the store with the most.
+// topCollector tells what newTopTenRatio describes, as of when it is asked. Of a zone on several stores, it is that of the store with the most.
 type topCollector struct{}
 
 // Describe implements prometheus.Collector.
-func (topCollector) Describe(ch chan<- *prometheus.Desc) { ch <- topTenRatio }
+func (topCollector) Describe(ch chan<- *prometheus.Desc) { newTopTenRatio().Describe(ch) }
 
 // Collect implements prometheus.Collector.
 func (topCollector) Collect(ch chan<- prometheus.Metric) {
@@ -130,7 +133,9 @@ func (topCollector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	ratio := newTopTenRatio()
 	for l, top := range most {
-		ch <- prometheus.MustNewConstMetric(topTenRatio, prometheus.GaugeValue, top.TopTenRatio(), l.zone, l.by)
+		ratio.WithLabelValues(l.zone, l.by).Set(top.TopTenRatio())
 	}
+	ratio.Collect(ch)
 }
