@@ -100,6 +100,17 @@ test-bench: ## Vet and test what make bench consists of; it is a module of its o
 	go -C bench vet ./...
 	go -C bench test ./...
 
+.PHONY: test-page
+test-page: ## Test the page of caddy sliding-window page in Chromium; it is a module of its own
+	scripts/install-chromium.sh
+	go -C internal/pagetest vet ./...
+	go -C internal/pagetest test -count 1 -timeout 15m ./...
+
+.PHONY: page-pictures
+page-pictures: ## Write the pictures of the page in docs
+	scripts/install-chromium.sh
+	go -C internal/pagetest test -count 1 -run '^TestScreenshots$$' . -screenshots
+
 .PHONY: run
 run: ## Run Caddy with this plugin and Caddyfile.example
 	go run ./cmd/caddy run --config Caddyfile.example
@@ -116,3 +127,4 @@ lint: ## Run golangci-lint
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
 	golangci-lint run
 	cd bench && golangci-lint run
+	cd internal/pagetest && golangci-lint run

@@ -52,10 +52,11 @@ type endpoint struct {
 
 var endpoints = map[string]endpoint{
 	"zones":   {http.MethodGet, func(*http.Request, []byte) (int, any, error) { return http.StatusOK, listZones(), nil }},
-	"status":  {http.MethodGet, func(*http.Request, []byte) (int, any, error) { return http.StatusOK, status(), nil }},
+	"status":  {http.MethodGet, func(r *http.Request, _ []byte) (int, any, error) { return http.StatusOK, statusFor(r), nil }},
 	"inspect": {http.MethodPost, inspect},
 	"reset":   {http.MethodPost, reset},
 	"enforce": {http.MethodPost, enforce},
+	"top":     {http.MethodPost, top},
 
 	"overrides/list":    {http.MethodPost, listOverrides},
 	"overrides/set":     {http.MethodPost, setOverrides},
@@ -66,7 +67,7 @@ var endpoints = map[string]endpoint{
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
 	if !ok {
-		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce or overrides/list below "+adminBase))
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce, top or overrides/list below "+adminBase))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
@@ -117,7 +118,7 @@ func listZones() control.Zones {
 		z := &all[0].zone
 		one := control.Zone{
 			Name: z.Name, Store: all[0].id().store, Key: z.Key, Algorithm: z.algorithmName(), OnError: all[0].onError,
-			Outcomes: z.counters.outcomes(),
+			Outcomes: z.counters.outcomes(), TopTalkers: z.TopTalkers,
 		}
 		one.Enforce, one.EnforceUntil = z.enforcedNow()
 		for _, l := range z.Limits {
@@ -149,6 +150,16 @@ func (c *zoneCounters) outcomes() map[string]int64 {
 		}
 	}
 	return all
+}
+
+// statusFor returns the status, with the zones if the query of the request asks for them: then one
+// request, which is one line of Caddy's log, tells all.
+func statusFor(r *http.Request) control.Status {
+	answer := status()
+	if r.URL.Query().Has("zones") {
+		answer.Zones = listZones().Zones
+	}
+	return answer
 }
 
 func status() control.Status {

@@ -68,6 +68,7 @@ func BenchmarkHandler(b *testing.B) {
 		{"memory_zset", `{"zones":[{"name":"bench_zset",` + limit + `}]}`},
 		{"load", `{"zones":[{"name":"bench_load",` + limit + `,"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`},
 		{"load_latency", `{"zones":[{"name":"bench_latency",` + limit + `,"load":{"latency":{"lo":"200ms","hi":"1s"}}}]}`},
+		{"top_talkers", `{"zones":[{"name":"bench_top",` + limit + `,"algorithm":{"name":"gcra"},"top_talkers":true}]}`},
 		{"header_key", `{"zones":[{"name":"bench_header","key":"{http.request.header.X-Key}",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
 		{"dynamic_limit", `{"zones":[{"name":"bench_dynamic","limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],
 			"fallback":{"max":1000,"window":"1m"},"algorithm":{"name":"gcra"}}]}`},
@@ -112,6 +113,7 @@ func TestAllocations(t *testing.T) {
 		{"key of the path", `{"zones":[{"name":"allocations_path","key":"{http.request.uri.path}",` + limit + `}]}`, 4},
 		{"folded key", `{"zones":[{"name":"allocations_fold","key":"{http.request.header.X-Key}","fold_case":true,` + limit + `}]}`, 4},
 		{"constant key", `{"zones":[{"name":"allocations_all","key":"all",` + limit + `}]}`, 3},
+		{"top talkers", `{"zones":[{"name":"allocations_top",` + limit + `,"top_talkers":true}]}`, 3},
 		{"two zones", `{"zones":[{"name":"allocations_1",` + limit + `},{"name":"allocations_2",` + limit + `}]}`, 4},
 		{"settle of other requests", `{"zones":[{"name":"allocations_settle","match":[{"path":["/never"]}],"settle":{"usage":"openai"},` + limit + `},{"name":"allocations_beside",` + limit + `}]}`, 3},
 		// Without the race detector, under which pools forget, it is one less.

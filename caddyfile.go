@@ -116,6 +116,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				over   <duration>
 //				min    <requests>
 //			}
+//			top_talkers
 //			settle      {
 //				usage        openai|anthropic     # or header, or json
 //				header       <name> [strip]
@@ -327,6 +328,11 @@ func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
 			return d.ArgErr()
 		}
 		z.FoldCase = true
+	case "top_talkers":
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		z.TopTalkers = true
 	case "lease":
 		z.Lease = new(Lease)
 		words := d.RemainingArgs()

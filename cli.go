@@ -19,7 +19,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset | enforce | override",
+		Usage: "zones | status | inspect | reset | enforce | override | top | page",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -35,7 +35,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.topCommand(), own.pageCommand())
 		},
 	})
 }
@@ -151,6 +151,8 @@ func readKey(stdin io.Reader, key string) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
+var errAnswer = errors.New("the answer of the admin endpoint is not that of sliding_window; does another version run?")
+
 // run asks the admin endpoint, and prints the answer.
 func (c *command) run(cmd *cobra.Command, method, path string, question, answer any, table func(io.Writer)) error {
 	body, err := c.ask(method, path, question)
@@ -162,7 +164,7 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 		return err
 	}
 	if err := json.Unmarshal(body, answer); err != nil {
-		return errors.New("the answer of the admin endpoint is not that of sliding_window; does another version run?")
+		return errAnswer
 	}
 	table(cmd.OutOrStdout())
 	return nil
@@ -173,6 +175,13 @@ func (c *command) ask(method, path string, question any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.address = address // for what is asked later
+	return askAdmin(address, method, adminBase+path, c.ifMatch, question)
+}
+
+// askAdmin asks the admin endpoint at an address. It leaves no connection behind. An empty ifMatch is
+// not sent.
+func askAdmin(address, method, path, ifMatch string, question any) ([]byte, error) {
 	var body io.Reader
 	if question != nil {
 		b, err := json.Marshal(question)
@@ -181,11 +190,11 @@ func (c *command) ask(method, path string, question any) ([]byte, error) {
 		}
 		body = bytes.NewReader(b)
 	}
-	headers := make(http.Header)
-	if c.ifMatch != "" {
-		headers.Set("If-Match", strconv.Quote(c.ifMatch))
+	headers := http.Header{"Connection": {"close"}}
+	if ifMatch != "" {
+		headers.Set("If-Match", strconv.Quote(ifMatch))
 	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, adminBase+path, headers, body)
+	resp, err := caddycmd.AdminAPIRequest(address, method, path, headers, body)
 	if err != nil {
 		return nil, askError(address, err)
 	}

@@ -29,6 +29,7 @@ http://{site} {
 		zone per_client {
 			key {header.X-Client}
 			limit 2 1h
+			top_talkers
 		}
 		zone per_user {
 			key {header.X-Tenant}/{header.X-User}
@@ -80,6 +81,9 @@ func operate(t *testing.T) (dir string, process *caddyrun.Process) {
 	return dir, process
 }
 
+// endless matches commands that go on until they are interrupted.
+var endless = regexp.MustCompile(`--watch|sliding-window page`)
+
 // TestOperating runs every command of docs/operating.md.
 func TestOperating(t *testing.T) {
 	dir, process := operate(t)
@@ -88,7 +92,11 @@ func TestOperating(t *testing.T) {
 		t.Fatalf("docs/operating.md has %d commands", len(blocks))
 	}
 	for _, block := range blocks {
-		stdout, stderr, ok := shell(t, dir, "", block[1])
+		line := block[1]
+		if endless.MatchString(line) {
+			line = "timeout --foreground --preserve-status -s INT 5 " + line
+		}
+		stdout, stderr, ok := shell(t, dir, "", line)
 		if !ok || stdout == "" {
 			t.Errorf("%s: got %q, and %q", block[1], stdout, stderr)
 		}
@@ -149,6 +157,15 @@ func TestCommands(t *testing.T) {
 		{"override set --zone per_client --cidr 192.0.2.7/24 --deny", "", false, []string{"write 192.0.2.0/24"}},
 		{"override replace missing.json", "", false, []string{"missing.json"}},
 		{"override replace -", "{}", false, []string{"the file holds no overrides"}},
+		{"top --zone per_client", "", true, []string{"Zone per_client, memory: ", " requests denied since 20"}},
+		{"top --by charged", "", true, []string{"Zone per_client, memory: 2 units charged since 20", "KEY", "COUNT", "ERROR", `""`, "100.0%"}},
+		{"top --by charged --json", "", true, []string{`"total":2,"keys":[{"key":"","count":2,"error":0}]}`}},
+		{"top --by charged --store other", "", false, []string{"no zone keeps top talkers; write top_talkers in a zone"}},
+		{"top --zone per_user", "", false, []string{"zone: keeps no top talkers; write top_talkers in it"}},
+		{"top --by cost", "", false, []string{"by: must be denied or charged"}},
+		{"top --count 257", "", false, []string{"count: must be from 1 to 256"}},
+		{"top --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere}},
+		{"page --listen 0.0.0.0:8080", "", false, []string{"--listen 0.0.0.0:8080: must be an address of the loopback interface, such as 127.0.0.1:8080"}},
 		{"unblock", "", false, []string{"unknown command"}},
 		{"zones --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere, "is Caddy running", "--address"}},
 		{"zones --config missing.json", "", false, []string{"finding the admin endpoint", "--address"}},
@@ -172,7 +189,7 @@ func TestCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.WouldPass || i.Limits[0].Remaining != 2 {
 		t.Errorf("--json: %s%s", stdout, stderr)
 	}
-	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce", "override set", "override list", "override delete", "override replace"} {
+	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce", "override set", "override list", "override delete", "override replace", "top", "page"} {
 		if stdout, _, ok := shell(t, dir, "", "caddy sliding-window "+name+" --help"); !ok || !strings.Contains(stdout, "$ caddy sliding-window "+name) {
 			t.Errorf("%s --help has no example:\n%s", name, stdout)
 		}

@@ -73,7 +73,7 @@ func requirements(t *testing.T) (direct, tools, all map[string]bool) {
 func imports(t *testing.T) map[string]bool {
 	paths := make(map[string]bool)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && (path == "bench" || strings.HasPrefix(d.Name(), ".") && path != ".") {
+		if err != nil || d.IsDir() && (path == "bench" || path == filepath.Join("internal", "pagetest") || strings.HasPrefix(d.Name(), ".") && path != ".") {
 			return cmp.Or(err, filepath.SkipDir)
 		}
 		if filepath.Ext(path) != ".go" {

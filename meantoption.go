@@ -23,7 +23,7 @@ const (
 var (
 	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
 	zoneOptions    = []string{
-		"match", "key", "limit", "fallback", "algorithm", "pack", "cost", "ipv4_prefix", "ipv6_prefix", "fold_case", "empty_key", "lease", "count_if", "enforce", "settle", "load", "alert",
+		"match", "key", "limit", "fallback", "algorithm", "pack", "cost", "ipv4_prefix", "ipv6_prefix", "fold_case", "empty_key", "lease", "count_if", "enforce", "settle", "load", "alert", "top_talkers",
 	}
 )
 

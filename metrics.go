@@ -134,7 +134,7 @@ var collectors = []prometheus.Collector{
 	settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds,
 	storeOpen, storeClockOffset, storeMemory, storeMemoryMax, storeInfo, storeInstances,
 	alertFiring, eventsDroppedTotal,
-	overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, &loadMetrics,
+	overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, &loadMetrics, topCollector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
@@ -233,6 +233,7 @@ func (c outcomeCounter) count(units int64) {
 // count counts what was decided. A zone that would have let a request pass which
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
+	req.noteTop()
 	if z := req.keyless; z != nil {
 		z.counters.denied.count(z.cost)
 		z.seen.keyless()

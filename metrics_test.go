@@ -180,7 +180,18 @@ func TestNoKeyInLabels(t *testing.T) {
 // Names, units and help texts are as Prometheus wants them.
 func TestMetricsAreWellNamed(t *testing.T) {
 	registry := prometheus.NewRegistry()
+	var vectors []prometheus.Collector
 	for _, c := range collectors {
+		switch c.(type) {
+		case *loadCollector:
+			vectors = append(vectors, loadFactor, loadSignal, loadLatency)
+		case topCollector:
+			vectors = append(vectors, newTopTenRatio())
+		default:
+			vectors = append(vectors, c)
+		}
+	}
+	for _, c := range vectors {
 		registry.MustRegister(c)
 		label(t, c)
 	}
@@ -188,8 +199,8 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(families) != len(collectors) {
-		t.Errorf("%d of %d metrics have a series", len(families), len(collectors))
+	if len(families) != len(vectors) {
+		t.Errorf("%d of %d metrics have a series", len(families), len(vectors))
 	}
 	for _, family := range families {
 		family.Metric = family.Metric[:1] // other tests have made many, and the lint compares each with each

@@ -84,6 +84,7 @@ type Handler struct {
 	loads      bool     // whether a zone has load
 	times      bool     // whether a zone measures answer times
 	controlled []zoneID // whose enforcement is acquired
+	tops       []topID  // likewise, top talkers
 	logger     *zap.Logger
 }
 
@@ -127,6 +128,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
 		z.seen = z.newSeen(zoneID{store.String(), z.Name}, h.LogKey)
+		z.top = h.acquireTop(z, store)
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
@@ -250,6 +252,7 @@ func (h *Handler) Cleanup() error {
 		}
 		z.load.sampler.Release(z.load.Zone)
 	}
+	h.releaseTops()
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}

@@ -98,6 +98,7 @@ func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 	if !ok {
 		return nil
 	}
+	r.zone.top.noteCharged(r.Charge.Key, units)
 	if own.Delta < 0 {
 		s.inFlight.change(r.counter, -1, 1)
 	} else {

@@ -111,6 +111,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
 		z.control.counters().denied.count(z.cost)
+		z.top.noteDenied("")
 	default:
 		h.assessKey(s, key, view)
 	}
@@ -241,8 +242,10 @@ func (s *shadows) decide(batch []waitingShadow) {
 		switch {
 		case err == nil && window.Allowed(ds):
 			counters.allowed.count(cost)
+			w.zone.top.noteCharged(w.charge.Key, cost)
 		case err == nil:
 			counters.denied.count(cost)
+			w.zone.top.noteDenied(w.charge.Key)
 		case s.ctx.Err() != nil:
 			counters.dropped.count(cost)
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:

@@ -117,6 +117,11 @@ type Zone struct {
 	// alert, and its state outlives reloads. Default: no alert.
 	Alert *Alert `json:"alert,omitempty"`
 
+	// Notes which keys are denied most, and which are charged most, in the last one to two
+	// minutes, for `caddy sliding-window top`: 256 keys of each kind, in 160 KiB. With `hash_keys`
+	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
+	TopTalkers bool `json:"top_talkers,omitempty"`
+
 	matchers  caddyhttp.MatcherSets
 	key       keyTemplate
 	pack      int64
@@ -132,6 +137,7 @@ type Zone struct {
 	use       *zoneUse
 	percent   int64           // of keys that are denied, as configured
 	control   *enforcement    // which goes before it
+	top       *topTalkers     // nil: nothing is noted
 	notes     *fieldTemplates // if the algorithm is stream and has fields
 	fields    *policyFields   // if no limit is dynamic
 	load      *zoneLoad       // nil without the option

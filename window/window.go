@@ -214,6 +214,14 @@ type CounterNamer interface {
 	CounterName(charge Charge) string
 }
 
+// KeyHasher is implemented by stores that can keep keys out of the names of their counters.
+type KeyHasher interface {
+	// HashesKeys reports whether the store does so.
+	HashesKeys() bool
+	// AppendKeyHash appends the hash that stands in the place of a key, 43 bytes long.
+	AppendKeyHash(dst []byte, key string) []byte
+}
+
 // AlgorithmChecker is implemented by stores that do not go with every algorithm.
 type AlgorithmChecker interface {
 	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,7 +76,9 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	path := filepath.Join(home, "caddy-with-plugin")
 	cmd := exec.Command("go", "build", "-race", "-o", path, "github.com/slidingwindow/caddy-sliding-window/cmd/caddy")
-	cmd.Env = Environment // the go command keeps its settings below XDG_CONFIG_HOME
+	_, file, _, _ := runtime.Caller(0)
+	cmd.Dir = filepath.Dir(file) // also for tests of other modules
+	cmd.Env = Environment        // the go command keeps its settings below XDG_CONFIG_HOME
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)

@@ -65,6 +65,8 @@ type Zone struct {
 	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
 	EnforceUntil string           `json:"enforce_until,omitempty"`
 	Outcomes     map[string]int64 `json:"outcomes"` // since the process began
+	// Whether the zone has top talkers.
+	TopTalkers bool `json:"top_talkers,omitempty"`
 }
 
 // Limit is a limit as configured.
@@ -80,6 +82,8 @@ type Status struct {
 	Alerts  []Alert `json:"alerts"` // that have fired
 	// Zones with load.
 	Loads []ZoneLoad `json:"loads,omitempty"`
+	// With the query `zones` only.
+	Zones []Zone `json:"zones,omitempty"`
 }
 
 // ZoneLoad is how a zone follows the load.

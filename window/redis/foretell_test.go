@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,9 @@ func TestCounterName(t *testing.T) {
 			take(t, s, c)
 			if n := server.Client(t).Exists(t.Context(), s.CounterName(c)).Val(); n != 1 {
 				t.Errorf("there is no key %q", s.CounterName(c))
+			}
+			if hash := s.AppendKeyHash(nil, c.Key); s.HashesKeys() != (secret != "") || c.Pack == 0 && strings.HasSuffix(s.CounterName(c), ":"+string(hash)) != (secret != "") {
+				t.Errorf("hashes keys %v: %s, and the counter is %s", s.HashesKeys(), hash, s.CounterName(c))
 			}
 		}
 	}

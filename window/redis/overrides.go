@@ -78,9 +78,6 @@ func (s *Store) WriteOverrides(ctx context.Context, known, next string, gone []s
 	return version, s.fail(ctx, err)
 }
 
-// HashesKeys reports whether the store keeps HMACs in place of keys.
-func (s *Store) HashesKeys() bool { return s.namings[0].hash != nil }
-
 // HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
 // the former one. It reports false if no secret has that number.
 func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {

@@ -1,0 +1,156 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// live is what the page asks for every 2 s.
+type live struct {
+	Address string  `json:"address"`
+	Metrics metrics `json:"metrics"`
+	Status  status  `json:"status"`
+}
+
+// metrics are those of this module. Counters are since the process of Caddy began.
+type metrics struct {
+	At     int64    `json:"at"` // in milliseconds
+	Error  string   `json:"error,omitempty"`
+	Zones  []*zone  `json:"zones"`
+	Stores []*store `json:"stores"`
+}
+
+type zone struct {
+	Name     string             `json:"name"`
+	Outcomes map[string]float64 `json:"outcomes"`
+	// Shares of the ten keys with the most.
+	TopDenied  float64 `json:"top_denied,omitempty"`
+	TopCharged float64 `json:"top_charged,omitempty"`
+}
+
+type store struct {
+	Name        string   `json:"name"`
+	Memory      float64  `json:"memory,omitempty"`
+	MemoryMax   float64  `json:"memory_max,omitempty"`
+	ClockOffset *float64 `json:"clock_offset,omitempty"`
+}
+
+// status is what the admin endpoint says. The answer is left out if the page has it.
+type status struct {
+	At     int64           `json:"at"` // in milliseconds
+	Error  string          `json:"error,omitempty"`
+	Answer json.RawMessage `json:"answer,omitempty"`
+}
+
+func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
+	has, _ := strconv.ParseInt(r.URL.Query().Get("status"), 10, 64) // 0: none
+	answer := live{Address: p.address}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	_ = p.metrics.begin() // beside the status
+	text, at, err := p.status.get(ctx)
+	answer.Status.At, answer.Status.Error = milliseconds(at), problem(err)
+	if answer.Status.At != has && json.Valid(text) {
+		answer.Status.Answer = text
+	}
+	text, at, err = p.metrics.get(ctx)
+	if err == nil {
+		err = answer.Metrics.read(text)
+	}
+	answer.Metrics.At, answer.Metrics.Error = milliseconds(at), problem(err)
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func milliseconds(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
+func problem(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// The metrics that the page shows.
+const (
+	decisionsMetric = "caddy_sliding_window_decisions_total"
+	topTenMetric    = "caddy_sliding_window_top_ten_ratio"
+	memoryMetric    = "caddy_sliding_window_store_memory_bytes"
+	memoryMaxMetric = "caddy_sliding_window_store_memory_max_bytes"
+	clockMetric     = "caddy_sliding_window_store_clock_offset_seconds"
+)
+
+// read takes what the page shows from metrics in Prometheus's text format.
+func (m *metrics) read(text []byte) error {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	zones, stores := make(map[string]*zone), make(map[string]*store)
+	each(families, decisionsMetric, func(label func(string) string, value float64) {
+		zoneOf(zones, label("zone")).Outcomes[label("outcome")] = value
+	})
+	each(families, topTenMetric, func(label func(string) string, value float64) {
+		if z := zoneOf(zones, label("zone")); label("by") == "denied" {
+			z.TopDenied = value
+		} else {
+			z.TopCharged = value
+		}
+	})
+	each(families, memoryMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).Memory = value })
+	each(families, memoryMaxMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).MemoryMax = value })
+	each(families, clockMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).ClockOffset = &value })
+	m.Zones, m.Stores = []*zone{}, []*store{}
+	for _, z := range zones {
+		m.Zones = append(m.Zones, z)
+	}
+	for _, s := range stores {
+		m.Stores = append(m.Stores, s)
+	}
+	slices.SortFunc(m.Zones, func(a, b *zone) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.Stores, func(a, b *store) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+func zoneOf(zones map[string]*zone, name string) *zone {
+	if zones[name] == nil {
+		zones[name] = &zone{Name: name, Outcomes: make(map[string]float64)}
+	}
+	return zones[name]
+}
+
+func storeOf(stores map[string]*store, name string) *store {
+	if stores[name] == nil {
+		stores[name] = &store{Name: name}
+	}
+	return stores[name]
+}
+
+// each calls do for every counter or gauge of a name.
+func each(families map[string]*dto.MetricFamily, name string, do func(label func(string) string, value float64)) {
+	for _, m := range families[name].GetMetric() {
+		do(func(label string) string {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label {
+					return l.GetValue()
+				}
+			}
+			return ""
+		}, m.GetCounter().GetValue()+m.GetGauge().GetValue()+m.GetUntyped().GetValue())
+	}
+}
