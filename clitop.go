@@ -111,7 +111,7 @@ func (c *command) topText(queries []control.TopQuery) ([]byte, error) {
 }
 
 // watchTop shows what was found, and what the queries find after that, until it is interrupted. A Caddy that
-// does not answer meanwhile is shown, too.
+// does not answer in between is shown, too.
 func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown []byte) error {
 	parent := cmd.Context()
 	if parent == nil {

@@ -84,7 +84,7 @@ type Handler struct {
 	loads      bool     // whether a zone has load
 	times      bool     // whether a zone measures answer times
 	controlled []zoneID // whose enforcement is acquired
-	tops       []topID  // likewise, top talkers
+	tops       []topID  // whose top talkers are acquired
 	logger     *zap.Logger
 }
 

@@ -218,7 +218,7 @@ type CounterNamer interface {
 type KeyHasher interface {
 	// HashesKeys reports whether the store does so.
 	HashesKeys() bool
-	// AppendKeyHash appends the hash that stands in the place of a key, 43 bytes long.
+	// AppendKeyHash appends the hash of a key, 43 bytes long.
 	AppendKeyHash(dst []byte, key string) []byte
 }
 

@@ -21,7 +21,7 @@ type summary struct {
 }
 
 type entry struct {
-	hash   uint64 // of the whole key, which stands for it
+	hash   uint64 // of the whole key, which tells it from others
 	error  int64
 	at     uint8 // in heap
 	length uint8
