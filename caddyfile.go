@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -249,154 +248,13 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 			err = seen.once(d)
 		}
 		if err == nil {
-			err = z.unmarshalOption(d)
+			err = z.readOption(d)
 		}
 		if err != nil {
 			return fmt.Errorf("zone %s: %w", z.Name, err)
 		}
 	}
 	return wrap(d, z.check())
-}
-
-func (z *Zone) unmarshalOption(d *caddyfile.Dispenser) error {
-	var err error
-	switch option := d.Val(); option {
-	case "match":
-		if err := checkWrittenMatch(peekArgs(d)); err != nil {
-			return d.WrapErr(err)
-		}
-		set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
-		if err != nil {
-			return errMatch(d, err)
-		}
-		z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
-		return wrap(d, z.checkMatch())
-	case "key":
-		if words := peekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
-			return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
-		}
-		if !d.AllArgs(&z.Key) {
-			return d.ArgErr()
-		}
-		err = checkWrittenKey(z.Key)
-	case "limit":
-		var l Limit
-		if err := checkWords(option, peekArgs(d)); err != nil {
-			return d.WrapErr(err)
-		}
-		if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
-			return d.ArgErr()
-		}
-		z.Limits = append(z.Limits, l)
-		err = z.checkLimits()
-	case "fallback":
-		z.Fallback = new(Limit)
-		if err := checkWords(option, peekArgs(d)); err != nil {
-			return d.WrapErr(err)
-		}
-		if !d.AllArgs((*string)(&z.Fallback.Max), (*string)(&z.Fallback.Window)) {
-			return d.ArgErr()
-		}
-		err = z.checkFallback()
-	case "algorithm":
-		z.Algorithm = new(Algorithm)
-		return z.Algorithm.unmarshal(d)
-	case "pack":
-		if !d.AllArgs((*string)(&z.Pack)) {
-			return d.ArgErr()
-		}
-		err = z.checkPack()
-	case "cost":
-		if !d.AllArgs((*string)(&z.Cost)) {
-			return d.ArgErr()
-		}
-		err = z.checkCost()
-	case "ipv4_prefix":
-		z.IPv4Prefix = new(int)
-		if err := parseInt(d, option, z.IPv4Prefix); err != nil {
-			return err
-		}
-		err = checkPrefix(option, z.IPv4Prefix, 32)
-	case "ipv6_prefix":
-		z.IPv6Prefix = new(int)
-		if err := parseInt(d, option, z.IPv6Prefix); err != nil {
-			return err
-		}
-		err = checkPrefix(option, z.IPv6Prefix, 128)
-	case "fold_case":
-		if d.NextArg() {
-			return d.ArgErr()
-		}
-		z.FoldCase = true
-	case "top_talkers":
-		if d.NextArg() {
-			return d.ArgErr()
-		}
-		z.TopTalkers = true
-	case "lease":
-		z.Lease = new(Lease)
-		words := d.RemainingArgs()
-		if len(words) == 0 || len(words) > 2 {
-			return d.ArgErr()
-		}
-		z.Lease.Units = Value(words[0])
-		if len(words) == 2 {
-			z.Lease.TTL = Value(words[1])
-		}
-		err = z.checkLease()
-	case "count_if":
-		if z.CountIf, err = parseMatcher(d); err != nil {
-			return err
-		}
-		err = cmp.Or(z.checkCountIf(), z.checkEnforce(z.Enforce))
-	case "enforce":
-		if !d.AllArgs(&z.Enforce) {
-			return d.ArgErr()
-		}
-		if z.Enforce == "" {
-			return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
-		}
-		err = z.checkEnforce(z.Enforce)
-	case "settle":
-		if z.Settle, err = unmarshalSettle(d); err != nil {
-			return err
-		}
-		err = cmp.Or(z.checkSettle(), z.checkEnforce(z.Enforce))
-	case "load":
-		if z.Load, err = unmarshalLoad(d); err != nil {
-			return err
-		}
-		if err = z.Load.compile(); err != nil {
-			err = fmt.Errorf("load: %w", err)
-		}
-	case "alert":
-		z.Alert, err = unmarshalAlert(d)
-		return err
-	case "empty_key":
-		return z.unmarshalEmptyKey(d)
-	default:
-		return errOption(d, placeZone)
-	}
-	return wrap(d, err)
-}
-
-// unmarshalEmptyKey reads what happens to an empty key, and the status of a denial.
-func (z *Zone) unmarshalEmptyKey(d *caddyfile.Dispenser) error {
-	words := peekArgs(d)
-	if len(words) != 2 {
-		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
-	}
-	z.EmptyKey = words[0]
-	status, err := strconv.Atoi(words[1])
-	if err != nil {
-		return d.Errf("empty_key %s: status %q is not a whole number", z.EmptyKey, words[1])
-	}
-	if status == 0 {
-		return d.Errf("empty_key %s: status 0: must be from 400 to 599", z.EmptyKey)
-	}
-	z.EmptyKeyStatus = status
-	d.RemainingArgs()
-	return wrap(d, z.checkEmptyKey())
 }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is

@@ -20,12 +20,7 @@ const (
 	placeZone    = "a zone"
 )
 
-var (
-	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
-	zoneOptions    = []string{
-		"match", "key", "limit", "fallback", "algorithm", "pack", "cost", "ipv4_prefix", "ipv6_prefix", "fold_case", "empty_key", "lease", "count_if", "enforce", "settle", "load", "alert", "top_talkers",
-	}
-)
+var handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
 
 // foreignOptions are words of other rate limiters, and what to do about them.
 var foreignOptions = map[string]string{
@@ -64,7 +59,7 @@ func meantOption(option, place string, args []string) string {
 	line := strings.Join(append([]string{option}, args...), " ")
 	owner := algorithmOf(option)
 	switch {
-	case place != placeZone && slices.Contains(zoneOptions, option):
+	case place != placeZone && slices.Contains(zoneOptionNames(), option):
 		return fmt.Sprintf("it is an option of a zone: write zone <name> { %s }", line)
 	case place == placeGlobal && slices.Contains(handlerOptions, option):
 		return "it is an option of the directive sliding_window: write it there"

@@ -183,53 +183,15 @@ func checkZoneName(name string) error {
 }
 
 func (z *Zone) checkFields() error {
-	if err := z.checkMatch(); err != nil {
-		return err
+	for _, o := range zoneOptions() {
+		if o.check == nil {
+			continue
+		}
+		if err := o.check(z); err != nil {
+			return err
+		}
 	}
-	if err := checkKey(z.Key); err != nil {
-		return err
-	}
-	if len(z.Limits) == 0 {
-		return errors.New("limit is missing: write limit <max> <window>")
-	}
-	if err := z.checkLimits(); err != nil {
-		return err
-	}
-	if err := z.checkFallback(); err != nil {
-		return err
-	}
-	if err := z.checkPack(); err != nil {
-		return err
-	}
-	if err := z.checkAlgorithm(); err != nil {
-		return err
-	}
-	if err := z.checkCost(); err != nil {
-		return err
-	}
-	if err := z.checkLease(); err != nil {
-		return err
-	}
-	if err := z.checkEnforce(z.Enforce); err != nil {
-		return err
-	}
-	if err := z.checkCountIf(); err != nil {
-		return err
-	}
-	if err := z.checkSettle(); err != nil {
-		return err
-	}
-	if err := z.checkLoad(); err != nil {
-		return err
-	}
-	if err := z.checkAlert(); err != nil {
-		return err
-	}
-	return errors.Join(
-		checkPrefix("ipv4_prefix", z.IPv4Prefix, 32),
-		checkPrefix("ipv6_prefix", z.IPv6Prefix, 128),
-		z.checkEmptyKey(),
-	)
+	return nil
 }
 
 func (z *Zone) checkEmptyKey() error {
@@ -404,41 +366,10 @@ func (z *Zone) definition(share bool) string {
 // that are the default.
 func (z *Zone) plain() *Zone {
 	p := *z
-	p.Key = unless(unless(p.Key, defaultKey), "{client_ip}")
-	p.Limits = nil
-	for _, l := range z.Limits {
-		p.Limits = append(p.Limits, l.plain())
-	}
-	if z.Fallback != nil {
-		fallback := z.Fallback.plain()
-		p.Fallback = &fallback
-	}
-	if z.Algorithm != nil {
-		p.Algorithm = z.Algorithm.plain(p.Limits)
-	}
-	p.Pack = p.Pack.plainInt()
-	p.Cost = unless(p.Cost.plainInt(), "1")
-	if p.IPv4Prefix != nil && *p.IPv4Prefix == defaultIPv4Prefix {
-		p.IPv4Prefix = nil
-	}
-	if p.IPv6Prefix != nil && *p.IPv6Prefix == defaultIPv6Prefix {
-		p.IPv6Prefix = nil
-	}
-	p.EmptyKey = unless(p.EmptyKey, emptyShared)
-	if percent, err := parseEnforce(p.Enforce); err == nil {
-		p.Enforce = unless(enforceWord(percent), enforceOn)
-	}
-	if z.Lease != nil {
-		p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
-	}
-	if z.Settle != nil {
-		p.Settle = z.Settle.plain()
-	}
-	if z.Load != nil {
-		p.Load = z.Load.plain()
-	}
-	if z.Alert != nil {
-		p.Alert = z.Alert.plain()
+	for _, o := range zoneOptions() {
+		if o.plain != nil {
+			o.plain(z, &p)
+		}
 	}
 	return &p
 }

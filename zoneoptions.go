@@ -1,0 +1,275 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its
+// value. CONTRIBUTING.md names the places of a new one.
+type zoneOption struct {
+	name string
+	// read reads the option from a Caddyfile. It reports what is wrong with its words at their line.
+	read func(z *Zone, d *caddyfile.Dispenser) error
+	// check reports what is wrong with the option in a zone that has been read; nil: nothing can be.
+	check func(z *Zone) error
+	// plain spells the value of z in one way in its copy p, and leaves it out where it is the
+	// default; nil: it has one spelling. Zones are the same whose plain copies are.
+	plain func(z, p *Zone)
+}
+
+// zoneOptions returns the options, in the order in which they are checked. It is a function, for
+// what options read names the options in errors.
+func zoneOptions() []zoneOption {
+	return []zoneOption{
+		{"match", (*Zone).readMatch, (*Zone).checkMatch, nil},
+		{"key", (*Zone).readKey, func(z *Zone) error { return checkKey(z.Key) }, func(z, p *Zone) {
+			p.Key = unless(unless(z.Key, defaultKey), "{client_ip}")
+		}},
+		{"limit", (*Zone).readLimit, func(z *Zone) error {
+			if len(z.Limits) == 0 {
+				return errors.New("limit is missing: write limit <max> <window>")
+			}
+			return z.checkLimits()
+		}, func(z, p *Zone) {
+			p.Limits = nil
+			for _, l := range z.Limits {
+				p.Limits = append(p.Limits, l.plain())
+			}
+		}},
+		{"fallback", (*Zone).readFallback, (*Zone).checkFallback, func(z, p *Zone) {
+			if z.Fallback != nil {
+				fallback := z.Fallback.plain()
+				p.Fallback = &fallback
+			}
+		}},
+		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }, (*Zone).checkPack), (*Zone).checkPack, func(z, p *Zone) {
+			p.Pack = z.Pack.plainInt()
+		}},
+		{"algorithm", func(z *Zone, d *caddyfile.Dispenser) error {
+			z.Algorithm = new(Algorithm)
+			return z.Algorithm.unmarshal(d)
+		}, (*Zone).checkAlgorithm, func(z, p *Zone) {
+			if z.Algorithm != nil {
+				p.Algorithm = z.Algorithm.plain(p.Limits)
+			}
+		}},
+		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }, (*Zone).checkCost), (*Zone).checkCost, func(z, p *Zone) {
+			p.Cost = unless(z.Cost.plainInt(), "1")
+		}},
+		{"lease", (*Zone).readLease, (*Zone).checkLease, func(z, p *Zone) {
+			if z.Lease != nil {
+				p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
+			}
+		}},
+		{"enforce", (*Zone).readEnforce, (*Zone).checkConfiguredEnforce, func(z, p *Zone) {
+			if percent, err := parseEnforce(z.Enforce); err == nil {
+				p.Enforce = unless(enforceWord(percent), enforceOn)
+			}
+		}},
+		{"count_if", func(z *Zone, d *caddyfile.Dispenser) (err error) {
+			if z.CountIf, err = parseMatcher(d); err != nil {
+				return err
+			}
+			return wrap(d, cmp.Or(z.checkCountIf(), z.checkConfiguredEnforce()))
+		}, (*Zone).checkCountIf, nil},
+		{"settle", func(z *Zone, d *caddyfile.Dispenser) (err error) {
+			if z.Settle, err = unmarshalSettle(d); err != nil {
+				return err
+			}
+			return wrap(d, cmp.Or(z.checkSettle(), z.checkConfiguredEnforce()))
+		}, (*Zone).checkSettle, func(z, p *Zone) {
+			if z.Settle != nil {
+				p.Settle = z.Settle.plain()
+			}
+		}},
+		{"load", func(z *Zone, d *caddyfile.Dispenser) (err error) {
+			if z.Load, err = unmarshalLoad(d); err != nil {
+				return err
+			}
+			if err = z.Load.compile(); err != nil {
+				err = fmt.Errorf("load: %w", err)
+			}
+			return wrap(d, err)
+		}, (*Zone).checkLoad, func(z, p *Zone) {
+			if z.Load != nil {
+				p.Load = z.Load.plain()
+			}
+		}},
+		{"alert", func(z *Zone, d *caddyfile.Dispenser) (err error) {
+			z.Alert, err = unmarshalAlert(d)
+			return err
+		}, (*Zone).checkAlert, func(z, p *Zone) {
+			if z.Alert != nil {
+				p.Alert = z.Alert.plain()
+			}
+		}},
+		{"ipv4_prefix", readPrefix(func(z *Zone) **int { return &z.IPv4Prefix }, 32), nil, func(z, p *Zone) {
+			if z.IPv4Prefix != nil && *z.IPv4Prefix == defaultIPv4Prefix {
+				p.IPv4Prefix = nil
+			}
+		}},
+		{"ipv6_prefix", readPrefix(func(z *Zone) **int { return &z.IPv6Prefix }, 128), nil, func(z, p *Zone) {
+			if z.IPv6Prefix != nil && *z.IPv6Prefix == defaultIPv6Prefix {
+				p.IPv6Prefix = nil
+			}
+		}},
+		{"fold_case", readWord(func(z *Zone) *bool { return &z.FoldCase }), nil, nil},
+		{"empty_key", (*Zone).readEmptyKey, func(z *Zone) error {
+			return errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128), z.checkEmptyKey())
+		}, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
+		{"top_talkers", readWord(func(z *Zone) *bool { return &z.TopTalkers }), nil, nil},
+	}
+}
+
+// zoneOptionNames returns the words of the options.
+func zoneOptionNames() []string {
+	var names []string
+	for _, o := range zoneOptions() {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// readOption reads the option at the dispenser.
+func (z *Zone) readOption(d *caddyfile.Dispenser) error {
+	for _, o := range zoneOptions() {
+		if o.name == d.Val() {
+			return o.read(z, d)
+		}
+	}
+	return errOption(d, placeZone)
+}
+
+// readValue reads one word, and checks it.
+func readValue(field func(*Zone) *Value, check func(*Zone) error) func(*Zone, *caddyfile.Dispenser) error {
+	return func(z *Zone, d *caddyfile.Dispenser) error {
+		if !d.AllArgs((*string)(field(z))) {
+			return d.ArgErr()
+		}
+		return wrap(d, check(z))
+	}
+}
+
+// readWord reads an option without words.
+func readWord(field func(*Zone) *bool) func(*Zone, *caddyfile.Dispenser) error {
+	return func(z *Zone, d *caddyfile.Dispenser) error {
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		*field(z) = true
+		return nil
+	}
+}
+
+// readPrefix reads the length of a prefix of addresses.
+func readPrefix(field func(*Zone) **int, most int) func(*Zone, *caddyfile.Dispenser) error {
+	return func(z *Zone, d *caddyfile.Dispenser) error {
+		option, bits := d.Val(), new(int)
+		*field(z) = bits
+		if err := parseInt(d, option, bits); err != nil {
+			return err
+		}
+		return wrap(d, checkPrefix(option, bits, most))
+	}
+}
+
+func (z *Zone) readMatch(d *caddyfile.Dispenser) error {
+	if err := checkWrittenMatch(peekArgs(d)); err != nil {
+		return d.WrapErr(err)
+	}
+	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+	if err != nil {
+		return errMatch(d, err)
+	}
+	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
+	return wrap(d, z.checkMatch())
+}
+
+func (z *Zone) readKey(d *caddyfile.Dispenser) error {
+	if words := peekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
+		return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
+	}
+	if !d.AllArgs(&z.Key) {
+		return d.ArgErr()
+	}
+	return wrap(d, checkWrittenKey(z.Key))
+}
+
+func (z *Zone) readLimit(d *caddyfile.Dispenser) error {
+	var l Limit
+	if err := l.read(d); err != nil {
+		return err
+	}
+	z.Limits = append(z.Limits, l)
+	return wrap(d, z.checkLimits())
+}
+
+func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
+	z.Fallback = new(Limit)
+	if err := z.Fallback.read(d); err != nil {
+		return err
+	}
+	return wrap(d, z.checkFallback())
+}
+
+// read reads the words of a limit.
+func (l *Limit) read(d *caddyfile.Dispenser) error {
+	if err := checkWords(d.Val(), peekArgs(d)); err != nil {
+		return d.WrapErr(err)
+	}
+	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+func (z *Zone) readLease(d *caddyfile.Dispenser) error {
+	z.Lease = new(Lease)
+	words := d.RemainingArgs()
+	if len(words) == 0 || len(words) > 2 {
+		return d.ArgErr()
+	}
+	z.Lease.Units = Value(words[0])
+	if len(words) == 2 {
+		z.Lease.TTL = Value(words[1])
+	}
+	return wrap(d, z.checkLease())
+}
+
+func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
+	if !d.AllArgs(&z.Enforce) {
+		return d.ArgErr()
+	}
+	if z.Enforce == "" {
+		return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
+	}
+	return wrap(d, z.checkConfiguredEnforce())
+}
+
+func (z *Zone) checkConfiguredEnforce() error { return z.checkEnforce(z.Enforce) }
+
+// readEmptyKey reads what happens to an empty key, and the status of a denial.
+func (z *Zone) readEmptyKey(d *caddyfile.Dispenser) error {
+	words := peekArgs(d)
+	if len(words) != 2 {
+		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+	}
+	z.EmptyKey = words[0]
+	status, err := strconv.Atoi(words[1])
+	if err != nil {
+		return d.Errf("empty_key %s: status %q is not a whole number", z.EmptyKey, words[1])
+	}
+	if status == 0 {
+		return d.Errf("empty_key %s: status 0: must be from 400 to 599", z.EmptyKey)
+	}
+	z.EmptyKeyStatus = status
+	d.RemainingArgs()
+	return wrap(d, z.checkEmptyKey())
+}
