@@ -99,6 +99,7 @@ func (b *overrideBook) begin(zones []*runningZone, storage caddyStorage) {
 		b.load(own)
 	}
 	b.mu.Lock()
+	overridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
 	b.apply(time.Now())
 	b.mu.Unlock()
 	if !first {

@@ -64,7 +64,13 @@ http://%s {
 				usage openai
 			}
 		}
+		zone loaded {
+			key all
+			limit 1000000 1s
+			load cpu 70%% 95%%
+		}
 		zone watched {
+			top_talkers
 			key {header.X-Key}
 			limit 20 1h
 			enforce shadow
