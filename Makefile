@@ -45,7 +45,7 @@ test-long: ## Run all random walks of both stores, with a seed that is printed; 
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
 	@server=$$(scripts/install-valkey.sh); \
-	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis
+	REDIS_SERVER=$$server scripts/test.sh -run '$(VALKEY_TESTS)' -skip '$(VALKEY_WITHOUT)' ./window/redis -windowtest.part 20
 
 .PHONY: test-prometheus
 test-prometheus: ## Have a Prometheus, which is brought beside the system, evaluate docs/grafana.json and docs/alerts.yml
