@@ -89,6 +89,10 @@ bench: ## Measure speed and memory beside other limiters, and write docs/perform
 	scripts/install-redis.sh
 	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
 
+.PHONY: bench-beside
+bench-beside: ## Compare Go benchmarks with those of a commit: make bench-beside BASE=v0.1.0
+	scripts/bench-beside.sh
+
 .PHONY: plots
 plots: ## Draw the plots of the documents again, from their tables, without measuring
 	go -C bench run ./speed -redraw -document ../docs/performance.md -plots ../docs

@@ -5,6 +5,11 @@ go 1.26.0
 require github.com/caddyserver/caddy/v2 v2.11.9
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da // indirect
+)
+
+require (
 	github.com/bitfield/gotestdox v0.2.2 // indirect
 	github.com/dnephin/pflag v1.0.7 // indirect
 	github.com/ebitengine/purego v0.11.2 // indirect
@@ -212,5 +217,6 @@ require (
 
 tool (
 	github.com/caddyserver/xcaddy/cmd/xcaddy
+	golang.org/x/perf/cmd/benchstat
 	gotest.tools/gotestsum
 )
