@@ -45,6 +45,30 @@ type Remembering struct {
 type memory struct {
 	from, until   int64
 	change, added int
+	lowest        []int64 // limit of each policy under which it was denied
+}
+
+// lower notes limits under which a charge was denied.
+func (m *memory) lower(policies []window.Policy) {
+	if m.lowest == nil {
+		m.lowest = make([]int64, len(policies))
+		for i, p := range policies {
+			m.lowest[i] = p.Limit
+		}
+	}
+	for i, p := range policies {
+		m.lowest[i] = min(m.lowest[i], p.Limit)
+	}
+}
+
+// ends reports whether an admission under limits ends all denials: those under lower limits go on.
+func (m *memory) ends(policies []window.Policy) bool {
+	for i, p := range policies {
+		if p.Limit > m.lowest[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // NewRemembering returns a Remembering of two stores that live in the time of
@@ -66,7 +90,10 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 	now := r.clock.Now()
 	if window.Allowed(got) { // which a memory has nothing to do with
 		for i := range charges {
-			delete(r.denied, nameCharge(&charges[i]))
+			name := nameCharge(&charges[i])
+			if d := r.denied[name]; d != nil && d.ends(charges[i].Policies) {
+				delete(r.denied, name)
+			}
 		}
 		return got, nil
 	}
@@ -119,9 +146,12 @@ func (r *Remembering) remembered(charges []window.Charge, got []window.Decision,
 		switch {
 		case window.Allowed(own):
 		case d == nil:
-			r.denied[name] = &memory{now, now + spread, r.change, r.added}
+			d = &memory{from: now, until: now + spread, change: r.change, added: r.added}
+			r.denied[name] = d
+			d.lower(charges[i].Policies)
 		default:
 			d.until = max(d.until, now+spread)
+			d.lower(charges[i].Policies)
 		}
 	}
 	return oldest
