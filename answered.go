@@ -16,6 +16,7 @@ type answered struct {
 	req      *request
 	handler  *Handler
 	receipts []receipt
+	strips   []*Settle   // that take a field off
 	header   http.Header // of an answer that has begun
 	readers  readers     // of its body
 	landing  []chan struct{}
@@ -24,17 +25,39 @@ type answered struct {
 // serveSettled has the next handlers answer a request that was admitted, and makes it cost
 // what its answer says.
 func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
-	receipts := h.receipts(req)
-	if len(receipts) == 0 {
+	if !h.settles {
 		return h.serveTimed(w, r, req, next)
 	}
-	a := &answered{req: req, handler: h, receipts: receipts}
+	receipts := h.receipts(req)
+	strips := h.strips(req)
+	if len(receipts) == 0 && len(strips) == 0 {
+		return h.serveTimed(w, r, req, next)
+	}
+	a := &answered{req: req, handler: h, receipts: receipts, strips: strips}
 	a.answerWriter = *newAnswerWriter(w, r, a.begin)
 	returned, err := false, error(nil)
 	defer func() { a.end(returned, err) }()
 	err = h.serveTimed(a, r, req, next)
 	returned = true
 	return err
+}
+
+// strips returns what takes a field off the answer to a request that was admitted: also where it costs
+// nothing, and under an override that exempts its key.
+func (h *Handler) strips(req *request) (all []*Settle) {
+	for _, z := range req.zones {
+		if z.Settle != nil && z.Settle.Strip {
+			all = append(all, z.Settle)
+		}
+	}
+	if req.overridden != nil {
+		for _, r := range req.overridden.rules {
+			if r.Exempt && r.zone.Settle != nil && r.zone.Settle.Strip {
+				all = append(all, r.zone.Settle)
+			}
+		}
+	}
+	return all
 }
 
 // statusOf returns the status of an answer that an error makes.
@@ -85,9 +108,8 @@ const stripped = "sliding_window}stripped"
 
 // strip takes off the fields that clients must not see.
 func (a *answered) strip() {
-	for i := range a.receipts {
-		s := a.receipts[i].zone.Settle
-		if s == nil || !s.Strip || a.header.Values(s.Header) == nil {
+	for _, s := range a.strips {
+		if a.header.Values(s.Header) == nil {
 			continue
 		}
 		if a.req.vars != nil {

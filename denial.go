@@ -246,6 +246,9 @@ func (h *Handler) logDenial(req *request) {
 				fields = append(fields, zap.String("key", req.charges[i].Key))
 			}
 		}
+		if req.overridden != nil && req.overridden.denies != nil {
+			fields = append(fields, zap.String("key", req.overridden.key))
+		}
 	}
 	c.Write(fields...)
 }

@@ -26,6 +26,7 @@ type enforceOrder struct {
 type enforceSync struct {
 	mu     sync.Mutex // guards all; held for a few instructions
 	heard  string     // the last order of the store's
+	before string     // the one before: an answer that was under way may still hold it
 	unsent string     // an order that the store does not have yet; empty: none
 }
 
@@ -40,7 +41,9 @@ func (e *enforceSync) order(text string) {
 func (e *enforceSync) sent(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = text
+	if text != e.heard {
+		e.before, e.heard = e.heard, text
+	}
 	if e.unsent == text {
 		e.unsent = ""
 	}
@@ -51,9 +54,9 @@ func (e *enforceSync) sent(text string) {
 func (e *enforceSync) hear(text string) (isNew bool, unsent string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	isNew = text != "" && text != e.heard
+	isNew = text != "" && text != e.heard && text != e.before
 	if isNew {
-		e.heard = text
+		e.before, e.heard = e.heard, text
 	}
 	if e.unsent != "" && isNew && parseOrder(text).At.After(parseOrder(e.unsent).At) {
 		e.unsent = ""

@@ -265,12 +265,12 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 			if rule.Deny && !z.isKeyEnforced(req, z.enforced()) {
 				continue
 			}
-			if req.noteOverride(z, rule); rule.Deny {
+			if req.noteOverride(z, key, rule); rule.Deny {
 				req.publish()
 				return false, nil
 			}
 		default:
-			req.noteOverride(z, rule)
+			req.noteOverride(z, key, rule)
 			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
 		}
 	}

@@ -270,7 +270,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
 			req.publish()
 		}
-		return h.serveTimed(w, r, req, next)
+		return h.serveSettled(w, r, req, next)
 	}
 	if req.keyless == nil {
 		start := waiting()
@@ -339,7 +339,7 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	h.watch(r, req)
 	req.publish()
 	if req.allowed {
-		return next.ServeHTTP(w, r)
+		return h.serveSettled(w, r, req, next)
 	}
 	return h.unavailable(w, r, req)
 }

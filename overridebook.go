@@ -297,7 +297,7 @@ func (b *overrideBook) tidy(now time.Time) {
 			if ended {
 				b.changed = now
 			}
-			due = due || ended || o.quietUntil != 0 && now.UnixMilli() >= o.quietUntil
+			due = due || ended || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > overrideQuiet) // the clock may step back
 		}
 	}
 	if due {

@@ -141,7 +141,7 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 			return key, err
 		},
 		FoldPattern: func(literal string) string {
-			if z.FoldCase || z.key.spelling.of != nil {
+			if z.FoldCase || z.key.spelling.isHost() { // paths keep theirs
 				return plain.Fold(literal)
 			}
 			return literal
@@ -154,7 +154,7 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 
 // noteOverride notes the rule of a key in a zone. It reports whether the zone charges nothing, as the
 // rule exempts the key or denies it; the rule then decides.
-func (req *request) noteOverride(z *Zone, rule *overrides.Rule) (decided bool) {
+func (req *request) noteOverride(z *Zone, key string, rule *overrides.Rule) (decided bool) {
 	if rule == nil {
 		return false
 	}
@@ -163,7 +163,7 @@ func (req *request) noteOverride(z *Zone, rule *overrides.Rule) (decided bool) {
 	}
 	req.overridden.rules = append(req.overridden.rules, zoneRule{z, rule})
 	if rule.Deny {
-		req.keyless, req.overridden.denies = z, rule
+		req.keyless, req.overridden.denies, req.overridden.key = z, rule, key
 		req.zones, req.charges = nil, nil
 	}
 	return rule.Decides()
@@ -173,6 +173,7 @@ func (req *request) noteOverride(z *Zone, rule *overrides.Rule) (decided bool) {
 type overridden struct {
 	rules  []zoneRule
 	denies *overrides.Rule // of the zone request.keyless; nil if none denies
+	key    string          // that it denies
 }
 
 type zoneRule struct {
@@ -346,13 +347,17 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	if values == nil {
 		return nil
 	}
-	key, _, err := z.zone.key.keyOf(values)
+	key, empty, err := z.zone.key.keyOf(values)
 	if err != nil {
 		return err
 	}
+	if empty && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
+		return errors.New("key: is empty as the zone counts it; send the whole host or path of which the placeholder is a part")
+	}
 	hasher := z.guard.overrides.hasher
 	if hasher == nil {
-		if z.zone.key.single != "" {
+		// The key is spelt once more when the record is compiled.
+		if again, _, err := z.zone.key.keyOf([]string{key}); z.zone.key.single != "" && err == nil && again == key {
 			r.Key, r.Values = &key, nil
 		}
 		return nil

@@ -115,7 +115,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		c := h.chargeOf(z, key, req)
 		rule := z.rule(key)
 		if rule.Decides() || z.override(&c, rule) {
-			if req.noteOverride(z, rule) {
+			if req.noteOverride(z, key, rule) {
 				if rule.Deny {
 					break
 				}

@@ -67,6 +67,9 @@ func (h *Handler) unsettled(req *request) (places []int) {
 
 // receipts returns those of a request that was admitted, for zones that settle.
 func (h *Handler) receipts(req *request) []receipt {
+	if len(req.decisions) == 0 {
+		return nil // nobody decided
+	}
 	var all []receipt
 	for i, z := range req.zones {
 		if !z.settles() || req.charges[i].Cost == 0 {

@@ -126,7 +126,8 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 		return
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Inc()
+		z.control.counters().denied.count(z.cost)
+		z.top.noteDenied(key)
 		return
 	}
 	s.applies, s.charge = true, h.chargeOf(z, key, view)

@@ -17,6 +17,11 @@ type spelling struct {
 	of   func(string) string
 }
 
+// isHost reports whether the value is that of a host, or a part of one: its case does not count.
+func (s spelling) isHost() bool {
+	return s.from == "http.request.hostport" || s.from == "http.request.tls.server_name"
+}
+
 // spellings are those of the host and of the path, by the name of the placeholder
 // without "http.request.". Caddy's matchers read hosts and paths like this, so that
 // all spellings reach the same handler.

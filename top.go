@@ -86,7 +86,11 @@ func (t *topTalkers) noteCharged(key string, units int64) {
 // has cost when that is known.
 func (req *request) noteTop() {
 	if req.keyless != nil {
-		req.keyless.top.noteDenied("")
+		key := "" // or that of an override
+		if req.overridden != nil && req.overridden.denies != nil {
+			key = req.overridden.key
+		}
+		req.keyless.top.noteDenied(key)
 		return
 	}
 	for i, z := range req.zones {

@@ -106,7 +106,14 @@ func (r *Rule) newer(o *Rule) bool {
 }
 
 func (s *Set) add(r *Rule, z *Zone) error {
-	var err error
+	// What a store holds may be of a newer version, or of somebody else.
+	err := r.checkSelector()
+	if err != nil {
+		return err
+	}
+	if n := count(r.Limits != nil, r.Factor != 0, r.Deny, r.Exempt); n != 1 || !(r.Factor >= 0 && r.Factor <= 1e6) {
+		return errors.New("limits: the record has not exactly one of limits, factor, deny and exempt as this version knows them")
+	}
 	if r.Policies, err = r.policies(); err != nil {
 		return err
 	}

@@ -43,7 +43,9 @@ func (s *Store) ReadOverrides(ctx context.Context, known string) (version string
 	if records, err = s.client.HGetAll(ctx, s.overridesKey()).Result(); err != nil {
 		return "", nil, nil, s.fail(ctx, err)
 	}
-	version = records["v"] // the hash may have changed since
+	if version = records["v"]; version == "" { // the hash may have gone since, or have changed
+		return "", nil, orders, nil
+	}
 	delete(records, "v")
 	return version, records, orders, nil
 }
