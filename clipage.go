@@ -35,7 +35,7 @@ func (c *command) pageCommand() *cobra.Command {
 		p := page.New(address, func(method, path string, question any) ([]byte, error) {
 			return askAdmin(address, method, path, "", question)
 		})
-		server := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second}
+		server := &http.Server{Handler: p, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 		parent := cmd.Context()
 		if parent == nil {
 			parent = context.Background()

@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,9 @@ func (l *lookout) end() {
 		l.stop()
 	}
 	l.ended.Wait()
+	if slices.ContainsFunc(running.guards(), func(g *guard) bool { return g.lookout != nil && g.lookout != l && g.lookout.name == l.name }) {
+		return // another one tells of the same server, as after a reload
+	}
 	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax, storeInstances} {
 		gauge.DeleteLabelValues(l.name)
 	}
@@ -122,6 +126,9 @@ func (l *lookout) note(d window.Description) {
 	l.noteServer(d)
 	m := d.Memory
 	if m == nil {
+		storeMemory.DeleteLabelValues(l.name)
+		storeMemoryMax.DeleteLabelValues(l.name)
+		l.high = false
 		if !l.blind {
 			l.blind = true
 			storeLogger(l.name).Debug("memory of the store's server is not known; the user lacks +info")

@@ -237,6 +237,9 @@ func (req *request) count() {
 	if z := req.keyless; z != nil {
 		z.counters.denied.count(z.cost)
 		z.seen.keyless()
+		if req.overridden != nil && req.overridden.denies != nil {
+			z.seen.refused(req.overridden.key)
+		}
 		return
 	}
 	for i, z := range req.zones {

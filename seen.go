@@ -26,7 +26,8 @@ type tally struct {
 
 	// Keys that were denied since the last summary.
 	keys     distinct
-	frequent frequent // with log_key
+	frequent frequent    // with log_key
+	logs     atomic.Bool // whether keys may be logged: no longer after a reload without log_key
 
 	// What status shows of an alert that has fired; nil: none has.
 	fired atomic.Pointer[control.Alert]
@@ -66,8 +67,12 @@ func (t *tally) Destruct() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	if t.fired.Swap(nil) != nil {
+	if last := t.fired.Swap(nil); last != nil {
 		alertFiring.WithLabelValues(t.id.zone).Dec()
+		emit(eventResolved, map[string]any{
+			"zone": last.Zone, "store": last.Store, "since": last.Since,
+			"denied_ratio": last.DeniedRatio, "denied": last.Denied, "requests": last.Requests,
+		})
 	}
 	return nil
 }

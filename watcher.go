@@ -69,6 +69,7 @@ func watchZones(now time.Time) {
 	for _, zones := range running.list() {
 		z := &zones[0].zone
 		z.control.current() // which notes that its time is over
+		z.seen.tally.logs.Store(z.seen.logs)
 		z.seen.tally.watch(z.alerting, now)
 	}
 }
@@ -140,7 +141,7 @@ func (t *tally) summarize(now time.Time, c counted) {
 		zap.Int64("failed_open", c.failedOpen-last.failedOpen), zap.Int64("failed_closed", c.failedClosed-last.failedClosed),
 		zap.Int64("keys", t.keys.take()),
 	}
-	if most := t.frequent.take(3); len(most) > 0 {
+	if most := t.frequent.take(3); t.logs.Load() && len(most) > 0 {
 		fields = append(fields, zap.Any("most", most))
 	}
 	storeLogger(t.id.store).Info("zone denied requests", fields...)
