@@ -36,11 +36,14 @@ test-faults: ## Run what watches the clock: Redis, the network and clocks fail u
 	scripts/install-redis.sh
 	scripts/test.sh $$(sed 's|^|./|' scripts/alone)
 
+# The percent of the walks.
+PART ?= 100
+
 # A walk is one goroutine's: the race detector would find nothing, and take three times as long.
 .PHONY: test-long
 test-long: ## Run all random walks of both stores, with a seed that is printed; make test runs a fifth on Redis
 	scripts/install-redis.sh
-	RACE= scripts/test.sh -run '^Test(Conformance|Agree)' ./window/memory ./window/redis -windowtest.seed 0
+	RACE= scripts/test.sh -run '^Test(Conformance|Agree)' ./window/memory ./window/redis -windowtest.seed 0 -windowtest.part $(PART)
 
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
