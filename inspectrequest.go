@@ -45,6 +45,7 @@ func wouldPass(zones []control.MetZone) *bool {
 	passes, known := true, true
 	for _, z := range zones {
 		switch {
+		case z.Shadow:
 		case z.Unknown != nil:
 			known = false
 		case z.Inspection == nil || !z.WouldPass:
@@ -252,17 +253,22 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 		switch {
 		case !applies && missing == nil:
 		case missing != nil:
-			unknown = append(unknown, control.MetZone{Zone: z.Name, Unknown: missing})
+			unknown = append(unknown, control.MetZone{Zone: z.Name, Unknown: missing, Shadow: z.enforced() == enforceNone})
 		case empty && z.EmptyKey == emptySkip:
 		case empty && z.EmptyKey == emptyDeny:
-			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, EmptyKey: emptyDeny})
+			shadow := !z.isKeyEnforced(req, z.enforced())
+			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, EmptyKey: emptyDeny, Shadow: shadow})
+			if shadow {
+				continue
+			}
 			req.keyless = z
 			req.publish()
 			return false, nil
 		case rule.Decides():
 			i := h.newRunningZone(z).decidedBy(&c, rule)
-			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Inspection: i})
-			if rule.Deny && !z.isKeyEnforced(req, z.enforced()) {
+			shadow := !z.isKeyEnforced(req, z.enforced())
+			w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
+			if rule.Deny && shadow {
 				continue
 			}
 			if req.noteOverride(z, key, rule); rule.Deny {
@@ -291,11 +297,15 @@ func (w *walk) peek(h *Handler, req *request) error {
 		w.failed = h.newRunningZone(req.zones[0]).unavailable(err)
 		return w.failed
 	}
-	req.decisions, req.allowed = ds, window.Allowed(ds)
+	req.decisions, req.allowed = ds, true
 	for i, z := range req.zones {
+		shadow := !z.isKeyEnforced(req, z.enforced())
+		if !shadow && !window.Allowed(req.decisionsOf(i)) {
+			req.allowed = false
+		}
 		running := h.newRunningZone(z)
 		i := running.under(running.inspection(&req.charges[i], req.decisionsOf(i), by, cause), req.ruleHere(z.Name))
-		w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Inspection: i})
+		w.answer.Zones = append(w.answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil
 }

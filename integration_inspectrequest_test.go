@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
@@ -220,4 +222,49 @@ sliding_window known {client_ip} 3 1h`)
 	if status, text := c.ask(http.MethodPost, "/sliding_window/reset", "application/json", `{"request":{"uri":"http://a/","remote":"::1"}}`); status != 400 || !strings.Contains(text, "request: only inspect takes one") {
 		t.Errorf("a reset of a request: %d %s", status, text)
 	}
+}
+
+// A zone in shadow does not deny, so that a request goes on where the zone would deny it.
+func TestInspectRequestShadow(t *testing.T) {
+	c := newControlled(t, "", `
+route {
+	sliding_window {
+		zone watched {
+			key all
+			limit 1 1h
+			enforce shadow
+		}
+		zone nameless {
+			key {header.X-Key}
+			limit 1 1h
+			empty_key deny
+			enforce shadow
+		}
+	}
+	sliding_window later {client_ip} 5 1h
+	respond ok
+}`)
+	for range 2 {
+		c.send("/", nil)
+	}
+	caddyrun.Eventually(t, 10*time.Second, "the zone in shadow is full", func() bool { return shadowDenied(c) })
+	said := c.inspectRequest("/", nil)
+	if len(said.Zones) != 3 || said.WouldPass == nil || !*said.WouldPass {
+		t.Fatalf("%+v, want three zones, and that it passes", said)
+	}
+	for i, want := range []control.MetZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: "watched", Shadow: true}, {Zone: "later"}} {
+		got := said.Zones[i]
+		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey {
+			t.Errorf("zone %d: %+v, want %+v", i, got, want)
+		}
+	}
+	if status := c.send("/", nil); status != http.StatusOK {
+		t.Errorf("the request: %d, want 200", status)
+	}
+}
+
+// shadowDenied reports whether the zone watched would have denied a request.
+func shadowDenied(c *controlled) bool {
+	_, text := c.ask(http.MethodGet, "/metrics", "", "")
+	return strings.Contains(text, `caddy_sliding_window_decisions_total{outcome="shadow_denied",zone="watched"} 1`)
 }

@@ -170,5 +170,8 @@ type MetZone struct {
 	Unknown []string `json:"unknown,omitempty"`
 	// `deny` if the zone denies the request for want of a key. The rest is missing then.
 	EmptyKey string `json:"empty_key,omitempty"`
+	// True if the zone does not deny this request, as `enforce` is not on for its key: whatever the
+	// zone would decide, the request goes on.
+	Shadow bool `json:"shadow,omitempty"`
 	*Inspection
 }
