@@ -55,7 +55,7 @@ func run() error {
 		return err
 	}
 	began := time.Now()
-	switch killed, output, err := t.kill("all", lua.Script, lua.Instances); {
+	switch killed, output, err := t.kill("all", originals); {
 	case err != nil:
 		return err
 	case killed:
@@ -67,7 +67,7 @@ func run() error {
 		if *during > 0 && time.Since(began) > *during {
 			break
 		}
-		killed, _, err := t.kill(m.file, m.script, m.instances)
+		killed, _, err := t.kill(m.file, m.scripts)
 		if err != nil {
 			return err
 		}
@@ -129,19 +129,24 @@ func files(dir string) (names []string, err error) {
 	return names, err
 }
 
+// originals are the scripts of package lua, by the files from which window/redis reads them.
+var originals = map[string]string{"script.lua": lua.Script, "instances.lua": lua.Instances, "overrides.lua": lua.Overrides}
+
 // putInto makes the scripts of package lua with the mutant in place of its file, whose text is
 // given.
 func (m *mutant) putInto(text string) {
-	m.script = strings.Replace(lua.Script, text, m.text, 1)
-	m.instances = strings.Replace(lua.Instances, text, m.text, 1)
+	m.scripts = make(map[string]string)
+	for name, script := range originals {
+		m.scripts[name] = strings.Replace(script, text, m.text, 1)
+	}
 }
 
 // tests are those of the Redis store, built once.
 type tests struct{ dir, binary string }
 
 // kill reports whether a test fails with these scripts, and what it says.
-func (t tests) kill(name, script, instances string) (killed bool, output string, err error) {
-	for file, text := range map[string]string{"script.lua": script, "instances.lua": instances} {
+func (t tests) kill(name string, scripts map[string]string) (killed bool, output string, err error) {
+	for file, text := range scripts {
 		if err := os.WriteFile(filepath.Join(t.dir, file), []byte(text), 0o600); err != nil {
 			return false, "", err
 		}

@@ -14,7 +14,7 @@ type mutant struct {
 	change string // from what to what
 	text   string // of the file, changed
 
-	script, instances string // of package lua, with the file
+	scripts map[string]string // those of package lua, with the file, by their names in originals
 }
 
 // String names the mutant: the same for as long as its line stays as it is.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/slidingwindow/caddy-sliding-window/lua"
 )
 
 func TestMutate(t *testing.T) {
@@ -47,8 +45,14 @@ func TestScripts(t *testing.T) {
 		}
 		for _, m := range all {
 			m.putInto(string(text))
-			if (m.script == lua.Script) == (m.instances == lua.Instances) {
-				t.Fatalf("%v changes both scripts, or none", m)
+			changed := 0
+			for name, script := range m.scripts {
+				if script != originals[name] {
+					changed++
+				}
+			}
+			if changed != 1 {
+				t.Fatalf("%v changes %d scripts, want 1", m, changed)
 			}
 		}
 	}

@@ -30,6 +30,9 @@ func suites(file string) [][]string {
 	if name == "instances" {
 		return [][]string{{"-test.run", "^TestInstances.*$"}}
 	}
+	if name == "overrides" {
+		return [][]string{{"-test.run", "^TestOverrides.*$"}}
+	}
 	own := variants[name]
 	if own == "" {
 		own = ".*"

@@ -13,12 +13,12 @@ func init() {
 	if dir == "" {
 		return
 	}
-	for file, script := range map[string]*string{"script.lua": &lua.Script, "instances.lua": &lua.Instances} {
+	for file, script := range map[string]*string{"script.lua": &lua.Script, "instances.lua": &lua.Instances, "overrides.lua": &lua.Overrides} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			panic(err)
 		}
 		*script = string(text)
 	}
-	scriptSHA, instancesSHA = sha(lua.Script), sha(lua.Instances)
+	scriptSHA, instancesSHA, overridesSHA = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides)
 }
