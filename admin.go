@@ -265,7 +265,11 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 	if s.rule.Decides() {
 		return http.StatusOK, z.decidedBy(c, s.rule), nil
 	}
-	ds, by, cause, err := z.guard.peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
+	peek := z.guard.peekOne
+	if !isEnforced(c.Zone, c.Key, z.zone.enforced()) {
+		peek = z.guard.peekShadow
+	}
+	ds, by, cause, err := peek(r.Context(), *c, z.onError == onErrorLocal, z.share)
 	if err != nil {
 		return 0, nil, z.unavailable(err)
 	}

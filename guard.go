@@ -233,11 +233,18 @@ func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share 
 	return ds, window.SourceLocal, cause, err
 }
 
+func (g *guard) peekOne(ctx context.Context, c window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+	return g.peek(ctx, []window.Charge{c}, local, share)
+}
+
 // reset forgets the history of a charge's counter. While the store is away it is not done, and the
 // store is told when it is back.
 func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err error) {
 	if g.fallback == nil {
 		err = g.store.Reset(ctx, c)
+		if now := g.shadow.now.Load(); now != nil && err == nil {
+			err = now.store.Reset(ctx, c)
+		}
 		return err == nil, err
 	}
 	return g.fallback.Reset(ctx, c)

@@ -300,7 +300,14 @@ func (w *walk) peek(h *Handler, req *request) error {
 	req.decisions, req.allowed = ds, true
 	for i, z := range req.zones {
 		shadow := !z.isKeyEnforced(req, z.enforced())
-		if !shadow && !window.Allowed(req.decisionsOf(i)) {
+		if shadow {
+			own, _, _, err := h.guard.peekShadow(w.ctx, req.charges[i], h.OnError == onErrorLocal, h.Share)
+			if err != nil {
+				w.failed = h.newRunningZone(z).unavailable(err)
+				return w.failed
+			}
+			copy(req.decisionsOf(i), own)
+		} else if !window.Allowed(req.decisionsOf(i)) {
 			req.allowed = false
 		}
 		running := h.newRunningZone(z)

@@ -254,9 +254,22 @@ route {
 	}
 	for i, want := range []control.MetZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: "watched", Shadow: true}, {Zone: "later"}} {
 		got := said.Zones[i]
-		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey {
+		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey || got.Zone == "watched" && got.WouldPass {
 			t.Errorf("zone %d: %+v, want %+v", i, got, want)
 		}
+	}
+	inspect := func() (i control.Inspection) {
+		c.post("inspect", map[string]any{"zone": "watched"}, http.StatusOK, &i)
+		return i
+	}
+	if key := inspect(); key.WouldPass || key.Enforce != "shadow" {
+		t.Errorf("by key: %+v, want one that would be denied", key)
+	}
+	if status, body := c.ask(http.MethodPost, "/sliding_window/reset", "application/json", `{"zone":"watched"}`); status != http.StatusOK {
+		t.Errorf("reset: %d %s", status, body)
+	}
+	if key := inspect(); !key.WouldPass {
+		t.Errorf("after a reset: %+v, want one that would pass", key)
 	}
 	if status := c.send("/", nil); status != http.StatusOK {
 		t.Errorf("the request: %d, want 200", status)
