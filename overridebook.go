@@ -21,6 +21,9 @@ import (
 const (
 	// overrideRefresh is the longest time between two looks at the overrides of a store.
 	overrideRefresh = 2 * time.Second
+	// overrideLook is how long a look at the store takes at most. App.Start and App.Stop wait for one,
+	// and requests that are under way wait with them.
+	overrideLook = time.Second
 	// overrideQuiet is how long after a change no key takes a lease.
 	overrideQuiet = 2*overrideRefresh + time.Second
 )
@@ -171,11 +174,13 @@ func (b *overrideBook) run(ctx context.Context) {
 
 // look takes up what the store has, if that has changed. While the store is away the last copy stays.
 func (b *overrideBook) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, overrideLook)
+	defer cancel()
 	b.mu.Lock()
 	known := b.copy.Version
 	b.mu.Unlock()
 	version, records, orders, err := b.shared.ReadOverrides(ctx, known)
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
 	if err != nil {
