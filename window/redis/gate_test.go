@@ -171,6 +171,7 @@ func TestGateHung(t *testing.T) {
 	}
 	node.Cont()
 	warm(t, s, "key")
+	time.Sleep(2 * timeout) // for batches that were under way to end, which may charge until then
 	if err := s.Reset(t.Context(), request(0)[0]); err != nil {
 		t.Fatal(err)
 	}
