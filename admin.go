@@ -18,6 +18,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -303,7 +304,7 @@ func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by wind
 
 func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
 	state := control.LimitState{
-		Max: p.Limit, Window: shortDuration(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
+		Max: p.Limit, Window: duration.Short(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
 		ResetAfter: d.ResetAfter.Seconds(), Source: z.sourceOf(p),
 	}
 	if d.RetryAfter != window.Never {

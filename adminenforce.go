@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
 // maxEnforce is the longest that an operator may have a zone enforced otherwise than it is
@@ -28,7 +29,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 	}
 	var until time.Time
 	if e.TTL != "" {
-		ttl, err := parseDuration(e.TTL)
+		ttl, err := duration.Parse(e.TTL)
 		if err != nil || ttl <= 0 || ttl > maxEnforce {
 			return 0, nil, apiError(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
 		}

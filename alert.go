@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
 // Alert says from when on a zone denies so much that an operator should know.
@@ -59,7 +61,7 @@ func (a *Alert) rule() (*alertRule, error) {
 		}
 	}
 	if r.over < shortestAlert || r.over > longestAlert {
-		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, shortDuration(shortestAlert), shortDuration(longestAlert))
+		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, duration.Short(shortestAlert), duration.Short(longestAlert))
 	}
 	if a.Min != "" {
 		if r.least, err = a.Min.int(); err != nil {

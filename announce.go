@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -42,7 +43,7 @@ func newPolicyFields(zone string, policies []window.Policy) *policyFields {
 	for i, p := range policies {
 		name := zone
 		if len(policies) > 1 {
-			name += ":" + shortDuration(p.Window)
+			name += ":" + duration.Short(p.Window)
 		}
 		f.limits[i].name = name
 		quota, length := announced(p)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -362,7 +363,7 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 			for _, p := range c.Policies {
 				name := z.Name
 				if several {
-					name += ":" + shortDuration(p.Window)
+					name += ":" + duration.Short(p.Window)
 				}
 				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
 				req.decisions = append(req.decisions, d)

@@ -2,8 +2,6 @@ package slidingwindow
 
 import (
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -97,16 +95,4 @@ func (t *limitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
 		}
 	}
 	return p, p.Check()
-}
-
-// shortDuration writes a duration without the units that are zero at its end:
-// 1h rather than 1h0m0s.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	}
-	return d.String()
 }

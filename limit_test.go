@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -24,8 +25,8 @@ func TestShortDuration(t *testing.T) {
 		{time.Hour, "1h"},
 		{24 * time.Hour, "24h"},
 	} {
-		if got := shortDuration(c.in); got != c.want {
-			t.Errorf("shortDuration(%s): got %s, want %s", c.in, got, c.want)
+		if got := duration.Short(c.in); got != c.want {
+			t.Errorf("duration.Short(%s): got %s, want %s", c.in, got, c.want)
 		}
 	}
 }

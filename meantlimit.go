@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
 // noNumber is the error of a text that is not a whole number. The text may come from a
@@ -40,7 +42,7 @@ func (e noDuration) Error() string {
 	case unit != "" && number+unit != string(e):
 		return text + "; write " + number + unit
 	}
-	if _, err := parseDuration(digits.ReplaceAllString(string(e), "1")); err == nil {
+	if _, err := duration.Parse(digits.ReplaceAllString(string(e), "1")); err == nil {
 		return fmt.Sprintf("%q is too long; 106751d is the most", string(e))
 	}
 	return text + ", such as 90s, 5m or 1d"
@@ -159,7 +161,7 @@ func (l Limit) meant() (meant Limit, fault string, ok bool) {
 	length, _ := l.Window.duration()
 	for times := 2; times <= 1000; times++ {
 		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
-			longer := shortDuration(length * time.Duration(times))
+			longer := duration.Short(length * time.Duration(times))
 			return Limit{Value(strconv.FormatFloat(math.Round(product), 'f', -1, 64)), Value(longer)}, fmt.Sprintf("max %q is not a whole number", maximum), true
 		}
 	}

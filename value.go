@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
 // Value is a number or a duration in configuration. It may also be a string,
@@ -72,28 +74,11 @@ func (v Value) duration() (time.Duration, error) {
 		}
 		return d, nil
 	}
-	d, err := parseDuration(string(v))
+	d, err := duration.Parse(string(v))
 	if err != nil {
 		return 0, noDuration(v)
 	}
 	return d, nil
-}
-
-// parseDuration is caddy.ParseDuration with w for weeks.
-func parseDuration(s string) (time.Duration, error) {
-	end := strings.IndexByte(s, 'w')
-	if end < 0 {
-		return caddy.ParseDuration(s)
-	}
-	start := end
-	for start > 0 && (s[start-1] >= '0' && s[start-1] <= '9' || s[start-1] == '.') {
-		start--
-	}
-	weeks, err := strconv.ParseFloat(s[start:end], 64)
-	if err != nil {
-		return 0, err
-	}
-	return caddy.ParseDuration(s[:start] + strconv.FormatFloat(weeks*7*24, 'f', -1, 64) + "h" + s[end+1:])
 }
 
 // plainInt returns a whole number as it is usually spelt, and anything else as it is.
@@ -112,7 +97,7 @@ func (v Value) plainDuration() Value {
 	return v
 }
 
-func plainDuration(d time.Duration) Value { return Value(shortDuration(d)) }
+func plainDuration(d time.Duration) Value { return Value(duration.Short(d)) }
 
 // valueTemplate expands a value. It is compiled at load.
 type valueTemplate struct {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -23,7 +23,7 @@ func (r *Record) Complete(now time.Time) error {
 		}
 	}
 	if r.TTL != "" {
-		length, _ := parseDuration(r.TTL) // no error: it was checked
+		length, _ := duration.Parse(r.TTL) // no error: it was checked
 		until := now.Add(length)
 		r.Until, r.TTL = &until, ""
 	}
@@ -84,7 +84,7 @@ func (r *Record) checkLimit() error {
 		return err
 	}
 	for i, p := range policies {
-		r.Limits[i].Window = writeDuration(p.Window)
+		r.Limits[i].Window = duration.Short(p.Window)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (r *Record) policies() ([]window.Policy, error) {
 	}
 	policies := make([]window.Policy, 0, len(r.Limits))
 	for _, l := range r.Limits {
-		length, err := parseDuration(l.Window)
+		length, err := duration.Parse(l.Window)
 		if err != nil {
 			return nil, errors.New("limits: window: must be a duration such as 90s, 5m, 1h, 1d or 1w")
 		}
@@ -126,7 +126,7 @@ func (r *Record) checkEnd(now time.Time) error {
 	case r.TTL == "":
 		return nil
 	}
-	length, err := parseDuration(r.TTL)
+	length, err := duration.Parse(r.TTL)
 	if err != nil || length < time.Second || length > 100*365*24*time.Hour {
 		return errors.New("ttl: must be a duration of 1s or more, such as 30m, 2h or 7d")
 	}
@@ -172,44 +172,6 @@ func parsePattern(text string) (literal string, suffix bool, err error) {
 		return text[:len(text)-1], false, nil
 	}
 	return "", false, errors.New("pattern: the * must be at its beginning or its end")
-}
-
-// parseDuration is time.ParseDuration with d for days and w for weeks.
-func parseDuration(text string) (time.Duration, error) {
-	var hours strings.Builder
-	start := 0
-	for i := range len(text) {
-		if text[i] != 'd' && text[i] != 'w' {
-			if (text[i] < '0' || text[i] > '9') && text[i] != '.' {
-				hours.WriteString(text[start : i+1])
-				start = i + 1
-			}
-			continue
-		}
-		n, err := strconv.ParseFloat(text[start:i], 64)
-		if err != nil {
-			return 0, errors.New("not a duration")
-		}
-		n *= 24
-		if text[i] == 'w' {
-			n *= 7
-		}
-		hours.WriteString(strconv.FormatFloat(n, 'f', -1, 64) + "h")
-		start = i + 1
-	}
-	hours.WriteString(text[start:])
-	return time.ParseDuration(hours.String())
-}
-
-// writeDuration writes a duration without the units that are zero at its end.
-func writeDuration(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	}
-	return d.String()
 }
 
 // Scale returns a limit times a factor: 0 stays 0, and no other limit becomes 0.

@@ -1,0 +1,38 @@
+// Package duration reads and writes durations as configurations and operators do.
+package duration
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Parse is caddy.ParseDuration, which knows d for days, with w for weeks.
+func Parse(s string) (time.Duration, error) {
+	end := strings.IndexByte(s, 'w')
+	if end < 0 {
+		return caddy.ParseDuration(s)
+	}
+	start := end
+	for start > 0 && (s[start-1] >= '0' && s[start-1] <= '9' || s[start-1] == '.') {
+		start--
+	}
+	weeks, err := strconv.ParseFloat(s[start:end], 64)
+	if err != nil {
+		return 0, err
+	}
+	return caddy.ParseDuration(s[:start] + strconv.FormatFloat(weeks*7*24, 'f', -1, 64) + "h" + s[end+1:])
+}
+
+// Short writes a duration without the units that are zero at its end: 1h rather than 1h0m0s.
+func Short(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
+	}
+	return d.String()
+}
