@@ -266,11 +266,11 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 	if s.rule.Decides() {
 		return http.StatusOK, z.decidedBy(c, s.rule), nil
 	}
-	peek := z.guard.peekOne
+	peek := z.guard.peek
 	if !isEnforced(c.Zone, c.Key, z.zone.enforced()) {
 		peek = z.guard.peekShadow
 	}
-	ds, by, cause, err := peek(r.Context(), *c, z.onError == onErrorLocal, z.share)
+	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
 	if err != nil {
 		return 0, nil, z.unavailable(err)
 	}

@@ -101,10 +101,7 @@ func (z *Zone) checkAlert() error {
 // been checked.
 func (a *Alert) plain() *Alert {
 	p := *a
-	if share, err := parsePercentage(p.Denied); err == nil {
-		p.Denied = strconv.FormatFloat(share*100, 'g', 12, 64) + "%"
-	}
-	p.Denied = unless(p.Denied, defaultAlertDenied)
+	p.Denied = unless(string(Value(p.Denied).plainPercent()), defaultAlertDenied)
 	p.Over = unless(p.Over.plainDuration(), plainDuration(defaultAlertOver))
 	p.Min = unless(p.Min.plainInt(), Value(strconv.Itoa(defaultAlertMin)))
 	return &p

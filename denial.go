@@ -246,7 +246,7 @@ func (h *Handler) logDenial(req *request) {
 				fields = append(fields, zap.String("key", req.charges[i].Key))
 			}
 		}
-		if req.overridden != nil && req.overridden.denies != nil {
+		if req.denyingRule() != nil {
 			fields = append(fields, zap.String("key", req.overridden.key))
 		}
 	}

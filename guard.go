@@ -233,10 +233,6 @@ func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share 
 	return ds, window.SourceLocal, cause, err
 }
 
-func (g *guard) peekOne(ctx context.Context, c window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
-	return g.peek(ctx, []window.Charge{c}, local, share)
-}
-
 // reset forgets the history of a charge's counter. While the store is away it is not done, and the
 // store is told when it is back.
 func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err error) {

@@ -301,7 +301,7 @@ func (w *walk) peek(h *Handler, req *request) error {
 	for i, z := range req.zones {
 		shadow := !z.isKeyEnforced(req, z.enforced())
 		if shadow {
-			own, _, _, err := h.guard.peekShadow(w.ctx, req.charges[i], h.OnError == onErrorLocal, h.Share)
+			own, _, _, err := h.guard.peekShadow(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
 			if err != nil {
 				w.failed = h.newRunningZone(z).unavailable(err)
 				return w.failed

@@ -2,7 +2,6 @@ package slidingwindow_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 // enforced tells a Caddy how to enforce zones, wants a status, and returns the answer.
@@ -26,29 +24,11 @@ func enforced(t *testing.T, p *caddyrun.Process, body string, want int) (e contr
 // What an operator tells one of three Caddys with one Redis about a zone holds on all within 3 s, for keys with overrides, too,
 // and ends on all by its ttl. It survives a restart, a Redis that has lost it, and one that is away.
 func TestEnforceInAFleet(t *testing.T) {
-	server := redistest.Start(t)
-	client := caddyrun.NewClient(t)
-	storage := t.TempDir()
-	var addresses [3]string
-	var caddys [3]*caddyrun.Process
-	start := func(i int) {
-		caddys[i] = caddyrun.Start(t, fmt.Sprintf(sharing, storage, server.Addr, addresses[i]), addresses[i])
-	}
-	for i := range addresses {
-		addresses[i] = caddyrun.FreeAddress(t)
-		start(i)
-	}
+	f := startFleet(t)
+	server, client, caddys := f.server, f.client, &f.caddys
 	everywhere := func(what string, status int) {
 		t.Helper()
-		begin := time.Now()
-		for i := range caddys {
-			for _, key := range []string{"banned", "little"} {
-				caddyrun.Eventually(t, 20*time.Second, fmt.Sprint(what, " at Caddy ", i, " for ", key), func() bool {
-					return caddyrun.MustGet(t, client, addresses[i], key).Status == status
-				})
-			}
-		}
-		t.Logf("%s after %s", what, time.Since(begin))
+		f.everywhere(what, status, "banned", "little")
 	}
 	changed(t, client, caddys[0].Admin, "set", `[{"zone":"api","key":"banned","deny":true},{"zone":"api","key":"little","limits":[{"max":0,"window":"1h"}]}]`)
 	everywhere("overrides deny", http.StatusTooManyRequests)
@@ -59,7 +39,7 @@ func TestEnforceInAFleet(t *testing.T) {
 		t.Errorf("the log of another Caddy does not tell of the change:\n%s", log)
 	}
 	caddys[1].End(t)
-	start(1)
+	f.start(1)
 	everywhere("shadow after a restart", http.StatusOK)
 	if err := server.Client(t).Del(t.Context(), "sw:{enforce}").Err(); err != nil {
 		t.Fatal(err)

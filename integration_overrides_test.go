@@ -192,31 +192,56 @@ http://%s {
 }
 `
 
+// fleet is three Caddys with one Redis and one storage.
+type fleet struct {
+	*testing.T
+	server    *redistest.Server
+	client    *http.Client
+	storage   string
+	addresses [3]string
+	caddys    [3]*caddyrun.Process
+}
+
+func startFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{T: t, server: redistest.Start(t), client: caddyrun.NewClient(t), storage: t.TempDir()}
+	for i := range f.addresses {
+		f.addresses[i] = caddyrun.FreeAddress(t)
+		f.start(i)
+	}
+	return f
+}
+
+func (f *fleet) start(i int) {
+	f.Helper()
+	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(sharing, f.storage, f.server.Addr, f.addresses[i]), f.addresses[i])
+}
+
+func (f *fleet) holds(i int, key string, status int) bool {
+	f.Helper()
+	return caddyrun.MustGet(f, f.client, f.addresses[i], key).Status == status
+}
+
+// everywhere waits until requests with each of the keys have a status at each Caddy.
+func (f *fleet) everywhere(what string, status int, keys ...string) {
+	f.Helper()
+	begin := time.Now()
+	for i := range f.caddys {
+		for _, key := range keys {
+			caddyrun.Eventually(f, 20*time.Second, fmt.Sprint(what, " at Caddy ", i, " for ", key), func() bool { return f.holds(i, key, status) })
+		}
+	}
+	f.Logf("%s after %s", what, time.Since(begin))
+}
+
 // What is set at one of three Caddys with one Redis holds on all within 3 s. It survives a restart of a
 // Caddy while Redis is away, and a Redis that has lost it.
 func TestOverridesInAFleet(t *testing.T) {
-	server := redistest.Start(t)
-	client := caddyrun.NewClient(t)
-	storage := t.TempDir()
-	var addresses [3]string
-	var caddys [3]*caddyrun.Process
-	start := func(i int) {
-		caddys[i] = caddyrun.Start(t, fmt.Sprintf(sharing, storage, server.Addr, addresses[i]), addresses[i])
-	}
-	for i := range addresses {
-		addresses[i] = caddyrun.FreeAddress(t)
-		start(i)
-	}
-	holds := func(i int, key string, status int) bool {
-		return caddyrun.MustGet(t, client, addresses[i], key).Status == status
-	}
+	f := startFleet(t)
+	server, client, caddys := f.server, f.client, &f.caddys
 	everywhere := func(what, key string, status int) {
 		t.Helper()
-		begin := time.Now()
-		for i := range caddys {
-			caddyrun.Eventually(t, 20*time.Second, what, func() bool { return holds(i, key, status) })
-		}
-		t.Logf("%s after %s", what, time.Since(begin))
+		f.everywhere(what, status, key)
 	}
 	changed(t, client, caddys[0].Admin, "set", `{"zone":"api","key":"banned","deny":true}`)
 	everywhere("deny holds", "banned", http.StatusTooManyRequests)
@@ -244,8 +269,8 @@ func TestOverridesInAFleet(t *testing.T) {
 
 	server.Kill()
 	caddys[0].End(t)
-	start(0)
-	if !holds(0, "banned", http.StatusTooManyRequests) || !holds(0, "free", http.StatusOK) {
+	f.start(0)
+	if !f.holds(0, "banned", http.StatusTooManyRequests) || !f.holds(0, "free", http.StatusOK) {
 		t.Error("a start without Redis lacks the overrides")
 	}
 	if status, text := postOverrides(t, client, caddys[0].Admin, "set", `{"zone":"api","key":"x","deny":true}`, ""); status != http.StatusServiceUnavailable {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -159,29 +157,10 @@ func (r *LoadRange) compile(read func(Value) (float64, error)) (load.Range, erro
 	return load.Range{Lo: lo, Hi: hi}, nil
 }
 
-// percent returns a percentage as a share.
-func (v Value) percent() (float64, error) {
-	number, ok := strings.CutSuffix(string(v), "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return 0, fmt.Errorf("%q is not a percentage; write a number and %%", string(v))
-	}
-	return n / 100, nil
-}
-
 // seconds returns a duration as seconds.
 func (v Value) seconds() (float64, error) {
 	d, err := v.duration()
 	return d.Seconds(), err
-}
-
-// plainPercent returns a percentage as it is usually spelt, and anything else as it is.
-func (v Value) plainPercent() Value {
-	share, err := v.percent()
-	if err != nil {
-		return v
-	}
-	return Value(strconv.FormatFloat(math.Round(share*1e8)/1e6, 'f', -1, 64) + "%")
 }
 
 // checkLoad reports what is wrong with load, or with what is configured beside it.

@@ -237,7 +237,7 @@ func (req *request) count() {
 	if z := req.keyless; z != nil {
 		z.counters.denied.count(z.cost)
 		z.seen.keyless()
-		if req.overridden != nil && req.overridden.denies != nil {
+		if req.denyingRule() != nil {
 			z.seen.refused(req.overridden.key)
 		}
 		return

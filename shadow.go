@@ -314,15 +314,15 @@ func (g *guard) openShadows() *shadows {
 	return now
 }
 
-// peekShadow is peek for a charge that denies nobody. A store without a server keeps such counts apart.
-func (g *guard) peekShadow(ctx context.Context, c window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+// peekShadow is peek for charges that deny nobody. A store without a server keeps such counts apart.
+func (g *guard) peekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
 	if g.fallback == nil {
 		if now := g.openShadows(); now != nil {
-			ds, err = now.store.Peek(ctx, []window.Charge{c})
+			ds, err = now.store.Peek(ctx, charges)
 			return ds, window.SourceStore, nil, err
 		}
 	}
-	return g.peek(ctx, []window.Charge{c}, local, share)
+	return g.peek(ctx, charges, local, share)
 }
 
 func (g *guard) closeShadows() error {

@@ -87,7 +87,7 @@ func (t *topTalkers) noteCharged(key string, units int64) {
 func (req *request) noteTop() {
 	if req.keyless != nil {
 		key := "" // or that of an override
-		if req.overridden != nil && req.overridden.denies != nil {
+		if req.denyingRule() != nil {
 			key = req.overridden.key
 		}
 		req.keyless.top.noteDenied(key)

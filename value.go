@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -122,4 +123,23 @@ func (t *valueTemplate) expand(repl *caddy.Replacer) Value {
 		return Value(caddy.ToString(value))
 	}
 	return Value(repl.ReplaceAll(t.text, ""))
+}
+
+// percent returns a percentage as a share.
+func (v Value) percent() (float64, error) {
+	number, ok := strings.CutSuffix(string(v), "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, fmt.Errorf("%q is not a percentage; write a number and %%", string(v))
+	}
+	return n / 100, nil
+}
+
+// plainPercent returns a percentage as it is usually spelt, and anything else as it is.
+func (v Value) plainPercent() Value {
+	share, err := v.percent()
+	if err != nil {
+		return v
+	}
+	return Value(strconv.FormatFloat(math.Round(share*1e8)/1e6, 'f', -1, 64) + "%")
 }

@@ -102,7 +102,7 @@ type Alert struct {
 	Zone  string `json:"zone"`
 	Store string `json:"store"`
 	Since string `json:"since"` // in RFC 3339
-	// Of the requests within the time of the alert, the share and the number of those that were denied.
+	// The share and the number of requests that were denied within the time of the alert.
 	DeniedRatio float64 `json:"denied_ratio"`
 	Denied      int64   `json:"denied"`
 	Requests    int64   `json:"requests"`

@@ -51,7 +51,7 @@ type OverrideState struct {
 type OverrideChange struct {
 	Store   string `json:"store"`
 	Version string `json:"version"`
-	// Those that were set, deleted, or took the place of all others.
+	// The records that were set, that were deleted, or that took the place of all others.
 	Records []overrides.Record `json:"records"`
 }
 

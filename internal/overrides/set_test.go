@@ -49,7 +49,7 @@ func complete(tb testing.TB, r Record) Record {
 	return r
 }
 
-// Of any two kinds of selectors that hold a key, the more exact one decides, whatever the order of
+// The more exact one of any two kinds of selectors that hold a key decides, whatever the order of
 // the records; when its record is over, the other one does.
 func TestPrecedence(t *testing.T) {
 	const key = "192.0.2.1"
@@ -83,7 +83,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Of two patterns with literal parts of one length, the smaller ID decides.
+// The smaller ID decides between two patterns with literal parts of one length.
 func TestPrecedenceOfEqualPatterns(t *testing.T) {
 	a, b := complete(t, Record{Pattern: "ab*"}), complete(t, Record{Pattern: "*yz"})
 	want := min(a.ID, b.ID)

@@ -102,7 +102,7 @@ func compare(t *testing.T, k *Keys, now time.Duration, halves [2]map[string]int6
 	}
 }
 
-// Of 1,000,000 keys whose frequencies are those of Zipf's law, s = 1, the ten highest are found, whatever
+// The ten highest of 1,000,000 keys with the frequencies of Zipf's law, s = 1, are found, whatever
 // the order, in two halves.
 func TestZipf(t *testing.T) {
 	const keys, updates = 1_000_000, 500_000

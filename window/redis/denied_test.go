@@ -210,7 +210,7 @@ func TestDeniedSmallerLimits(t *testing.T) {
 			c.Algorithm = suited(algo, 20*time.Second)
 		}))
 	}
-	// Of two limits, one may be larger.
+	// One of two limits may be larger.
 	w := watch(t, redis.Options{})
 	two := func(short, long int64) window.Charge {
 		return with(charge("two", "key", short, 10*time.Second), func(c *window.Charge) {
