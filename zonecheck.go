@@ -1,0 +1,205 @@
+package slidingwindow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// check reports what is wrong with the zone as configured.
+func (z *Zone) check() error {
+	if err := checkZoneName(z.Name); err != nil {
+		return err
+	}
+	if err := z.checkFields(); err != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	return nil
+}
+
+func checkZoneName(name string) error {
+	if name == "" {
+		return errors.New("zone: name is missing")
+	}
+	if len(name) > 64 {
+		return fmt.Errorf("zone %q: name is longer than 64 characters", name)
+	}
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
+			return fmt.Errorf("zone %q: name holds %q; use letters, digits, ., - and _", name, c)
+		}
+	}
+	return nil
+}
+
+func (z *Zone) checkFields() error {
+	for _, o := range zoneOptions() {
+		if o.check == nil {
+			continue
+		}
+		if err := o.check(z); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (z *Zone) checkEmptyKey() error {
+	if err := checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny); err != nil {
+		return err
+	}
+	if z.EmptyKeyStatus != 0 && z.EmptyKey != emptyDeny {
+		return fmt.Errorf("empty_key_status %d: only empty_key deny has a status; write empty_key deny %[1]d, or take the status out", z.EmptyKeyStatus)
+	}
+	if err := checkStatus(z.EmptyKeyStatus); err != nil {
+		return fmt.Errorf("empty_key deny: %w", err)
+	}
+	return nil
+}
+
+func (z *Zone) checkMatch() error {
+	for _, set := range z.MatcherSetsRaw {
+		if len(set) == 0 {
+			return errors.New("match: no matcher, so every request would match; name one, or take match out")
+		}
+	}
+	return z.checkMatcherNames()
+}
+
+func (z *Zone) checkLimits() error {
+	windows := make(map[time.Duration]bool)
+	for _, l := range z.Limits {
+		if err := l.check("limit"); err != nil {
+			return err
+		}
+		if length, err := l.Window.duration(); err == nil {
+			if windows[length] {
+				return fmt.Errorf("limit %s %s: another limit has the same window; keep the smaller one", l.Max, l.Window)
+			}
+			windows[length] = true
+		}
+	}
+	return nil
+}
+
+func (z *Zone) checkFallback() error {
+	if z.Fallback == nil {
+		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
+			return fmt.Errorf("limit %s %s: holds a placeholder, so fallback <max> <window> is required", z.Limits[i].Max, z.Limits[i].Window)
+		}
+		return nil
+	}
+	if z.Fallback.dynamic() {
+		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
+	}
+	return z.Fallback.check("fallback")
+}
+
+// checkAlgorithm reports what is wrong with the algorithm, by itself or for the
+// limits as far as they are known.
+func (z *Zone) checkAlgorithm() error {
+	algorithm, native, err := z.algorithms()
+	if err != nil {
+		return err
+	}
+	expected, _ := z.Pack.int() // 0 without pack
+	if err := window.CheckPack(algorithm, len(z.Limits), expected); err != nil {
+		return err
+	}
+	limits := slices.Clone(z.Limits)
+	if z.Fallback != nil {
+		limits = append(limits, *z.Fallback)
+	}
+	for _, l := range limits {
+		if l.Window.dynamic() {
+			continue
+		}
+		p, _ := l.known().policy()
+		if err := window.CheckPolicy(algorithm, p); err != nil {
+			return fmt.Errorf("algorithm %s: %w", z.Algorithm.Name, err)
+		}
+	}
+	if native.Native == window.NativeOn {
+		return errNative(z.checkNative(native, true))
+	}
+	return nil
+}
+
+// errNative refuses native on for a reason, if there is one.
+func errNative(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	return fmt.Errorf("algorithm gcra: native on: %w; use native auto", reason)
+}
+
+// algorithms returns what decides, and what may decide instead if a server can do
+// so by itself: NativeOff for nothing.
+func (z *Zone) algorithms() (algorithm window.Algorithm, native window.GCRA, err error) {
+	algorithm, err = z.Algorithm.engine()
+	if g, ok := algorithm.(window.GCRA); ok {
+		algorithm, native = window.GCRA{Burst: g.Burst}, g
+	}
+	return algorithm, native, err
+}
+
+// checkNative reports why no server can decide by itself on the zone, which is
+// alone in its handler or not.
+func (z *Zone) checkNative(native window.GCRA, alone bool) error {
+	switch {
+	case !alone:
+		return errors.New("there are other zones in the handler")
+	case z.Pack != "":
+		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
+	case len(z.Limits) > 1:
+		return errors.New("there is more than one limit")
+	case z.Limits[0].dynamic():
+		return fmt.Errorf("limit %s %s holds a placeholder", z.Limits[0].Max, z.Limits[0].Window)
+	}
+	p, _ := z.Limits[0].policy()
+	return window.CheckPolicy(native, p)
+}
+
+func (z *Zone) checkLease() error {
+	algorithm, _, err := z.algorithms()
+	if err == nil {
+		_, err = z.Lease.engine(algorithm)
+	}
+	return err
+}
+
+// checkPack reports what is wrong with pack by itself.
+func (z *Zone) checkPack() error {
+	if z.Pack == "" {
+		return nil
+	}
+	n, err := z.Pack.int()
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("%d is not above 0; write how many keys are expected", n)
+	}
+	if err != nil {
+		return fmt.Errorf("pack %w", err)
+	}
+	return nil
+}
+
+func checkPrefix(field string, bits *int, most int) error {
+	if bits != nil && (*bits < 0 || *bits > most) {
+		return fmt.Errorf("%s %d: must be from 0 to %d", field, *bits, most)
+	}
+	return nil
+}
+
+// checkWord reports a field that has none of the words it can have.
+func checkWord(field, value string, words ...string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	if words[0] == "" {
+		words = words[1:]
+	}
+	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
+}
