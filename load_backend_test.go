@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 )
 
 const (
@@ -46,7 +47,7 @@ func (f *backEndFigures) mean() (mean float64) {
 func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		step := StandInLoads(t, nil, nil)
+		step := loadtest.StandIn(t, nil, nil)
 		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"back_end","key":"all","algorithm":{"name":"log"},%s}]}`, zone))
 		z := h.Zones[0]
 		if z.load != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -25,7 +26,7 @@ type pressure struct {
 
 func newPressure(t testing.TB) *pressure {
 	p := &pressure{cpu: 0.4}
-	p.step = StandInLoads(t, func() (float64, error) { return p.cpu, nil }, func() (float64, error) { return 0.1, nil })
+	p.step = loadtest.StandIn(t, func() (float64, error) { return p.cpu, nil }, func() (float64, error) { return 0.1, nil })
 	return p
 }
 

@@ -11,15 +11,10 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// loads takes the samples of this process, while a zone with load runs.
-var loads = newLoads()
-
-func newLoads() *load.Sampler {
-	s := &load.Sampler{Warn: func(s load.Signal, err error) {
+func init() {
+	load.Process.Warn = func(s load.Signal, err error) {
 		caddy.Log().Named("http.handlers.sliding_window").Warn("load cannot be measured by this signal; limits do not follow it", zap.String("signal", s.String()), zap.Error(err))
-	}}
-	s.CPU, s.Memory = load.Sensors()
-	return s
+	}
 }
 
 // zoneLoad is how the limits of a zone follow the load.
@@ -46,7 +41,7 @@ func acquireLoad(z *Zone, id zoneID) *zoneLoad {
 	if z.Load == nil {
 		return nil
 	}
-	l := &zoneLoad{sampler: loads, Zone: loads.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
+	l := &zoneLoad{sampler: load.Process, Zone: load.Process.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
 	l.timed = z.Load.options.Uses(load.Latency)
 	if l.base != nil {
 		l.now.Store(&scaledLimits{1, z.policies, z.fields})

@@ -46,9 +46,6 @@ func shadowOutcomes(t *testing.T, ctx caddy.Context, zone string) (n [5]float64)
 	return n
 }
 
-// ShadowOutcomes is shadowOutcomes, for tests outside of the package.
-var ShadowOutcomes = shadowOutcomes
-
 // wantShadow waits until a zone would have decided so.
 func wantShadow(t *testing.T, ctx caddy.Context, zone string, want [5]float64) {
 	t.Helper()

@@ -33,6 +33,15 @@ type Sampler struct {
 	latest [Latency]atomic.Uint64 // bits of a float64 above 0; 0: not known
 }
 
+// Process is the Sampler of this process. Tests set another one before a zone is acquired.
+var Process = newProcess()
+
+func newProcess() *Sampler {
+	s := new(Sampler)
+	s.CPU, s.Memory = Sensors()
+	return s
+}
+
 type zoneKey struct {
 	id      string
 	options Options

@@ -1,0 +1,197 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+// operated is a Caddyfile with the zones of docs/operating.md.
+const operated = `{
+	admin {admin}
+	persist_config off
+	auto_https off
+	storage_clean_interval off
+}
+http://{site} {
+	handle /healthz {
+		respond ok
+	}
+	sliding_window {
+		zone per_client {
+			key {header.X-Client}
+			limit 2 1h
+			top_talkers
+		}
+		zone per_user {
+			key {header.X-Tenant}/{header.X-User}
+			limit 2 1h
+		}
+		zone per_token {
+			key {header.X-Token}
+			limit 2 1h
+		}
+	}
+	respond ok
+}
+`
+
+// shell runs a command line in which caddy is the one that is tested, in a directory with a Caddyfile.
+func shell(t *testing.T, dir, stdin, line string) (stdout, stderr string, ok bool) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TOKEN=s3cret-token")
+	var out, problems strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	return out.String(), problems.String(), err == nil
+}
+
+// operate runs Caddy with the zones of docs/operating.md, and returns a directory for shell.
+func operate(t *testing.T) (dir string, process *caddyrun.Process) {
+	t.Helper()
+	site := caddyrun.FreeAddress(t)
+	caddyfile := strings.ReplaceAll(operated, "{site}", site)
+	process = caddyrun.Start(t, caddyfile, site)
+	forgetOverrides := func() { // which Caddy's storage keeps for the next test
+		process.Tell(t, http.MethodPost, "/sliding_window/overrides/replace", "application/json", `{"records":[]}`)
+	}
+	forgetOverrides()
+	t.Cleanup(forgetOverrides)
+	dir = t.TempDir()
+	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(strings.ReplaceAll(caddyfile, "{admin}", process.Admin)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := caddyrun.NewClient(t)
+	for range 2 { // all of them have no header: they use up the keys that are empty
+		_ = caddyrun.MustGet(t, client, site, "")
+	}
+	return dir, process
+}
+
+// endless matches commands that go on until they are interrupted.
+var endless = regexp.MustCompile(`--watch|sliding-window page`)
+
+// TestOperating runs every command of docs/operating.md.
+func TestOperating(t *testing.T) {
+	dir, process := operate(t)
+	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(readFile(t, "docs/operating.md"), -1)
+	if len(blocks) < 7 {
+		t.Fatalf("docs/operating.md has %d commands", len(blocks))
+	}
+	for _, block := range blocks {
+		line := block[1]
+		if endless.MatchString(line) {
+			line = "timeout --foreground --preserve-status -s INT 5 " + line
+		}
+		stdout, stderr, ok := shell(t, dir, "", line)
+		if !ok || stdout == "" {
+			t.Errorf("%s: got %q, and %q", block[1], stdout, stderr)
+		}
+		t.Logf("$ %s%s", block[1], stdout)
+	}
+	if log := process.Log.String(); strings.Contains(log, "s3cret-token") || strings.Contains(log, "192.0.2.1") {
+		t.Errorf("the log has a key:\n%s", log)
+	}
+}
+
+// TestCommands holds what commands print, where they find the endpoint, and how they fail.
+func TestCommands(t *testing.T) {
+	dir, process := operate(t)
+	nowhere := caddyrun.FreeAddress(t)
+	for _, test := range []struct {
+		line, stdin string
+		ok          bool
+		out         []string // of stdout, or of stderr where it fails
+	}{
+		{"zones", "", true, []string{"ZONE", "per_client", "2 in 1h", "{http.request.header.X-Tenant}/{http.request.header.X-User}", "zset"}},
+		{"status", "", true, []string{"sliding_window ", "memory", "ok", "OVERRIDES", "none"}},
+		{"zones --address " + process.Admin, "", true, []string{"per_client"}},
+		{"zones --config Caddyfile --adapter caddyfile", "", true, []string{"per_client"}},
+		{"inspect --zone per_client --key ''", "", true, []string{`The next request of "" in zone per_client, which costs 1, would be denied.`, "Decided by memory; store memory is ok.", "2 in 1h", "config"}},
+		{"inspect --zone per_client --key -", "192.0.2.1\n", true, []string{"192.0.2.1 in zone per_client, which costs 1, would pass."}},
+		{`inspect --zone per_client --key "$(printf '\033[2J')"`, "", true, []string{`"\x1b[2J"`}},
+		{"inspect --zone per_user --value acme --value anna", "", true, []string{"4:acme/4:anna"}},
+		{"inspect --zone per_user --value '' --value ''", "", true, []string{"would be denied"}},
+		{"reset --zone per_client --key ''", "", true, []string{`"" in zone per_client was reset.`}},
+		{"inspect --zone per_client --key ''", "", true, []string{"would pass"}},
+		{"enforce shadow --zone per_client --ttl 1h --reason test", "", true, []string{"per_client", "shadow until 20"}},
+		{"zones", "", true, []string{"shadow until 20"}},
+		{"inspect --zone per_client --key 192.0.2.1", "", true, []string{"Enforced: shadow."}},
+		{"enforce config --all", "", true, []string{"per_client", "per_user", "on"}},
+		{"enforce shadow --zone per_client", "", false, []string{"ttl: required"}},
+		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"ttl: must be a duration of 30d at most"}},
+		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
+		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
+		{"inspect --key 7773", "", false, []string{`required flag(s) "zone" not set`}},
+		{"inspect --zone 7773 --key 7773", "", false, []string{"zone: no zone of this name runs"}},
+		{"inspect --zone per_user --key 7773", "", false, []string{"key: the zone's key has 2 placeholders; send values, in order"}},
+		{"inspect --zone per_user --key 7773 --value a", "", false, []string{"key value"}},
+		{"override set --zone per_client --key anna --limit 5/1m --limit 9/1h --reason TICKET-7", "", true, []string{"Override ", " of anna in zone per_client (5 in 1m, 9 in 1h) was set.", "Version "}},
+		{"override set --zone per_user --value acme --value otto --factor 2 --ttl 2h", "", true, []string{"of acme, otto in zone per_user (times 2) was set."}},
+		{"override set --zone per_client --key - --deny", "192.0.2.7\n", true, []string{"of 192.0.2.7 in zone per_client (deny) was set."}},
+		{"override list", "", true, []string{"Store memory: 3 overrides, version ", "anna", "5 in 1m, 9 in 1h", "for good", "TICKET-7"}},
+		{"status", "", true, []string{"ok", "3, version "}},
+		{"override list --zone per_user", "", true, []string{"Store memory: 1 overrides", "times 2"}},
+		{"inspect --zone per_client --key anna", "", true, []string{"5 in 1m", "override", "TICKET-7"}},
+		{"inspect --zone per_client --key 192.0.2.7", "", true, []string{"would be denied.", "Decided by override"}},
+		{"override delete --zone per_client --key anna", "", true, []string{"of anna in zone per_client (5 in 1m, 9 in 1h) was deleted."}},
+		{"override list --json > list.json && caddy sliding-window override replace list.json", "", true, []string{"Store memory has 2 overrides now; version "}},
+		{"override replace -", "[]", true, []string{"Store memory has 0 overrides now"}},
+		{"override delete --zone per_client --key 7773", "", false, []string{"there is no such override"}},
+		{"override set --zone per_client --key 7773", "", false, []string{"limit factor deny exempt"}},
+		{"override set --zone per_client --key 7773 --limit 5", "", false, []string{`--limit "5": must be a number and a window, as 1000/1m`}},
+		{"override set --zone per_client --key 7773 --deny --if-match 1-x", "", false, []string{"If-Match: the overrides have changed since they were read"}},
+		{"override set --zone per_client --cidr 192.0.2.7/24 --deny", "", false, []string{"write 192.0.2.0/24"}},
+		{"override replace missing.json", "", false, []string{"missing.json"}},
+		{"override replace -", "{}", false, []string{"the file holds no overrides"}},
+		{"top --zone per_client", "", true, []string{"Zone per_client, memory: ", " requests denied since 20"}},
+		{"top --by charged", "", true, []string{"Zone per_client, memory: 2 units charged since 20", "KEY", "COUNT", "ERROR", `""`, "100.0%"}},
+		{"top --by charged --json", "", true, []string{`"total":2,"keys":[{"key":"","count":2,"error":0}]}`}},
+		{"top --by charged --store other", "", false, []string{"no zone keeps top talkers; write top_talkers in a zone"}},
+		{"top --zone per_user", "", false, []string{"zone: keeps no top talkers; write top_talkers in it"}},
+		{"top --by cost", "", false, []string{"by: must be denied or charged"}},
+		{"top --count 257", "", false, []string{"count: must be from 1 to 256"}},
+		{"top --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere}},
+		{"page --listen 0.0.0.0:8080", "", false, []string{"--listen 0.0.0.0:8080: must be an address of the loopback interface, such as 127.0.0.1:8080"}},
+		{"unblock", "", false, []string{"unknown command"}},
+		{"zones --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere, "is Caddy running", "--address"}},
+		{"zones --config missing.json", "", false, []string{"finding the admin endpoint", "--address"}},
+	} {
+		stdout, stderr, ok := shell(t, dir, test.stdin, "caddy sliding-window "+test.line)
+		text := stdout
+		if !test.ok {
+			text = stderr
+			if strings.Contains(stderr, "7773") {
+				t.Errorf("%s: the error has the key: %s", test.line, stderr)
+			}
+		}
+		for _, want := range test.out {
+			if ok != test.ok || !strings.Contains(text, want) || strings.Contains(text, "\x1b[2J") {
+				t.Errorf("%s: success %v, stdout:\n%s\nstderr:\n%s\nwant %q", test.line, ok, stdout, stderr, want)
+			}
+		}
+	}
+	stdout, stderr, _ := shell(t, dir, "", "caddy sliding-window inspect --zone per_client --key 192.0.2.1 --json")
+	var i control.Inspection
+	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.WouldPass || i.Limits[0].Remaining != 2 {
+		t.Errorf("--json: %s%s", stdout, stderr)
+	}
+	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce", "override set", "override list", "override delete", "override replace", "top", "page"} {
+		if stdout, _, ok := shell(t, dir, "", "caddy sliding-window "+name+" --help"); !ok || !strings.Contains(stdout, "$ caddy sliding-window "+name) {
+			t.Errorf("%s --help has no example:\n%s", name, stdout)
+		}
+	}
+}
