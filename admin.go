@@ -37,11 +37,9 @@ func (adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.sliding_window", New: func() caddy.Module { return new(adminAPI) }}
 }
 
-const adminBase = "/sliding_window/"
-
 // Routes implements caddy.AdminRouter.
 func (adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: adminBase, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
+	return []caddy.AdminRoute{{Pattern: control.Base, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
 }
 
 // endpoint is a path of the API. Caddy logs the URI of each request, but no body: whatever holds a
@@ -66,9 +64,9 @@ var endpoints = map[string]endpoint{
 }
 
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
-	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, adminBase)]
+	e, ok := endpoints[strings.TrimPrefix(r.URL.Path, control.Base)]
 	if !ok {
-		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce, top or overrides/list below "+adminBase))
+		return apiError(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce, top or overrides/list below "+control.Base))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
@@ -100,7 +98,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, apiError(http.StatusUnsupportedMediaType, errors.New("Content-Type: must be application/json"))
 	}
 	most := int64(control.MaxBody)
-	if strings.HasPrefix(r.URL.Path, adminBase+"overrides/") {
+	if strings.HasPrefix(r.URL.Path, control.Base+"overrides/") {
 		most = control.MaxOverrides
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
@@ -164,7 +162,7 @@ func statusFor(r *http.Request) control.Status {
 }
 
 func status() control.Status {
-	answer := control.Status{Version: version(), Stores: []control.Store{}, Alerts: listAlerts()}
+	answer := control.Status{Version: control.Version(), Stores: []control.Store{}, Alerts: listAlerts()}
 	for _, g := range running.guards() {
 		answer.Stores = append(answer.Stores, g.state())
 	}
@@ -231,7 +229,7 @@ func selectCounter(s control.Selector) (*selected, error) {
 func selectZone(s control.Selector) ([]*runningZone, error) {
 	all := running.find(s.Zone)
 	if len(all) == 0 {
-		return nil, apiError(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+adminBase+"zones lists the zones"))
+		return nil, apiError(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+control.Base+"zones lists the zones"))
 	}
 	if s.Store == "" && len(all) == 1 {
 		return all[0], nil

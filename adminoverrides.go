@@ -114,7 +114,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		o := &records[i]
 		found, err := selectZone(control.Selector{Zone: o.Zone, Store: o.Store})
 		if o.Zone == "" {
-			err = apiError(http.StatusBadRequest, errors.New("zone: required; GET "+adminBase+"zones lists the zones"))
+			err = apiError(http.StatusBadRequest, errors.New("zone: required; GET "+control.Base+"zones lists the zones"))
 		}
 		if err != nil {
 			return 0, nil, err
@@ -220,7 +220,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 			return true
 		})
 		if gone == nil {
-			return nil, apiError(http.StatusNotFound, errors.New("id: there is no such override; POST "+adminBase+"overrides/list lists them"))
+			return nil, apiError(http.StatusNotFound, errors.New("id: there is no such override; POST "+control.Base+"overrides/list lists them"))
 		}
 		return all, nil
 	})

@@ -14,12 +14,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-)
 
-// The words for whether a zone denies. A percentage of keys is the third way.
-const (
-	enforceOn     = "on"
-	enforceShadow = "shadow"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // Percentages of the keys whose requests a zone may deny.
@@ -31,9 +27,9 @@ const (
 // parseEnforce returns the percentage of keys that a word enforces.
 func parseEnforce(word string) (percent int64, err error) {
 	switch word {
-	case "", enforceOn:
+	case "", control.EnforceOn:
 		return enforceAll, nil
-	case enforceShadow:
+	case control.EnforceShadow:
 		return enforceNone, nil
 	}
 	number, isPercentage := strings.CutSuffix(word, "%")
@@ -65,9 +61,9 @@ var wordsForShadow = []string{
 func enforceWord(percent int64) string {
 	switch percent {
 	case enforceAll:
-		return enforceOn
+		return control.EnforceOn
 	case enforceNone:
-		return enforceShadow
+		return control.EnforceShadow
 	}
 	return strconv.FormatInt(percent, 10) + "%"
 }

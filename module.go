@@ -14,7 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
+	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
+	_ "github.com/slidingwindow/caddy-sliding-window/stores"       // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -120,21 +119,6 @@ func TestOverridesOnRedis(t *testing.T) {
 		t.Errorf("away: got %v", err)
 	}
 	count(a, all+1, false)
-}
-
-// The status says in short what holds, in words, too.
-func TestOverrideState(t *testing.T) {
-	age := 1.7
-	for want, s := range map[string]control.OverrideState{
-		"none":           {Version: "4-x"},
-		"2, version 4-x": {Version: "4-x", Count: 2},
-		"2 (1 not applied), version 4-x, confirmed 2 s ago":    {Version: "4-x", Count: 2, Misfits: 1, Age: &age},
-		"0, version 4-x, confirmed 2 s ago, lost by the store": {Version: "4-x", Age: &age, Lost: true},
-	} {
-		if got := overrideState(&s); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
 }
 
 // A set of an override is an event, which holds no key.

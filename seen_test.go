@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -271,7 +272,7 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	take := heard(t)
 	h, _ := newHandler(t, zoneHandler(t, twoAnHour, ``))
 	z := h.Zones[0]
-	if err := z.setEnforce(enforceShadow, time.Now().Add(-time.Second)); err != nil {
+	if err := z.setEnforce(control.EnforceShadow, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	z.control.current()

@@ -1,12 +1,9 @@
 package slidingwindow
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // The watcher looks at the zones at once and then each second, from the first begin to the last end.
@@ -53,19 +50,4 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 			t.Errorf("alerts %v after the last end", all)
 		}
 	})
-}
-
-// The command shows alerts, and no table without alerts.
-func TestStatusShowsAlerts(t *testing.T) {
-	var with, without strings.Builder
-	printStatus(&with, &control.Status{Alerts: []control.Alert{{Zone: "logins", Store: "memory", Since: "2026-01-02T03:04:05Z", DeniedRatio: 0.1234, Denied: 1234, Requests: 10000}}})
-	for _, want := range []string{"ALERT OF ZONE", "logins", "2026-01-02T03:04:05Z", "1234", "10000", "12.3%"} {
-		if !strings.Contains(with.String(), want) {
-			t.Errorf("got\n%s\nwant %s", with.String(), want)
-		}
-	}
-	printStatus(&without, &control.Status{Alerts: []control.Alert{}})
-	if strings.Contains(without.String(), "ALERT") {
-		t.Errorf("got\n%s", without.String())
-	}
 }

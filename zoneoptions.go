@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its
@@ -70,7 +72,7 @@ func zoneOptions() []zoneOption {
 		}},
 		{"enforce", (*Zone).readEnforce, (*Zone).checkConfiguredEnforce, func(z, p *Zone) {
 			if percent, err := parseEnforce(z.Enforce); err == nil {
-				p.Enforce = unless(enforceWord(percent), enforceOn)
+				p.Enforce = unless(enforceWord(percent), control.EnforceOn)
 			}
 		}},
 		{"count_if", func(z *Zone, d *caddyfile.Dispenser) (err error) {

@@ -8,6 +8,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
+// Base is the path that the API is below.
+const Base = "/sliding_window/"
+
 // MaxBody is the longest body that the API reads, in bytes.
 const MaxBody = 64 << 10
 

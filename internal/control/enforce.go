@@ -5,6 +5,12 @@ import (
 	"fmt"
 )
 
+// The words for whether a zone denies. A percentage of keys is the third way.
+const (
+	EnforceOn     = "on"
+	EnforceShadow = "shadow"
+)
+
 // maxReason is the longest reason, in bytes. The reason is logged.
 const maxReason = 200
 

@@ -1,4 +1,4 @@
-package slidingwindow
+package cli
 
 import (
 	"encoding/json"
@@ -243,7 +243,7 @@ func keysOf(r *overrides.Record) string {
 	for _, value := range r.Values {
 		values = append(values, printable(value))
 	}
-	return joinWords(values)
+	return strings.Join(values, ", ")
 }
 
 // limitOf says what a record does.
@@ -260,7 +260,7 @@ func limitOf(r *overrides.Record) string {
 	for _, l := range r.Limits {
 		limits = append(limits, fmt.Sprintf("%d in %s", l.Max, l.Window))
 	}
-	return joinWords(limits)
+	return strings.Join(limits, ", ")
 }
 
 func printChange(w io.Writer, what string, answer *control.OverrideChange) {

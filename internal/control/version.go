@@ -1,11 +1,11 @@
-package slidingwindow
+package control
 
 import "runtime/debug"
 
 const modulePath = "github.com/slidingwindow/caddy-sliding-window"
 
-// version returns the version of this module in the program, or `(devel)`.
-func version() string {
+// Version returns the version of this module in the program, or `(devel)`.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "(devel)"

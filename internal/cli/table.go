@@ -1,4 +1,4 @@
-package slidingwindow
+package cli
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ func printZones(w io.Writer, answer *control.Zones) {
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), joinWords(limits), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"]})
+		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), strings.Join(limits, ", "), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"]})
 	}
 	t.Render()
 }
@@ -130,7 +130,7 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	if i.RedisKey != "" {
 		_, _ = fmt.Fprintf(w, "Redis key: %s\n", printable(i.RedisKey))
 	}
-	if i.Enforce != enforceOn {
+	if i.Enforce != control.EnforceOn {
 		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
 	printOverride(w, i)

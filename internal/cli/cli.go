@@ -1,4 +1,4 @@
-package slidingwindow
+package cli
 
 import (
 	"bytes"
@@ -95,7 +95,7 @@ func (c *command) enforceCommand() *cobra.Command {
 	var e control.Enforce
 	cmd := &cobra.Command{
 		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones deny, or only count, for a while", Args: cobra.ExactArgs(1),
-		ValidArgs: []string{enforceOn, enforceShadow, "config"},
+		ValidArgs: []string{control.EnforceOn, control.EnforceShadow, "config"},
 		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
   $ caddy sliding-window enforce 25% --zone per_client --ttl 1d
   $ caddy sliding-window enforce config --all`,
@@ -176,7 +176,7 @@ func (c *command) ask(method, path string, question any) ([]byte, error) {
 		return nil, err
 	}
 	c.address = address // for what is asked later
-	return askAdmin(address, method, adminBase+path, c.ifMatch, question)
+	return askAdmin(address, method, control.Base+path, c.ifMatch, question)
 }
 
 // askAdmin asks the admin endpoint at an address. It leaves no connection behind. An empty ifMatch is
