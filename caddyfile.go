@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
 func init() {
@@ -154,7 +156,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume directive name
 	if args := d.RemainingArgs(); len(args) > 0 {
 		if len(args) != 4 {
-			if meant, ok := meantDirective(args); ok {
+			if meant, ok := quantity.MeantDirective(args); ok {
 				return d.Errf("wrong arguments: write %s", meant)
 			}
 			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block")
@@ -164,7 +166,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			Limits: []Limit{{Max: Value(args[2]), Window: Value(args[3])}},
 		})
 		if err := h.check(); err != nil {
-			meant, ok := meantDirective(args)
+			meant, ok := quantity.MeantDirective(args)
 			if ok && meant != "sliding_window "+strings.Join(args, " ") && h.Zones[0].checkLimits() != nil {
 				return d.Errf("wrong arguments: write %s", meant)
 			}

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
 // tooCostly is a cost that no limit lets pass, and that is only compared.
@@ -34,7 +36,7 @@ func (z *Zone) expandCost(repl *caddy.Replacer) (cost int64, empty bool) {
 	n, err := z.spends.expand(repl).int()
 	empty = z.spends.empty(repl, err)
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, quantity.ErrTooLarge):
 		return tooCostly, empty
 	case err != nil || n < 0:
 		return z.cost, empty

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -45,7 +46,7 @@ func (l Limit) check(field string) error {
 		return fmt.Errorf("%s window %w", field, err)
 	}
 	if _, err := l.known().policy(); err != nil {
-		if meant, fault, ok := l.meant(); ok {
+		if meant, fault, ok := (quantity.Limit{Max: string(l.Max), Window: string(l.Window)}).Meant(); ok {
 			return fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
 		}
 		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)

@@ -2,9 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
 // Value is a number or a duration in configuration. It may also be a string,
@@ -48,55 +47,18 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // dynamic reports whether the value is known only once a request comes.
 func (v Value) dynamic() bool { return strings.Contains(string(v), "{") }
 
-var (
-	errNoNumber = errors.New(`"" is not a whole number`)
-	errTooLarge = errors.New("is above 9223372036854775807")
-)
-
-func (v Value) int() (int64, error) {
-	if v == "" { // as of a header field that few requests have
-		return 0, errNoNumber
-	}
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange) && n > 0:
-		return 0, fmt.Errorf("%q %w", string(v), errTooLarge)
-	case err != nil:
-		return 0, noNumber(v)
-	}
-	return n, nil
-}
-
-func (v Value) duration() (time.Duration, error) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		d := time.Duration(n)
-		if d > 0 && d < time.Millisecond { // no option takes so little
-			return 0, noDuration(v)
-		}
-		return d, nil
-	}
-	d, err := duration.Parse(string(v))
-	if err != nil {
-		return 0, noDuration(v)
-	}
-	return d, nil
-}
+func (v Value) int() (int64, error)              { return quantity.Int(string(v)) }
+func (v Value) duration() (time.Duration, error) { return quantity.Duration(string(v)) }
+func (v Value) percent() (float64, error)        { return quantity.Percent(string(v)) }
 
 // plainInt returns a whole number as it is usually spelt, and anything else as it is.
-func (v Value) plainInt() Value {
-	if n, err := v.int(); err == nil {
-		return Value(strconv.FormatInt(n, 10))
-	}
-	return v
-}
+func (v Value) plainInt() Value { return Value(quantity.PlainInt(string(v))) }
 
 // plainDuration does so with a duration.
-func (v Value) plainDuration() Value {
-	if d, err := v.duration(); err == nil {
-		return plainDuration(d)
-	}
-	return v
-}
+func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(string(v))) }
+
+// plainPercent does so with a percentage.
+func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
 func plainDuration(d time.Duration) Value { return Value(duration.Short(d)) }
 
@@ -123,23 +85,4 @@ func (t *valueTemplate) expand(repl *caddy.Replacer) Value {
 		return Value(caddy.ToString(value))
 	}
 	return Value(repl.ReplaceAll(t.text, ""))
-}
-
-// percent returns a percentage as a share.
-func (v Value) percent() (float64, error) {
-	number, ok := strings.CutSuffix(string(v), "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return 0, fmt.Errorf("%q is not a percentage; write a number and %%", string(v))
-	}
-	return n / 100, nil
-}
-
-// plainPercent returns a percentage as it is usually spelt, and anything else as it is.
-func (v Value) plainPercent() Value {
-	share, err := v.percent()
-	if err != nil {
-		return v
-	}
-	return Value(strconv.FormatFloat(math.Round(share*1e8)/1e6, 'f', -1, 64) + "%")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
 // zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its
@@ -223,7 +224,7 @@ func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
 
 // read reads the words of a limit.
 func (l *Limit) read(d *caddyfile.Dispenser) error {
-	if err := checkWords(d.Val(), peekArgs(d)); err != nil {
+	if err := quantity.CheckWords(d.Val(), peekArgs(d)); err != nil {
 		return d.WrapErr(err)
 	}
 	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {

@@ -1,4 +1,4 @@
-package slidingwindow
+package quantity
 
 import (
 	"fmt"
@@ -113,56 +113,61 @@ func wholeNumber(n float64) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// meantDuration returns the text as a duration that Value takes, or "" for other texts.
+// meantDuration returns the text as a duration that Duration takes, or "" for other texts.
 func meantDuration(text string) string {
 	if number, unit := numberAndUnit(text); units[unit] != "" {
-		if d := number + units[unit]; Value(d).isDuration() {
+		if d := number + units[unit]; isDuration(d) {
 			return d
 		}
 		return ""
 	}
-	if Value(text).isDuration() {
+	if isDuration(text) {
 		return text
 	}
 	return ""
 }
 
-// isDuration reports whether the value is a duration with a unit.
-func (v Value) isDuration() bool {
-	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+// isDuration reports whether a text is a duration with a unit.
+func isDuration(text string) bool {
+	if isNumber(text) {
 		return false
 	}
-	_, err := v.duration()
+	_, err := Duration(text)
 	return err == nil
 }
 
-func (v Value) isNumber() bool {
-	_, err := v.int()
+func isNumber(text string) bool {
+	_, err := Int(text)
 	return err == nil
 }
 
-// meant returns the limit that was probably meant by one that is refused, and what is
+func isDynamic(text string) bool { return strings.Contains(text, "{") }
+
+// Limit is a limit as it is written.
+type Limit struct{ Max, Window string }
+
+// Meant returns the limit that was probably meant by one that is refused, and what is
 // wrong with it.
-func (l Limit) meant() (meant Limit, fault string, ok bool) {
-	maximum, window := string(l.Max), string(l.Window)
+func (l Limit) Meant() (meant Limit, fault string, ok bool) {
+	maximum, window := l.Max, l.Window
 	if most, per, ok := meantRate(maximum); ok {
 		if strings.HasSuffix(maximum, "/") && meantDuration(window) != "" {
 			per = meantDuration(window) // 10/ 1m
 		}
-		return Limit{Value(most), Value(per)}, fmt.Sprintf("%q is a rate", maximum), per != ""
+		return Limit{most, per}, fmt.Sprintf("%q is a rate", maximum), per != ""
 	}
-	if l.Max.isDuration() && (l.Window.isNumber() || l.Window.dynamic()) {
+	if isDuration(l.Max) && (isNumber(l.Window) || isDynamic(l.Window)) {
 		return Limit{l.Window, l.Max}, "max and window are in the wrong order", true
 	}
 	n, err := strconv.ParseFloat(maximum, 64)
-	if err != nil || n <= 0 || n == math.Trunc(n) || thousands.MatchString(maximum) || !l.Window.isDuration() {
+	if err != nil || n <= 0 || n == math.Trunc(n) || thousands.MatchString(maximum) || !isDuration(l.Window) {
 		return l, "", false
 	}
-	length, _ := l.Window.duration()
+	length, _ := Duration(l.Window)
 	for times := 2; times <= 1000; times++ {
 		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
 			longer := duration.Short(length * time.Duration(times))
-			return Limit{Value(strconv.FormatFloat(math.Round(product), 'f', -1, 64)), Value(longer)}, fmt.Sprintf("max %q is not a whole number", maximum), true
+			return Limit{strconv.FormatFloat(math.Round(product), 'f', -1, 64), longer}, fmt.Sprintf("max %q is not a whole number", maximum), true
 		}
 	}
 	return l, "", false
@@ -194,21 +199,21 @@ func meantWords(words []string) (Limit, bool) {
 		return Limit{}, false
 	}
 	if most, window, ok := meantRate(strings.Join(words, "")); ok && window != "" {
-		return Limit{Value(most), Value(window)}, true
+		return Limit{most, window}, true
 	}
-	if len(rest) < 2 || len(rest) > 3 || !Value(rest[0]).isNumber() || len(rest) == 3 && !Value(rest[1]).isNumber() {
+	if len(rest) < 2 || len(rest) > 3 || !isNumber(rest[0]) || len(rest) == 3 && !isNumber(rest[1]) {
 		return Limit{}, false
 	}
 	window := meantDuration(strings.Join(rest[1:], ""))
 	if window == "" {
 		return Limit{}, false
 	}
-	return Limit{Value(rest[0]), Value(window)}, true
+	return Limit{rest[0], window}, true
 }
 
-// checkWords reports another number of words than two in a line of a limit, if it can
+// CheckWords reports another number of words than two in a line of a limit, if it can
 // say what was meant.
-func checkWords(option string, words []string) error {
+func CheckWords(option string, words []string) error {
 	if len(words) == 2 {
 		return nil
 	}
@@ -216,15 +221,15 @@ func checkWords(option string, words []string) error {
 	if l, ok := meantWords(words); ok {
 		return fmt.Errorf("%s: write %s %s %s", line, option, l.Max, l.Window)
 	}
-	if len(words) == 3 && strings.Contains(words[2], "{") && Value(words[0]).isNumber() && Value(words[1]).isDuration() {
+	if len(words) == 3 && strings.Contains(words[2], "{") && isNumber(words[0]) && isDuration(words[1]) {
 		return fmt.Errorf("%s: write %s %s %s, and key %s in a line of its own", line, option, words[0], words[1], words[2])
 	}
 	return nil
 }
 
-// meantDirective returns how the arguments of the directive were probably meant: a zone,
+// MeantDirective returns how the arguments of the directive were probably meant: a zone,
 // a key, a number and a window, in this order.
-func meantDirective(args []string) (string, bool) {
+func MeantDirective(args []string) (string, bool) {
 	zone, key := "<zone>", "{client_ip}"
 	var most, window string
 	var texts []string
@@ -233,9 +238,9 @@ func meantDirective(args []string) (string, bool) {
 		switch {
 		case isRate && most == "" && window == "":
 			most, window = rateMax, rateWindow
-		case Value(arg).isNumber() && most == "":
+		case isNumber(arg) && most == "":
 			most = arg
-		case Value(arg).isDuration() && window == "":
+		case isDuration(arg) && window == "":
 			window = arg
 		default:
 			texts = append(texts, arg)
