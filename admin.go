@@ -210,11 +210,11 @@ func selectCounter(s control.Selector) (*selected, error) {
 	values := s.Values
 	if s.Key != nil {
 		values = []string{*s.Key}
-		if z.key.placeholders > 1 {
-			return nil, apiError(http.StatusBadRequest, fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.key.placeholders))
+		if z.key.Placeholders > 1 {
+			return nil, apiError(http.StatusBadRequest, fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.key.Placeholders))
 		}
 	}
-	key, empty, err := z.key.keyOf(values)
+	key, empty, err := z.key.KeyOf(values)
 	if err == nil && empty && z.EmptyKey != "" && z.EmptyKey != emptyShared {
 		err = fmt.Errorf("key: empty, and with empty_key %s such requests are not counted", z.EmptyKey)
 	}

@@ -173,7 +173,7 @@ func (z *runningZone) keyOfRecord(r *overrides.Record) (key string, ok bool) {
 	if values == nil || r.Zone != z.zone.Name {
 		return "", false
 	}
-	key, _, err := z.zone.key.keyOf(values)
+	key, _, err := z.zone.key.KeyOf(values)
 	return key, err == nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 func init() {
@@ -265,7 +266,7 @@ func checkWrittenKey(text string) error {
 	if text == "" {
 		return errors.New(`key "" is empty; write what has a quota of its own, such as {client_ip}`)
 	}
-	return checkKey(text)
+	return template.CheckKey(text)
 }
 
 // parseStore reads the name of a store and what belongs to it.

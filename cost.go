@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // tooCostly is a cost that no limit lets pass, and that is only compared.
@@ -15,7 +16,7 @@ const tooCostly = math.MaxInt64
 
 // checkCost reports what is wrong with the cost by itself.
 func (z *Zone) checkCost() error {
-	if err := checkPlaceholders(string(z.Cost)); err != nil {
+	if err := template.Check(string(z.Cost)); err != nil {
 		return fmt.Errorf("cost %w", err)
 	}
 	if z.Cost == "" || z.Cost.dynamic() {
@@ -33,8 +34,8 @@ func (z *Zone) checkCost() error {
 
 // expandCost returns the cost of one request, and whether it came out empty.
 func (z *Zone) expandCost(repl *caddy.Replacer) (cost int64, empty bool) {
-	n, err := z.spends.expand(repl).int()
-	empty = z.spends.empty(repl, err)
+	n, err := quantity.Int(z.spends.Expand(repl))
+	empty = z.spends.Empty(repl, err)
 	switch {
 	case errors.Is(err, quantity.ErrTooLarge):
 		return tooCostly, empty

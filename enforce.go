@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // Percentages of the keys whose requests a zone may deny.
@@ -74,7 +75,7 @@ func (z *Zone) checkEnforce(word string) error {
 	if err != nil {
 		return err
 	}
-	if percent != enforceAll && percent != enforceNone && z.Key != "" && len(namesIn(z.Key)) == 0 {
+	if percent != enforceAll && percent != enforceNone && z.Key != "" && len(template.Names(z.Key)) == 0 {
 		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
 	if percent != enforceAll && z.settles() {

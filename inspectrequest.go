@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -129,7 +130,7 @@ func (w *walk) run(r *http.Request) error {
 	repl := caddy.NewEmptyReplacer()
 	repl.Map(w.unknown) // before all others, of which some would need a connection
 	repl.Map(caddy.NewReplacer().Get)
-	rw := noAnswer{}
+	rw := unread{}
 	r = caddyhttp.PrepareRequest(r, repl, rw, w.server)
 	w.dropFields(r)
 	err := w.routes(w.server.Routes, end).ServeHTTP(rw, r)
@@ -177,7 +178,7 @@ func (w *walk) isUnknown(name string) bool {
 		return true
 	case name == "http.request.remote.port":
 		return w.portless
-	case has(authNames), has("http.reverse_proxy."):
+	case has(template.AuthNames), has("http.reverse_proxy."):
 		return len(w.answer.NotRun) > 0
 	}
 	return slices.ContainsFunc(w.fields, func(field string) bool { return strings.EqualFold(field, name) })
@@ -247,7 +248,7 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		key, empty := z.key.expand(vars, repl)
+		key, empty := z.key.Expand(vars, repl)
 		c, rule := z.chargeUnder(key, repl)
 		missing := w.missing()
 		switch {
@@ -316,3 +317,10 @@ func (w *walk) peek(h *Handler, req *request) error {
 	}
 	return nil
 }
+
+// unread is an answer that nobody reads.
+type unread struct{}
+
+func (unread) Header() http.Header         { return make(http.Header) }
+func (unread) Write(p []byte) (int, error) { return len(p), nil }
+func (unread) WriteHeader(int)             {}

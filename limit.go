@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -39,10 +40,10 @@ func (l Limit) policy() (window.Policy, error) {
 // check reports what is wrong with the limit, as far as it is known without a
 // request. Field is its name in configuration.
 func (l Limit) check(field string) error {
-	if err := checkPlaceholders(string(l.Max)); err != nil {
+	if err := template.Check(string(l.Max)); err != nil {
 		return fmt.Errorf("%s max %w", field, err)
 	}
-	if err := checkPlaceholders(string(l.Window)); err != nil {
+	if err := template.Check(string(l.Window)); err != nil {
 		return fmt.Errorf("%s window %w", field, err)
 	}
 	if _, err := l.known().policy(); err != nil {
@@ -71,13 +72,13 @@ func (l Limit) plain() Limit { return Limit{l.Max.plainInt(), l.Window.plainDura
 // limitTemplate is a limit of which a part is known only once a request comes. It
 // is compiled at load.
 type limitTemplate struct {
-	max, window valueTemplate
+	max, window template.Text
 	known       window.Policy // with something valid for placeholders
 }
 
 func newLimitTemplate(l Limit) limitTemplate {
 	known, _ := l.known().policy() // no error: it was checked
-	return limitTemplate{newValueTemplate(l.Max), newValueTemplate(l.Window), known}
+	return limitTemplate{template.NewText(string(l.Max)), template.NewText(string(l.Window)), known}
 }
 
 // expand returns the limit for one request. It is an error if the placeholders
@@ -85,13 +86,13 @@ func newLimitTemplate(l Limit) limitTemplate {
 func (t *limitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
 	p := t.known
 	var err error
-	if t.max.dynamic {
-		if p.Limit, err = t.max.expand(repl).int(); err != nil {
+	if t.max.Dynamic {
+		if p.Limit, err = quantity.Int(t.max.Expand(repl)); err != nil {
 			return p, err
 		}
 	}
-	if t.window.dynamic {
-		if p.Window, err = t.window.expand(repl).duration(); err != nil {
+	if t.window.Dynamic {
+		if p.Window, err = quantity.Duration(t.window.Expand(repl)); err != nil {
 			return p, err
 		}
 	}

@@ -137,17 +137,17 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 	return overrides.Zone{
 		Name: z.Name,
 		KeyOf: func(values []string) (string, error) {
-			key, _, err := z.key.keyOf(values)
+			key, _, err := z.key.KeyOf(values)
 			return key, err
 		},
 		FoldPattern: func(literal string) string {
-			if z.FoldCase || z.key.spelling.isHost() { // paths keep theirs
+			if z.FoldCase || z.key.Spelling.IsHost() { // paths keep theirs
 				return plain.Fold(literal)
 			}
 			return literal
 		},
-		Single:     z.key.single != "",
-		IPv4Prefix: z.key.prefixes.v4, IPv6Prefix: z.key.prefixes.v6,
+		Single:     z.key.Single != "",
+		IPv4Prefix: z.key.Prefixes.V4, IPv6Prefix: z.key.Prefixes.V6,
 		Hasher: hasher, Fit: z.fitRule,
 	}
 }
@@ -340,14 +340,14 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	values := r.Values
 	if r.Key != nil {
 		values = []string{*r.Key}
-		if z.zone.key.placeholders > 1 {
-			return fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.zone.key.placeholders)
+		if z.zone.key.Placeholders > 1 {
+			return fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.zone.key.Placeholders)
 		}
 	}
 	if values == nil {
 		return nil
 	}
-	key, empty, err := z.zone.key.keyOf(values)
+	key, empty, err := z.zone.key.KeyOf(values)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	hasher := z.guard.overrides.hasher
 	if hasher == nil {
 		// The key is spelt once more when the record is compiled.
-		if again, _, err := z.zone.key.keyOf([]string{key}); z.zone.key.single != "" && err == nil && again == key {
+		if again, _, err := z.zone.key.KeyOf([]string{key}); z.zone.key.Single != "" && err == nil && again == key {
 			r.Key, r.Values = &key, nil
 		}
 		return nil

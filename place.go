@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // warnOfPlace logs the paths that are matched in vain on the way to the zone, or by it, as
@@ -83,9 +85,6 @@ func (z *Zone) strippedBy(route *caddyhttp.Route) string {
 	}
 	return prefix
 }
-
-// authNames is what the names of placeholders begin with that authentication defines.
-const authNames = "http.auth."
 
 // isBeforeAuthentication reports whether a server of the configuration authenticates clients
 // only after the zone.
@@ -213,14 +212,14 @@ func pathsUnder(prefix, matcher string, config any) []string {
 	}
 	switch matcher {
 	case "path":
-		eachText(config, add)
+		template.EachText(config, add)
 	case "path_regexp":
 		if m, ok := config.(map[string]any); ok {
 			pattern, _ := m["pattern"].(string)
 			add(strings.TrimPrefix(pattern, "^"))
 		}
 	case "expression":
-		eachText(config, func(text string) {
+		template.EachText(config, func(text string) {
 			for _, quoted := range quotedPath.FindAllStringSubmatch(text, -1) {
 				add(quoted[1])
 			}

@@ -100,7 +100,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		if !applies || z.Settle != nil && req.chargedBefore(z) {
 			continue
 		}
-		key, empty := z.key.expand(req.vars, req.repl)
+		key, empty := z.key.Expand(req.vars, req.repl)
 		if empty {
 			h.noteEmpty(z, noKey, req)
 		}
@@ -133,7 +133,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 
 // isKeyEnforced reports whether the zone may deny the request's key.
 func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
-	key, _ := z.key.expand(req.vars, req.repl)
+	key, _ := z.key.Expand(req.vars, req.repl)
 	return isEnforced(z.Name, key, percent)
 }
 

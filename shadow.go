@@ -102,7 +102,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	if !applies {
 		return
 	}
-	key, empty := z.key.expand(view.vars, view.repl)
+	key, empty := z.key.Expand(view.vars, view.repl)
 	if empty {
 		h.noteEmpty(z, noKey, view)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -124,7 +125,7 @@ func (f Field) check(others []Field) error {
 	if slices.ContainsFunc(others, func(o Field) bool { return o.Name == f.Name }) {
 		return fmt.Errorf("fields: duplicate field %s; keep one", f.Name)
 	}
-	if err := checkPlaceholders(f.Value); err != nil {
+	if err := template.Check(f.Value); err != nil {
 		return fmt.Errorf("fields: %s %w", f.Name, err)
 	}
 	return nil
@@ -138,7 +139,7 @@ type fieldTemplates struct {
 
 type fieldTemplate struct {
 	name  string
-	value keyTemplate
+	value template.Key
 }
 
 // newFieldTemplates compiles fields that have been checked. It returns nil without fields.
@@ -149,7 +150,7 @@ func newFieldTemplates(a *Algorithm) *fieldTemplates {
 	t := new(fieldTemplates)
 	t.bounds, _ = a.noteBounds()
 	for _, f := range a.Fields {
-		value, _ := newKeyTemplate(f.Value, addressPrefixes{})
+		value, _ := template.NewKey(f.Value, template.Prefixes{})
 		t.fields = append(t.fields, fieldTemplate{f.Name, value})
 	}
 	return t
@@ -167,7 +168,7 @@ func (t *fieldTemplates) expand(vars map[string]any, repl *caddy.Replacer) []str
 	}
 	for i := range t.fields {
 		left += leastMaxValue
-		value := shorten(t.fields[i].value.expandPlain(vars, repl), min(t.bounds.value, left))
+		value := shorten(t.fields[i].value.ExpandPlain(vars, repl), min(t.bounds.value, left))
 		left -= max(leastMaxValue, int64(len(value)))
 		words = append(words, t.fields[i].name, value)
 	}

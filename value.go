@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
@@ -61,28 +59,3 @@ func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(strin
 func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
 func plainDuration(d time.Duration) Value { return Value(duration.Short(d)) }
-
-// valueTemplate expands a value. It is compiled at load.
-type valueTemplate struct {
-	text    string
-	dynamic bool
-	// Name of the placeholder if the value is that and nothing else.
-	single string
-}
-
-func newValueTemplate(v Value) valueTemplate {
-	t := valueTemplate{text: string(v), dynamic: v.dynamic()}
-	if k, err := newKeyTemplate(t.text, addressPrefixes{}); err == nil {
-		t.single = k.single
-	}
-	return t
-}
-
-// expand returns the value with its placeholders replaced.
-func (t *valueTemplate) expand(repl *caddy.Replacer) Value {
-	if t.single != "" {
-		value, _ := repl.Get(t.single)
-		return Value(caddy.ToString(value))
-	}
-	return Value(repl.ReplaceAll(t.text, ""))
-}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 func TestValueJSON(t *testing.T) {
@@ -66,27 +64,6 @@ func TestValueDuration(t *testing.T) {
 		got, err := c.in.duration()
 		if got != c.want || (err == nil) != c.ok {
 			t.Errorf("%q: got %s, %v, want %s", c.in, got, err, c.want)
-		}
-	}
-}
-
-// A value compiled at load is what Caddy makes of its text.
-func TestValueAsCaddyExpandsIt(t *testing.T) {
-	r := get("X-Max", "5", "X-Braces", "{http.request.method}")
-	if _, err := tryServe(r); err != nil {
-		t.Fatal(err)
-	}
-	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	repl.Set("number", 7)
-	repl.Set("nothing", nil)
-	for _, text := range []string{
-		"{http.request.header.X-Max}", "{http.request.header.X-Max}0", "1{http.request.header.X-Max}", "{http.request.header.X-None}",
-		"{http.request.header.X-Max}{http.request.header.X-Max}", "{http.request.header.X-Braces}", "{http.vars.client_ip}", "{client_ip}",
-		"{number}", "{nothing}", "{unknown}", "{}", "{", "{number", "}{number}", `\{number}`, `{number\}`, `{number\}}`, "{a{number}", "{{number}}", " {number}", "{number}\n",
-	} {
-		v := newValueTemplate(Value(text))
-		if got, want := string(v.expand(repl)), repl.ReplaceAll(text, ""); got != want || !v.dynamic {
-			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -122,10 +123,10 @@ type Zone struct {
 	TopTalkers bool `json:"top_talkers,omitempty"`
 
 	matchers  caddyhttp.MatcherSets
-	key       keyTemplate
+	key       template.Key
 	pack      int64
 	cost      int64           // if Cost is not dynamic
-	spends    valueTemplate   // the cost, if it is
+	spends    template.Text   // the cost, if it is
 	policies  []window.Policy // if no limit is dynamic
 	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
@@ -204,18 +205,18 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 	}
 	if z.Key == "" {
-		z.Key = defaultKey
+		z.Key = template.DefaultKey
 	}
-	prefixes := addressPrefixes{v4: defaultIPv4Prefix, v6: defaultIPv6Prefix}
+	prefixes := template.Prefixes{V4: template.DefaultIPv4Prefix, V6: template.DefaultIPv6Prefix}
 	if z.IPv4Prefix != nil {
-		prefixes.v4 = *z.IPv4Prefix
+		prefixes.V4 = *z.IPv4Prefix
 	}
 	if z.IPv6Prefix != nil {
-		prefixes.v6 = *z.IPv6Prefix
+		prefixes.V6 = *z.IPv6Prefix
 	}
 	// No errors from here on: everything was checked.
-	z.key, _ = newKeyTemplate(z.Key, prefixes)
-	z.key.foldCase = z.FoldCase
+	z.key, _ = template.NewKey(z.Key, prefixes)
+	z.key.FoldCase = z.FoldCase
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
 	if z.percent, _ = parseEnforce(z.Enforce); z.percent != enforceAll {
@@ -272,7 +273,7 @@ func (z *Zone) longestKnown() time.Duration {
 
 // compileValues compiles what may hold placeholders, beside the key.
 func (z *Zone) compileValues() {
-	z.spends = newValueTemplate(z.Cost)
+	z.spends = template.NewText(string(z.Cost))
 	for _, l := range z.Limits {
 		z.limits = append(z.limits, newLimitTemplate(l))
 	}
@@ -300,7 +301,7 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	case z.load != nil:
 		c.Policies = z.load.limits().policies
 	}
-	if z.spends.dynamic {
+	if z.spends.Dynamic {
 		var none bool
 		if c.Cost, none = z.expandCost(repl); none {
 			empty |= noCost
@@ -315,7 +316,7 @@ func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, emp
 	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
-		if z.limits[i].max.empty(repl, err) || z.limits[i].window.empty(repl, err) {
+		if z.limits[i].max.Empty(repl, err) || z.limits[i].window.Empty(repl, err) {
 			empty = noLimit
 		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its
@@ -32,8 +33,8 @@ type zoneOption struct {
 func zoneOptions() []zoneOption {
 	return []zoneOption{
 		{"match", (*Zone).readMatch, (*Zone).checkMatch, nil},
-		{"key", (*Zone).readKey, func(z *Zone) error { return checkKey(z.Key) }, func(z, p *Zone) {
-			p.Key = unless(unless(z.Key, defaultKey), "{client_ip}")
+		{"key", (*Zone).readKey, func(z *Zone) error { return template.CheckKey(z.Key) }, func(z, p *Zone) {
+			p.Key = unless(unless(z.Key, template.DefaultKey), "{client_ip}")
 		}},
 		{"limit", (*Zone).readLimit, func(z *Zone) error {
 			if len(z.Limits) == 0 {
@@ -114,12 +115,12 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"ipv4_prefix", readPrefix(func(z *Zone) **int { return &z.IPv4Prefix }, 32), nil, func(z, p *Zone) {
-			if z.IPv4Prefix != nil && *z.IPv4Prefix == defaultIPv4Prefix {
+			if z.IPv4Prefix != nil && *z.IPv4Prefix == template.DefaultIPv4Prefix {
 				p.IPv4Prefix = nil
 			}
 		}},
 		{"ipv6_prefix", readPrefix(func(z *Zone) **int { return &z.IPv6Prefix }, 128), nil, func(z, p *Zone) {
-			if z.IPv6Prefix != nil && *z.IPv6Prefix == defaultIPv6Prefix {
+			if z.IPv6Prefix != nil && *z.IPv6Prefix == template.DefaultIPv6Prefix {
 				p.IPv6Prefix = nil
 			}
 		}},

@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"net/http"
@@ -47,7 +47,7 @@ func TestGroupAddresses(t *testing.T) {
 		{"2001:db8::/32", 24, 64, "2001:db8::/32"},
 		{"a:b", 24, 64, "a:b"},
 	} {
-		if got := (addressPrefixes{c.v4, c.v6}).group(c.value); got != c.want {
+		if got := (Prefixes{c.v4, c.v6}).group(c.value); got != c.want {
 			t.Errorf("%q by /%d and /%d: got %q, want %q", c.value, c.v4, c.v6, got, c.want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestGroupAddresses(t *testing.T) {
 // remote.
 func expandKey(t *testing.T, template, remote string, fields [2]string) (string, bool) {
 	t.Helper()
-	k, err := newKeyTemplate(template, addressPrefixes{defaultIPv4Prefix, defaultIPv6Prefix})
+	k, err := NewKey(template, Prefixes{DefaultIPv4Prefix, DefaultIPv6Prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func expandKey(t *testing.T, template, remote string, fields [2]string) (string,
 	r.Header = http.Header{"A": {fields[0]}, "B": {fields[1]}}
 	repl := caddy.NewReplacer()
 	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
-	return k.expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
+	return k.Expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
 }
 
 func TestExpandKey(t *testing.T) {
@@ -80,9 +80,9 @@ func TestExpandKey(t *testing.T) {
 		want             string
 		empty            bool
 	}{
-		{defaultKey, remote, [2]string{}, "192.0.2.7", false},
+		{DefaultKey, remote, [2]string{}, "192.0.2.7", false},
 		{"{client_ip}", remote, [2]string{}, "192.0.2.7", false},
-		{defaultKey, "[2001:db8::1]:1234", [2]string{}, "2001:db8::/64", false},
+		{DefaultKey, "[2001:db8::1]:1234", [2]string{}, "2001:db8::/64", false},
 		{"{http.request.uri.query.q}", remote, [2]string{}, "2001:db8::/64", false},
 		{"static", remote, [2]string{}, "static", false},
 		{"", remote, [2]string{}, "", false},
@@ -195,14 +195,14 @@ func TestFoldCase(t *testing.T) {
 // expandRequest expands a template for a request.
 func expandRequest(t *testing.T, template string, fold bool, r *http.Request) string {
 	t.Helper()
-	k, err := newKeyTemplate(template, addressPrefixes{defaultIPv4Prefix, defaultIPv6Prefix})
+	k, err := NewKey(template, Prefixes{DefaultIPv4Prefix, DefaultIPv6Prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.foldCase = fold
+	k.FoldCase = fold
 	repl := caddy.NewReplacer()
 	r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
-	key, _ := k.expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
+	key, _ := k.Expand(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), repl)
 	return key
 }
 
@@ -238,69 +238,5 @@ func TestKeysDoNotCollide(t *testing.T) {
 			}
 			seen[key] = fields
 		}
-	}
-}
-
-// Nobody but a trusted proxy says who the client is.
-func TestForwardedForChangesNothing(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1h"}]`, ""))
-	for i, from := range []string{"198.51.100.1", "198.51.100.2", "192.0.2.1, 198.51.100.3"} {
-		w := serve(t, get("X-Forwarded-For", from, "X-Real-Ip", from, "Forwarded", "for="+from), h)
-		want := http.StatusTooManyRequests
-		if i == 0 {
-			want = http.StatusNoContent
-		}
-		if w.Code != want {
-			t.Errorf("X-Forwarded-For %s: got %d, want %d", from, w.Code, want)
-		}
-	}
-}
-
-func TestEmptyKey(t *testing.T) {
-	const key = `"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}]`
-	for _, c := range []struct {
-		word string
-		want []int // of two requests without a key, then two with one
-	}{
-		{"", []int{204, 429, 204, 429}},
-		{"shared", []int{204, 429, 204, 429}},
-		{"skip", []int{204, 204, 204, 429}},
-		{"deny", []int{429, 429, 204, 429}},
-	} {
-		t.Run(c.word, func(t *testing.T) {
-			h, _ := newHandler(t, zoneHandler(t, key+`,"empty_key":"`+c.word+`"`, ""))
-			for i, want := range c.want {
-				r := get()
-				if i >= 2 {
-					r = get("X-Key", "k")
-				}
-				w := serve(t, r, h)
-				if w.Code != want {
-					t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
-				}
-				if c.word == "deny" && i < 2 {
-					if got := w.Header().Get("Retry-After"); got != "" {
-						t.Errorf("Retry-After: got %s, want none: no waiting helps", got)
-					}
-					if got := w.Header().Get("RateLimit"); got != "" {
-						t.Errorf("RateLimit: got %s, want none", got)
-					}
-				}
-			}
-		})
-	}
-}
-
-// A request that one zone denies for want of a key costs nothing in another.
-func TestDeniedForWantOfAKeyCostsNothing(t *testing.T) {
-	h, _ := newHandler(t, `{"zones":[
-		{"name":"want_first","limits":[{"max":1,"window":"1h"}]},
-		{"name":"want_second","key":"{http.request.header.X-Key}","empty_key":"deny","limits":[{"max":9,"window":"1h"}]}
-	]}`)
-	if w := serve(t, get(), h); w.Code != http.StatusTooManyRequests {
-		t.Errorf("without a key: got %d, want 429", w.Code)
-	}
-	if w := serve(t, get("X-Key", "k"), h); w.Code != http.StatusNoContent {
-		t.Errorf("with a key: got %d, want 204", w.Code)
 	}
 }

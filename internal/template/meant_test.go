@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ func TestDocumentedNames(t *testing.T) {
 		if strings.HasSuffix(name, ".") {
 			name += "0"
 		}
-		if !caddyKnows(name) {
+		if !CaddyKnows(name) {
 			t.Errorf("Caddy does not know {%s}", name)
 		}
 	}
@@ -21,10 +21,10 @@ func TestDocumentedNames(t *testing.T) {
 func TestMeantByAnything(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "http.", "http.request..", "http.request.header.", "http.vars.", "\x00", "é", "ü.ü",
 		strings.Repeat(".", 300), strings.Repeat("a.", 100), strings.Repeat("a", 1<<20), "http.request." + strings.Repeat("a.", 1<<20)} {
-		if meant := meantBy(name); meant != "" {
+		if meant := MeantBy(name); meant != "" {
 			t.Errorf("%.20q is taken for %q", name, meant)
 		}
-		if err := checkKnown(name); (err == nil) == (strings.HasPrefix(name, requestNames) && name != "http.request.header.") {
+		if err := CheckKnown(name); (err == nil) == (strings.HasPrefix(name, RequestNames) && name != "http.request.header.") {
 			t.Errorf("%.20q: got %v", name, err)
 		}
 	}

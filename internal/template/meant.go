@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"slices"
@@ -54,7 +54,7 @@ var otherWords = map[string][]string{
 var nameByWord = func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range documentedNames {
-		for _, shared := range []string{"", "http.vars.", requestNames, requestNames + "uri.", requestNames + "tls.", requestNames + "host."} {
+		for _, shared := range []string{"", "http.vars.", RequestNames, RequestNames + "uri.", RequestNames + "tls.", RequestNames + "host."} {
 			word, ok := strings.CutPrefix(name, shared)
 			if word = squash(word); ok && names[word] == "" {
 				names[word] = name
@@ -73,9 +73,9 @@ func squash(name string) string {
 	return word
 }
 
-// meantBy returns the placeholder of Caddy's that an unknown name was probably meant to
+// MeantBy returns the placeholder of Caddy's that an unknown name was probably meant to
 // be, or nothing: names that resemble none are those of maps and other modules.
-func meantBy(name string) string {
+func MeantBy(name string) string {
 	if len(name) > 256 { // of which the comparison would take long
 		return ""
 	}

@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"errors"
@@ -8,17 +8,17 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// keyOf returns the key of a request whose placeholders have these values, in order, and whether
+// KeyOf returns the key of a request whose placeholders have these values, in order, and whether
 // all of them are empty. Its errors do not quote the values.
-func (k *keyTemplate) keyOf(values []string) (key string, empty bool, err error) {
-	if len(values) != k.placeholders {
+func (k *Key) KeyOf(values []string) (key string, empty bool, err error) {
+	if len(values) != k.Placeholders {
 		return "", false, k.wrongNumber(len(values))
 	}
-	if k.placeholders == 0 {
+	if k.Placeholders == 0 {
 		return k.text, false, nil
 	}
-	if k.single != "" {
-		key = k.spell(k.single, values[0], k.spelling)
+	if k.Single != "" {
+		key = k.spell(k.Single, values[0], k.Spelling)
 		return key, key == "", nil
 	}
 	empty = true
@@ -26,7 +26,7 @@ func (k *keyTemplate) keyOf(values []string) (key string, empty bool, err error)
 		value := k.spell(name, values[0], k.spellings[name])
 		values = values[1:]
 		empty = empty && value == ""
-		if k.placeholders > 1 {
+		if k.Placeholders > 1 {
 			value = strconv.Itoa(len(value)) + ":" + value
 		}
 		return value, nil
@@ -34,16 +34,16 @@ func (k *keyTemplate) keyOf(values []string) (key string, empty bool, err error)
 	return key, empty, err
 }
 
-func (k *keyTemplate) wrongNumber(n int) error {
+func (k *Key) wrongNumber(n int) error {
 	switch {
-	case k.placeholders == 0:
+	case k.Placeholders == 0:
 		return errors.New("key: the zone counts all requests together; leave key and values out")
-	case n == 0 && k.placeholders == 1:
+	case n == 0 && k.Placeholders == 1:
 		return errors.New("key: required; send the value of the key's placeholder")
-	case k.placeholders == 1:
+	case k.Placeholders == 1:
 		return errors.New("values: the zone's key has one placeholder; send key")
 	case n == 0:
-		return fmt.Errorf("values: required; send the values of the key's %d placeholders, in order", k.placeholders)
+		return fmt.Errorf("values: required; send the values of the key's %d placeholders, in order", k.Placeholders)
 	}
-	return fmt.Errorf("values: the zone's key has %d placeholders; send one value for each, in order", k.placeholders)
+	return fmt.Errorf("values: the zone's key has %d placeholders; send one value for each, in order", k.Placeholders)
 }

@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"fmt"
@@ -13,35 +13,35 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
-// defaultKey is what a zone counts by unless told otherwise.
-const defaultKey = "{http.vars.client_ip}"
+// DefaultKey is what a zone counts by unless told otherwise.
+const DefaultKey = "{http.vars.client_ip}"
 
-// keyTemplate expands a zone's key. It is compiled at load, so that expanding the usual key,
+// Key expands a zone's key. It is compiled at load, so that expanding the usual key,
 // the client's address, is cheap.
-type keyTemplate struct {
+type Key struct {
 	text string
 	// Name of the placeholder if the key is that and nothing else.
-	single string
+	Single string
 	// Number of placeholders. Values of several are delimited by their length,
 	// so that different values never make the same key.
-	placeholders int
-	prefixes     addressPrefixes
-	foldCase     bool
+	Placeholders int
+	Prefixes     Prefixes
+	FoldCase     bool
 	// Placeholders of the key whose values have several spellings, by name; and that of
 	// the single one.
-	spellings map[string]spelling
-	spelling  spelling
+	spellings map[string]Spelling
+	Spelling  Spelling
 }
 
-func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
-	k := keyTemplate{text: text, prefixes: p}
+func NewKey(text string, p Prefixes) (Key, error) {
+	k := Key{text: text, Prefixes: p}
 	var name string
 	literal, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(placeholder string, _ any) (any, error) {
-		k.placeholders++
+		k.Placeholders++
 		name = placeholder
 		if s, ok := spellingOf(name); ok {
 			if k.spellings == nil {
-				k.spellings = make(map[string]spelling)
+				k.spellings = make(map[string]Spelling)
 			}
 			k.spellings[name] = s
 		}
@@ -51,10 +51,10 @@ func newKeyTemplate(text string, p addressPrefixes) (keyTemplate, error) {
 		return k, err
 	}
 	switch {
-	case k.placeholders == 0:
+	case k.Placeholders == 0:
 		k.text = literal
-	case k.placeholders == 1 && literal == "":
-		k.single, k.spelling = name, k.spellings[name]
+	case k.Placeholders == 1 && literal == "":
+		k.Single, k.Spelling = name, k.spellings[name]
 	}
 	return k, nil
 }
@@ -73,9 +73,9 @@ func checkBraces(text string) error {
 	return nil
 }
 
-// checkPlaceholders refuses a text with a placeholder that Caddy does not know, or that takes
+// Check refuses a text with a placeholder that Caddy does not know, or that takes
 // memory in an amount that clients choose.
-func checkPlaceholders(text string) error {
+func Check(text string) error {
 	if err := checkBraces(text); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func checkPlaceholders(text string) error {
 		if name == "http.request.body" || name == "http.request.body_base64" {
 			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
-		if err := checkKnown(name); err != nil {
+		if err := CheckKnown(name); err != nil {
 			return "", err
 		}
 		return "", checkShorthand(name)
@@ -127,9 +127,9 @@ func longName(name string) string {
 	return long
 }
 
-// checkKey reports what is wrong with a key as configured.
-func checkKey(text string) error {
-	if err := checkPlaceholders(text); err != nil {
+// CheckKey reports what is wrong with a key as configured.
+func CheckKey(text string) error {
+	if err := Check(text); err != nil {
 		return fmt.Errorf("key %w", err)
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
@@ -144,21 +144,21 @@ func checkKey(text string) error {
 	return nil
 }
 
-// expand returns the key of a request; empty says that none of its placeholders
+// Expand returns the key of a request; empty says that none of its placeholders
 // had a value.
-func (k *keyTemplate) expand(vars map[string]any, repl *caddy.Replacer) (key string, empty bool) {
+func (k *Key) Expand(vars map[string]any, repl *caddy.Replacer) (key string, empty bool) {
 	switch {
-	case k.placeholders == 0:
+	case k.Placeholders == 0:
 		return k.text, false
-	case k.single != "":
-		key = k.value(k.single, k.spelling, vars, repl)
+	case k.Single != "":
+		key = k.value(k.Single, k.Spelling, vars, repl)
 		return key, key == ""
 	}
 	empty = true
 	key, _ = repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
 		value := k.value(name, k.spellings[name], vars, repl)
 		empty = empty && value == ""
-		if k.placeholders > 1 {
+		if k.Placeholders > 1 {
 			value = strconv.Itoa(len(value)) + ":" + value
 		}
 		return value, nil
@@ -167,42 +167,42 @@ func (k *keyTemplate) expand(vars map[string]any, repl *caddy.Replacer) (key str
 }
 
 // value returns the value of a placeholder in the one spelling that counts.
-func (k *keyTemplate) value(name string, s spelling, vars map[string]any, repl *caddy.Replacer) string {
+func (k *Key) value(name string, s Spelling, vars map[string]any, repl *caddy.Replacer) string {
 	if s.of != nil {
 		name = s.from
 	}
-	return k.spell(name, placeholder(name, vars, repl), s)
+	return k.spell(name, Value(name, vars, repl), s)
 }
 
 // spell returns the value of the placeholder in the one spelling that counts.
-func (k *keyTemplate) spell(name, value string, s spelling) string {
-	value = ownValue(name, value)
+func (k *Key) spell(name, value string, s Spelling) string {
+	value = OwnValue(name, value)
 	if s.of != nil {
 		value = s.of(value)
 	}
-	if k.foldCase {
+	if k.FoldCase {
 		value = plain.Fold(strings.TrimSpace(value))
 	}
-	return k.prefixes.group(value)
+	return k.Prefixes.group(value)
 }
 
-// expandPlain returns the text with the placeholders' values as they are.
-func (k *keyTemplate) expandPlain(vars map[string]any, repl *caddy.Replacer) string {
+// ExpandPlain returns the text with the placeholders' values as they are.
+func (k *Key) ExpandPlain(vars map[string]any, repl *caddy.Replacer) string {
 	switch {
-	case k.placeholders == 0:
+	case k.Placeholders == 0:
 		return k.text
-	case k.single != "":
-		return placeholder(k.single, vars, repl)
+	case k.Single != "":
+		return Value(k.Single, vars, repl)
 	}
 	text, _ := repl.ReplaceFunc(k.text, func(name string, _ any) (any, error) {
-		return placeholder(name, vars, repl), nil
+		return Value(name, vars, repl), nil
 	}) // no error: the template was read once at load
 	return text
 }
 
-// placeholder returns the value of a placeholder; vars are the variables of the
+// Value returns the value of a placeholder; vars are the variables of the
 // request.
-func placeholder(name string, vars map[string]any, repl *caddy.Replacer) string {
+func Value(name string, vars map[string]any, repl *caddy.Replacer) string {
 	// {client_ip} is what JSON users write by habit; Caddy knows it in
 	// Caddyfiles only.
 	if name == "http.vars.client_ip" || name == "client_ip" {
@@ -213,34 +213,34 @@ func placeholder(name string, vars map[string]any, repl *caddy.Replacer) string 
 	return caddy.ToString(value)
 }
 
-// addressPrefixes groups addresses by their leading bits.
-type addressPrefixes struct {
-	v4, v6 int
+// Prefixes groups addresses by their leading bits.
+type Prefixes struct {
+	V4, V6 int
 }
 
 const (
-	defaultIPv4Prefix = 32
-	defaultIPv6Prefix = 64
+	DefaultIPv4Prefix = 32
+	DefaultIPv6Prefix = 64
 )
 
 // group returns the network of a value that is an address, with or without a port, and
 // any other value as it is.
-func (p addressPrefixes) group(value string) string {
+func (p Prefixes) group(value string) string {
 	// Most values can be told from an address at a glance, and a plain IPv4
 	// address is its own group by default.
 	if len(value) == 0 || len(value) > 64 {
 		return value
 	}
-	if p.v4 == defaultIPv4Prefix && strings.IndexByte(value, ':') < 0 {
+	if p.V4 == DefaultIPv4Prefix && strings.IndexByte(value, ':') < 0 {
 		return value
 	}
 	addr, ok := plain.Address(value)
 	if !ok {
 		return value
 	}
-	bits := p.v6
+	bits := p.V6
 	if addr.Is4() {
-		bits = p.v4
+		bits = p.V4
 	}
 	if bits == addr.BitLen() {
 		return addr.String()

@@ -1,4 +1,4 @@
-package slidingwindow
+package template
 
 import (
 	"net/url"
@@ -9,23 +9,23 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
-// spelling says how to get the value of a placeholder that clients can spell in several
+// Spelling says how to get the value of a placeholder that clients can spell in several
 // ways: of is called with the value of the placeholder from. The zero value is of a
 // placeholder whose value counts as it is.
-type spelling struct {
+type Spelling struct {
 	from string
 	of   func(string) string
 }
 
-// isHost reports whether the value is that of a host, or a part of one: its case does not count.
-func (s spelling) isHost() bool {
+// IsHost reports whether the value is that of a host, or a part of one: its case does not count.
+func (s Spelling) IsHost() bool {
 	return s.from == "http.request.hostport" || s.from == "http.request.tls.server_name"
 }
 
 // spellings are those of the host and of the path, by the name of the placeholder
 // without "http.request.". Caddy's matchers read hosts and paths like this, so that
 // all spellings reach the same handler.
-var spellings = map[string]spelling{
+var spellings = map[string]Spelling{
 	"host":            {"hostport", plain.HostPort}, // without the error that {host} costs Caddy
 	"hostport":        {"hostport", plain.HostPort},
 	"tls.server_name": {"tls.server_name", plain.Host},
@@ -62,11 +62,11 @@ func pathBase(v string) string {
 }
 
 // spellingOf returns the spelling of a placeholder, and whether it has one.
-func spellingOf(placeholder string) (spelling, bool) {
+func spellingOf(placeholder string) (Spelling, bool) {
 	const request = "http.request."
 	name, ok := strings.CutPrefix(placeholder, request)
 	if !ok {
-		return spelling{}, false
+		return Spelling{}, false
 	}
 	s, ok := spellings[name]
 	if !ok {
@@ -77,17 +77,17 @@ func spellingOf(placeholder string) (spelling, bool) {
 }
 
 // spellingOfPart is spellingOf for a label of the host or an element of the path.
-func spellingOfPart(name string) (spelling, bool) {
+func spellingOfPart(name string) (Spelling, bool) {
 	dot := strings.LastIndexByte(name, '.')
 	n, err := strconv.Atoi(name[dot+1:])
 	if dot < 0 || err != nil || n < 0 {
-		return spelling{}, false
+		return Spelling{}, false
 	}
 	switch of := name[:dot]; of {
 	case "host.labels":
-		return spelling{"hostport", func(v string) string { return plain.Label(plain.HostPort(v), n) }}, true
+		return Spelling{"hostport", func(v string) string { return plain.Label(plain.HostPort(v), n) }}, true
 	case "uri.path", "orig_uri.path":
-		return spelling{of, func(v string) string { return plain.Part(plain.Path(v), n) }}, true
+		return Spelling{of, func(v string) string { return plain.Part(plain.Path(v), n) }}, true
 	}
-	return spelling{}, false
+	return Spelling{}, false
 }
