@@ -181,13 +181,13 @@ func (g *guard) state() control.Store {
 		return state
 	}
 	state.Instances = g.fallback.Counted()
-	for part, o := range g.outages.away() {
-		since := o.since.UTC().Format(time.RFC3339)
+	for part, o := range g.outages.Away() {
+		since := o.Since.UTC().Format(time.RFC3339)
 		if part == "" {
-			state.State, state.Since, state.Cause = control.StateAway, since, o.cause.Error()
+			state.State, state.Since, state.Cause = control.StateAway, since, o.Cause.Error()
 			continue
 		}
-		state.Nodes = append(state.Nodes, control.Node{Name: part, Since: since, Cause: o.cause.Error()})
+		state.Nodes = append(state.Nodes, control.Node{Name: part, Since: since, Cause: o.Cause.Error()})
 	}
 	slices.SortFunc(state.Nodes, func(a, b control.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return state

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // maxEnforce is the longest that an operator may have a zone enforced otherwise than it is
@@ -62,7 +63,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 		if err == nil {
 			z.zone.control.sync.order(order)
 			changed = append(changed, z)
-			storeLogger(one.Store).Info("enforcement of zone was changed by an operator",
+			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
 			emitEnforced(z.id(), one.Enforce, one.Until, e.Reason)

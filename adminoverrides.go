@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -301,7 +303,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 // emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
 // by this Caddy. The zone and the ID are empty if all of them were replaced.
 func emitOverride(store, what, version string, o *overrides.Record) {
-	emit(eventOverride, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
+	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
 }
 
 // zoneNamed returns a running zone on the guard's store; nil without one of that name.
@@ -330,7 +332,7 @@ func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.
 		return 0, nil, err
 	}
 	records := *told
-	logger := storeLogger(g.store.String())
+	logger := storestate.Logger(g.store.String())
 	if what == "replaced" {
 		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
 		emitOverride(g.store.String(), what, c.Version, &overrides.Record{By: clientOf(r)})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // top says which keys of a zone are denied or charged most.
@@ -22,7 +23,7 @@ func top(_ *http.Request, body []byte) (int, any, error) {
 	if t == nil {
 		return 0, nil, apiError(http.StatusConflict, errors.New("zone: keeps no top talkers; write top_talkers in it"))
 	}
-	found := t.by(query.By).Top(uptime(), *query.Count)
+	found := t.by(query.By).Top(uptime.Now(), *query.Count)
 	answer := &control.Top{
 		Zone: query.Zone, Store: zones[0].id().store, By: query.By, Since: sinceTop(found.Since).UTC().Format(time.RFC3339),
 		Total: found.Total, Hashed: t.label != nil, Keys: []control.TopKey{},

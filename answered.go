@@ -7,12 +7,13 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/tee"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 
 // answered is the answer to a request that was admitted. It settles the receipts of the request.
 type answered struct {
-	answerWriter
+	tee.Writer
 	req      *request
 	handler  *Handler
 	receipts []receipt
@@ -34,7 +35,7 @@ func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *requ
 		return h.serveTimed(w, r, req, next)
 	}
 	a := &answered{req: req, handler: h, receipts: receipts, strips: strips}
-	a.answerWriter = *newAnswerWriter(w, r, a.begin)
+	a.Writer = *tee.New(w, r, a.begin)
 	returned, err := false, error(nil)
 	defer func() { a.end(returned, err) }()
 	err = h.serveTimed(a, r, req, next)
@@ -77,7 +78,7 @@ func statusOf(err error) int {
 func (a *answered) begin(status int, header http.Header) io.Writer {
 	a.header = header
 	denied := a.req.deniedLater()
-	upgraded := status == http.StatusSwitchingProtocols || a.tunnel && status < 300
+	upgraded := status == http.StatusSwitchingProtocols || a.Tunnel && status < 300
 	for i := range a.receipts {
 		r := &a.receipts[i]
 		switch s := r.zone.Settle; {
@@ -157,10 +158,10 @@ func (a *answered) end(returned bool, err error) {
 }
 
 func (a *answered) settleRest(returned bool, err error) {
-	gone := a.request.Context().Err() != nil
-	whole := returned && a.whole(err)
+	gone := a.Request.Context().Err() != nil
+	whole := returned && a.Whole(err)
 	switch {
-	case a.status != 0:
+	case a.Status != 0:
 	case gone: // the client does not choose what counts
 		for i := range a.receipts {
 			if r := &a.receipts[i]; r.zone.Settle == nil {
@@ -171,15 +172,15 @@ func (a *answered) settleRest(returned bool, err error) {
 		}
 		return
 	case returned: // an error is answered outside
-		a.decided(statusOf(err))
-		whole = !a.failed
+		a.Decided(statusOf(err))
+		whole = !a.Failed
 	default:
-		a.decided(http.StatusInternalServerError)
+		a.Decided(http.StatusInternalServerError)
 	}
 	results := a.readers.done(whole)
 	for i := range a.receipts {
 		if s := a.receipts[i].zone.Settle; s != nil && s.source != nil && !a.receipts[i].Settled() {
-			a.tell(&a.receipts[i], results[s.source], a.status)
+			a.tell(&a.receipts[i], results[s.source], a.Status)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -40,7 +42,7 @@ type App struct {
 	// Caddy's storage, for overrides.
 	storage caddyStorage
 	// Hands events to the handlers of the configuration.
-	sender *sender
+	sender *events.Sender
 }
 
 // zoneID is what counters are told apart by, beside their keys.
@@ -60,7 +62,7 @@ type zoneUse struct {
 	// Whether the store of a handler keeps no counters of requests that are not denied.
 	noShadow bool
 	// When the log may say again that an option came out empty, as in valueOptions.
-	noValueLog [len(valueOptions)]rare
+	noValueLog [len(valueOptions)]uptime.Rare
 	// Whether answers tell their cost, in a zone with settle.
 	seeking seeking
 }
@@ -84,7 +86,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
 	var err error
-	if a.sender, err = newSender(ctx); err != nil {
+	if a.sender, err = events.NewSender(ctx); err != nil {
 		return err
 	}
 	if a.StoreRaw == nil {
@@ -116,13 +118,13 @@ func (a *App) share(g *guard) {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
-	a.sender.start()
+	a.sender.Start()
 	for _, g := range a.sharing {
 		g.fallback.Share()
 	}
 	for _, z := range a.running {
 		if z.guard.lookout != nil {
-			z.guard.lookout.begin()
+			z.guard.lookout.Begin()
 		}
 		if z.zone.load != nil {
 			z.zone.load.sampler.Start(z.zone.load.Zone)
@@ -160,7 +162,7 @@ func (a *App) Stop() error {
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}
-	a.sender.stop()
+	a.sender.Stop()
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (h *Handler) noteEmpty(z *Zone, options noValue, req *request) {
 			continue
 		}
 		z.counters.empty[i].Inc()
-		if o.option == noKey && z.EmptyKey != "" || !z.use.noValueLog[i].due(time.Minute) {
+		if o.option == noKey && z.EmptyKey != "" || !z.use.noValueLog[i].Due(time.Minute) {
 			continue
 		}
 		name := z.emptyName(o.name, req)

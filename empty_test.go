@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // What came out empty is a metric by zone and option, and one warning a minute with the
@@ -74,7 +76,7 @@ func TestEmptyValues(t *testing.T) {
 				fields["placeholder"] != c.placeholder || !strings.Contains(fields["usual_cause"].(string), c.why) {
 				t.Errorf("got %q %v, want %s, %s and %q", entries[0].Message, fields, c.option, c.placeholder, c.why)
 			}
-			h.Zones[0].use.noValueLog = [len(valueOptions)]rare{} // a minute later
+			h.Zones[0].use.noValueLog = [len(valueOptions)]uptime.Rare{} // a minute later
 			ask()
 			if n := logs.Len(); n != 1 {
 				t.Errorf("got %d lines after a minute, want 1", n)

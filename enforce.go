@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
@@ -156,7 +157,7 @@ func (z *Zone) enforced() int64 {
 
 // emitEnforced has handlers of events hear how a zone is enforced now.
 func emitEnforced(id zoneID, word, until, reason string) {
-	emit(eventEnforce, map[string]any{"zone": id.zone, "store": id.store, "enforce": word, "until": until, "reason": reason})
+	events.Emit(events.Enforce, map[string]any{"zone": id.zone, "store": id.store, "enforce": word, "until": until, "reason": reason})
 }
 
 // setEnforce enforces the zone as word says until a time, wherever the zone is used in this

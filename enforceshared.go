@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // enforceConfig is the word for what the configuration says.
@@ -111,7 +113,7 @@ func (z *runningZone) obey(store string, o enforceOrder) {
 	if o.Mode == "" || !now.Before(o.Until) {
 		return
 	}
-	logger := storeLogger(store).With(zap.String("zone", z.zone.Name), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
+	logger := storestate.Logger(store).With(zap.String("zone", z.zone.Name), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
 	if until := now.Add(maxEnforce); o.Until.After(until) {
 		o.Until = until
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -49,10 +52,10 @@ type guard struct {
 	away, busy            prometheus.Counter // of errors, by reason
 	refused, foreign      prometheus.Counter // of errors, by reason
 
-	foreignLog   rare
-	unsettledLog rare
-	outages      *outageLog // nil for a store that cannot be away
-	lookout      *lookout   // nil for a store that cannot be away
+	foreignLog   uptime.Rare
+	unsettledLog uptime.Rare
+	outages      *storestate.Outages // nil for a store that cannot be away
+	lookout      *storestate.Lookout // nil for a store that cannot be away
 
 	// Receipts that are not settled yet keep the guard open. So do the configurations that use
 	// it, which count as one in unsettled.
@@ -86,22 +89,21 @@ func acquireGuard(module StoreModule, local bool) *guard {
 	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
-		g := &guard{store: store, seconds: decisionSeconds.WithLabelValues(name), overrides: newOverrideBook(store)}
+		g := &guard{store: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), overrides: newOverrideBook(store)}
 		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
 		if m, ok := module.(ShadowModule); ok {
 			g.shadow.open = m.ShadowStore
 		}
 		if away, ok := store.(fallback.Store); ok {
-			g.away = storeErrorsTotal.WithLabelValues(name, "away")
-			g.busy = storeErrorsTotal.WithLabelValues(name, "busy")
-			g.refused = storeErrorsTotal.WithLabelValues(name, "refused")
-			g.foreign = storeErrorsTotal.WithLabelValues(name, "foreign")
-			g.localSeconds = decisionSeconds.WithLabelValues("local")
-			g.outages = newOutageLog(name, store)
-			g.outages.emits = true
-			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.changed, OnPing: g.outages.pinged, Counts: acquireCounts(store.String())})
-			g.lookout = &lookout{store: store, fallback: g.fallback, name: name}
+			g.away = metrics.StoreErrorsTotal.WithLabelValues(name, "away")
+			g.busy = metrics.StoreErrorsTotal.WithLabelValues(name, "busy")
+			g.refused = metrics.StoreErrorsTotal.WithLabelValues(name, "refused")
+			g.foreign = metrics.StoreErrorsTotal.WithLabelValues(name, "foreign")
+			g.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
+			g.outages = storestate.NewOutages(name, store, true)
+			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.Changed, OnPing: g.outages.Pinged, Counts: acquireCounts(store.String())})
+			g.lookout = storestate.NewLookout(name, store, g.fallback)
 		}
 		return g, nil
 	})
@@ -122,7 +124,7 @@ func releaseGuard(g *guard, local bool) {
 // Destruct implements caddy.Destructor.
 func (g *guard) Destruct() error {
 	if g.lookout != nil {
-		g.lookout.end()
+		g.lookout.End()
 	}
 	g.settler.drain(drainLast)
 	err := g.closeShadows()
@@ -156,22 +158,22 @@ func (g *guard) closeUnlessHeld() {
 		return
 	}
 	_ = g.fallback.Close() // it returns no error of its own
-	g.outages.end()
+	g.outages.End()
 	_, _ = counts.Delete(g.store.String()) // as releaseGuard
 }
 
 // take asks the store, unless it is known to be away.
 func (g *guard) take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
-	start := uptime()
+	start := uptime.Now()
 	if g.fallback == nil {
 		ds, err := g.store.Take(ctx, charges, room...)
-		g.seconds.Observe((uptime() - start).Seconds())
+		g.seconds.Observe((uptime.Now() - start).Seconds())
 		return ds, err
 	}
 	ds, err := g.fallback.Take(ctx, charges, room...)
 	switch {
 	case err == nil:
-		g.seconds.Observe((uptime() - start).Seconds())
+		g.seconds.Observe((uptime.Now() - start).Seconds())
 	case errors.Is(err, window.ErrBusy):
 		g.busy.Inc()
 	case errors.Is(err, window.ErrForeign):
@@ -188,32 +190,23 @@ func (g *guard) take(ctx context.Context, charges []window.Charge, room []window
 // logForeign logs the zones whose key holds other data, which only an operator can remove.
 // It logs once a minute at most: clients may ask for the counter at any rate.
 func (g *guard) logForeign(charges []window.Charge, cause error) {
-	if !g.foreignLog.due(time.Minute) {
+	if !g.foreignLog.Due(time.Minute) {
 		return
 	}
 	zones := make([]string, len(charges))
 	for i := range charges {
 		zones[i] = charges[i].Zone
 	}
-	storeLogger(g.store.String()).Error("the key of a counter holds other data; on_error decides on its requests until it is removed",
+	storestate.Logger(g.store.String()).Error("the key of a counter holds other data; on_error decides on its requests until it is removed",
 		zap.Strings("zones", zones), zap.Error(cause))
-}
-
-// rare limits how often something happens.
-type rare struct{ next atomic.Int64 } // in uptime
-
-// due reports whether interval has passed since it last returned true.
-func (r *rare) due(interval time.Duration) bool {
-	now, next := int64(uptime()), r.next.Load()
-	return now >= next && r.next.CompareAndSwap(next, now+int64(interval))
 }
 
 // takeLocal decides on this instance's own counts, because of an error of the store. The units
 // of charges whose index is in unsettled are owed to the store only once they are settled.
 func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
-	start := uptime()
+	start := uptime.Now()
 	ds, err := g.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
-	g.localSeconds.Observe((uptime() - start).Seconds())
+	g.localSeconds.Observe((uptime.Now() - start).Seconds())
 	return ds, err
 }
 
@@ -244,16 +237,4 @@ func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err erro
 		return err == nil, err
 	}
 	return g.fallback.Reset(ctx, c)
-}
-
-// uptime returns the time since the process began. It costs half of what time.Now
-// does, which reads the time of day as well.
-func uptime() time.Duration { return time.Since(began) }
-
-var began = time.Now()
-
-// storeLogger writes to Caddy's default log of the moment: a store may outlive the
-// configuration that it came with, and its logger.
-func storeLogger(store string) *zap.Logger {
-	return caddy.Log().Named("http.handlers.sliding_window").With(zap.String("store", store))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -344,13 +345,13 @@ func TestLatencyLeavesOut(t *testing.T) {
 	const pause = 50 * time.Millisecond
 	h, _ := newHandler(t, zoneHandler(t, `"key":"all","limits":[{"max":100000,"window":"1m"}],"load":{"latency":{"lo":"200ms","hi":"1s"}}`, ""))
 	req := &request{zones: h.Zones}
-	tm := &timing{req: req, start: uptime() - 10*pause}
+	tm := &timing{req: req, start: uptime.Now() - 10*pause}
 	if took, ok := tm.took(); !ok || took < 10*pause {
 		t.Errorf("took %v, %v", took, ok)
 	}
 	tm.outer = &timing{req: req, start: tm.start}
 	later := &request{vars: map[string]any{timingVar: tm}}
-	later.waitedSince(uptime() - 9*pause)
+	later.waitedSince(uptime.Now() - 9*pause)
 	for _, one := range []*timing{tm, tm.outer} {
 		if took, ok := one.took(); !ok || took < pause || took > 8*pause {
 			t.Errorf("took %v, %v, want the store left out", took, ok)

@@ -6,135 +6,18 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// The collectors live as long as the process, so that a reload does not reset
-// them; every configuration registers them with its own registry. Labels come
-// from the configuration, never from requests.
-var (
-	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "decisions_total",
-		Help: "Decisions by zone and outcome: allowed, denied, or failed_open and failed_closed while the store was away. Those of zones that do not deny begin with shadow_.",
-	}, []string{"zone", "outcome"})
-
-	unitsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "units_total",
-		Help: "Units that requests wanted to spend, by zone and outcome as in decisions_total. What those of zones with settle really cost is in settled_units_total.",
-	}, []string{"zone", "outcome"})
-
-	nearLimitTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "near_limit_total",
-		Help: "Requests that passed, and after which 80 % or more of a limit of the zone was used.",
-	}, []string{"zone"})
-
-	usedRatio = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "used_ratio",
-		Help:    "How much of its tightest limit a key has used after a decision of the zone, 1 for all.",
-		Buckets: []float64{0.25, 0.5, 0.8, 0.9, 1},
-	}, []string{"zone"})
-
-	decisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "decision_seconds",
-		Help:    "Time that a store took to decide on a request. Store \"local\" decides while a remote store is away.",
-		Buckets: []float64{1e-6, 1e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5},
-	}, []string{"store"})
-
-	storeErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_errors_total",
-		Help: "Requests on which a store did not decide, by reason: away, refused by its server, busy while too many requests wait for it, or foreign: no counter.",
-	}, []string{"store", "reason"})
-
-	noValueTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "empty_values_total",
-		Help: "Requests on which placeholders of an option of a zone had no value, by option: key, limit or cost.",
-	}, []string{"zone", "option"})
-
-	settledTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "settled_units_total",
-		Help: "Units of zones with count_if or settle whose requests were answered, by direction: kept or given_back of what was reserved, excess above it, or excess that was lost.",
-	}, []string{"zone", "direction"})
-
-	settleErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_errors_total",
-		Help: "Requests of zones with count_if or settle whose units stay as they were charged, by reason: unknown if the store may have corrected them, or failed.",
-	}, []string{"zone", "reason"})
-
-	settleMissingTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_missing_total",
-		Help: "Requests of zones with settle whose answers did not tell what they cost, by reason: no_usage, aborted, encoded or too_long.",
-	}, []string{"zone", "reason"})
-
-	settleSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_seconds",
-		Help:    "Time from the decision on a request of a zone with count_if or settle until the store has what it cost.",
-		Buckets: []float64{1e-3, 1e-2, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
-	}, []string{"zone"})
-
-	overridesHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides",
-		Help: "Overrides that this Caddy knows of a store.",
-	}, []string{"store"})
-
-	overrideMisfitsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_misfits_total",
-		Help: "Overrides that were not applied as they do not fit their zone: once a record, and for a factor that is too large for a dynamic limit once a request.",
-	}, []string{"zone"})
-
-	overrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
-		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",
-	}, []string{"store", "reason"})
-
-	storeOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
-		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
-	}, []string{"store", "node"})
-
-	storeClockOffset = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_clock_offset_seconds",
-		Help: "The clock of a store's server less that of this Caddy, as far as a round trip tells.",
-	}, []string{"store"})
-
-	storeMemory = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_bytes",
-		Help: "Memory that a store's server uses, where the user may ask INFO; in a Cluster, of the fullest node.",
-	}, []string{"store"})
-
-	storeMemoryMax = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_memory_max_bytes",
-		Help: "Memory that a store's server may use, where the user may ask INFO; 0 without a maximum.",
-	}, []string{"store"})
-
-	storeInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_info",
-		Help: "1, with what a store's server is: its version, and whether it is standalone or a cluster.",
-	}, []string{"store", "version", "mode"})
-
-	storeInstances = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_instances",
-		Help: "Caddys that share a store, this one included, as they were last counted; with share only.",
-	}, []string{"store"})
-
-	alertFiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "alert",
-		Help: "1 while the alert of a zone has fired and is not resolved. Zones of one name on several stores add up.",
-	}, []string{"zone"})
-
-	eventsDroppedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "caddy", Subsystem: "sliding_window", Name: "events_dropped_total",
-		Help: "Events that no handler heard of, as 64 others waited for slow handlers or Caddy stopped, by event.",
-	}, []string{"event"})
-)
-
 // collectors are all of them.
 var collectors = []prometheus.Collector{
-	decisionsTotal, unitsTotal, nearLimitTotal, usedRatio, decisionSeconds, storeErrorsTotal, noValueTotal,
-	settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds,
-	storeOpen, storeClockOffset, storeMemory, storeMemoryMax, storeInfo, storeInstances,
-	alertFiring, eventsDroppedTotal,
-	overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, &loadMetrics, topCollector{},
+	metrics.DecisionsTotal, metrics.UnitsTotal, metrics.NearLimitTotal, metrics.UsedRatio, metrics.DecisionSeconds, metrics.StoreErrorsTotal, metrics.NoValueTotal,
+	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
+	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
+	metrics.AlertFiring, metrics.EventsDroppedTotal,
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverrideErrorsTotal, &loadMetrics, topCollector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
@@ -151,7 +34,7 @@ func registerMetrics(ctx caddy.Context) error {
 
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
-	allowed, denied, failedOpen, failedClosed outcomeCounter
+	allowed, denied, failedOpen, failedClosed metrics.OutcomeCounter
 	empty                                     [len(valueOptions)]prometheus.Counter
 	settled                                   settledCounters
 	misfits                                   prometheus.Counter // of overrides
@@ -168,18 +51,18 @@ type settledCounters struct {
 func newSettledCounters(z *Zone) settledCounters {
 	zone := z.Name
 	c := settledCounters{
-		kept:      settledTotal.WithLabelValues(zone, "kept"),
-		givenBack: settledTotal.WithLabelValues(zone, "given_back"),
-		excess:    settledTotal.WithLabelValues(zone, "excess"),
-		lost:      settledTotal.WithLabelValues(zone, "lost"),
-		seconds:   settleSeconds.WithLabelValues(zone),
-		unknown:   settleErrorsTotal.WithLabelValues(zone, "unknown"),
-		failed:    settleErrorsTotal.WithLabelValues(zone, "failed"),
+		kept:      metrics.SettledTotal.WithLabelValues(zone, "kept"),
+		givenBack: metrics.SettledTotal.WithLabelValues(zone, "given_back"),
+		excess:    metrics.SettledTotal.WithLabelValues(zone, "excess"),
+		lost:      metrics.SettledTotal.WithLabelValues(zone, "lost"),
+		seconds:   metrics.SettleSeconds.WithLabelValues(zone),
+		unknown:   metrics.SettleErrorsTotal.WithLabelValues(zone, "unknown"),
+		failed:    metrics.SettleErrorsTotal.WithLabelValues(zone, "failed"),
 	}
 	if z.Settle != nil {
 		c.missing = make(map[usage.Reason]prometheus.Counter)
 		for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
-			c.missing[reason] = settleMissingTotal.WithLabelValues(zone, string(reason))
+			c.missing[reason] = metrics.SettleMissingTotal.WithLabelValues(zone, string(reason))
 		}
 	}
 	return c
@@ -187,47 +70,31 @@ func newSettledCounters(z *Zone) settledCounters {
 
 func newZoneCounters(zone string) zoneCounters {
 	c := zoneCounters{
-		allowed:      outcomeOf(zone, "allowed"),
-		denied:       outcomeOf(zone, "denied"),
-		failedOpen:   outcomeOf(zone, "failed_open"),
-		failedClosed: outcomeOf(zone, "failed_closed"),
+		allowed:      metrics.OutcomeOf(zone, "allowed"),
+		denied:       metrics.OutcomeOf(zone, "denied"),
+		failedOpen:   metrics.OutcomeOf(zone, "failed_open"),
+		failedClosed: metrics.OutcomeOf(zone, "failed_closed"),
 	}
-	c.misfits = overrideMisfitsTotal.WithLabelValues(zone)
+	c.misfits = metrics.OverrideMisfitsTotal.WithLabelValues(zone)
 	for i, o := range valueOptions {
-		c.empty[i] = noValueTotal.WithLabelValues(zone, o.name)
+		c.empty[i] = metrics.NoValueTotal.WithLabelValues(zone, o.name)
 	}
 	return c
 }
 
 // shadowCounters count what a zone would have decided on requests that it may not deny.
 type shadowCounters struct {
-	allowed, denied, failedOpen, failedClosed, dropped outcomeCounter
+	allowed, denied, failedOpen, failedClosed, dropped metrics.OutcomeCounter
 }
 
 func newShadowCounters(zone string) shadowCounters {
 	return shadowCounters{
-		allowed:      outcomeOf(zone, "shadow_allowed"),
-		denied:       outcomeOf(zone, "shadow_denied"),
-		failedOpen:   outcomeOf(zone, "shadow_failed_open"),
-		failedClosed: outcomeOf(zone, "shadow_failed_closed"),
-		dropped:      outcomeOf(zone, "shadow_dropped"),
+		allowed:      metrics.OutcomeOf(zone, "shadow_allowed"),
+		denied:       metrics.OutcomeOf(zone, "shadow_denied"),
+		failedOpen:   metrics.OutcomeOf(zone, "shadow_failed_open"),
+		failedClosed: metrics.OutcomeOf(zone, "shadow_failed_closed"),
+		dropped:      metrics.OutcomeOf(zone, "shadow_dropped"),
 	}
-}
-
-// outcomeCounter counts requests with an outcome, and the units that they wanted to spend.
-type outcomeCounter struct {
-	prometheus.Counter
-	units prometheus.Counter
-}
-
-func outcomeOf(zone, outcome string) outcomeCounter {
-	return outcomeCounter{decisionsTotal.WithLabelValues(zone, outcome), unitsTotal.WithLabelValues(zone, outcome)}
-}
-
-// count counts a request.
-func (c outcomeCounter) count(units int64) {
-	c.Inc()
-	c.units.Add(float64(units))
 }
 
 // count counts what was decided. A zone that would have let a request pass which
@@ -235,7 +102,7 @@ func (c outcomeCounter) count(units int64) {
 func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
-		z.counters.denied.count(z.cost)
+		z.counters.denied.Count(z.cost)
 		z.seen.keyless()
 		if req.denyingRule() != nil {
 			z.seen.refused(req.overridden.key)
@@ -246,10 +113,10 @@ func (req *request) count() {
 		c, ds := &req.charges[i], req.decisionsOf(i)
 		switch {
 		case req.allowed:
-			z.counters.allowed.count(c.Cost)
+			z.counters.allowed.Count(c.Cost)
 			z.seen.passed(ds)
 		case !window.Allowed(ds):
-			z.counters.denied.count(c.Cost)
+			z.counters.denied.Count(c.Cost)
 			z.seen.denied(c, ds)
 		}
 	}

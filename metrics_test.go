@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -37,29 +37,7 @@ func hasMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) b
 
 func findMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()
-	families, err := ctx.GetMetricsRegistry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := make(map[string]string)
-	for i := 0; i < len(labels); i += 2 {
-		want[labels[i]] = labels[i+1]
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			got := make(map[string]string)
-			for _, label := range m.GetLabel() {
-				got[label.GetName()] = label.GetValue()
-			}
-			if maps.Equal(got, want) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()), true
-			}
-		}
-	}
-	return 0, false
+	return metricstest.Find(t, ctx.GetMetricsRegistry(), name, labels...)
 }
 
 // outcomes returns the decisions on a zone beyond those before: allowed, denied,

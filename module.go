@@ -331,9 +331,9 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		c := &req.charges[i]
 		z.seen.failed(c, h.OnError == onErrorAllow)
 		if h.OnError == onErrorAllow {
-			z.counters.failedOpen.count(c.Cost)
+			z.counters.failedOpen.Count(c.Cost)
 		} else {
-			z.counters.failedClosed.count(c.Cost)
+			z.counters.failedClosed.Count(c.Cost)
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow

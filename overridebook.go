@@ -14,7 +14,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -102,7 +104,7 @@ func (b *overrideBook) begin(zones []*runningZone, storage caddyStorage) {
 		b.load(own)
 	}
 	b.mu.Lock()
-	overridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
+	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
 	b.apply(time.Now())
 	b.mu.Unlock()
 	if !first {
@@ -129,8 +131,8 @@ func (b *overrideBook) foresee(z *runningZone) {
 func (b *overrideBook) load(storage *overrideStorage) {
 	kept, err := storage.load()
 	if err != nil {
-		overrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
-		storeLogger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
+		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
+		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
 		return
 	}
 	b.mu.Lock()
@@ -184,7 +186,7 @@ func (b *overrideBook) look(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		overrideErrorsTotal.WithLabelValues(b.name, "away").Inc()
+		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "away").Inc()
 		return
 	}
 	b.follow(ctx, orders)
@@ -220,8 +222,8 @@ func (b *overrideBook) note(version string) {
 	b.copy.read = time.Now()
 	lost := version != b.copy.Version
 	if lost && !b.lost {
-		overrideErrorsTotal.WithLabelValues(b.name, "lost").Inc()
-		storeLogger(b.name).Warn("the store has lost the overrides; the last ones stay in force; set one, or replace them, to write them again", zap.Int("overrides", len(b.copy.Records)))
+		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "lost").Inc()
+		storestate.Logger(b.name).Warn("the store has lost the overrides; the last ones stay in force; set one, or replace them, to write them again", zap.Int("overrides", len(b.copy.Records)))
 	}
 	b.lost = lost
 }
@@ -230,7 +232,7 @@ func (b *overrideBook) note(version string) {
 func (b *overrideBook) install(c overrideCopy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.copy, b.lost, b.changed = c, false, time.Now()
-	overridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
+	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
 }
 
@@ -240,8 +242,8 @@ func (b *overrideBook) keep(c overrideCopy) {
 	storage := b.storage
 	b.mu.Unlock()
 	if err := storage.save(c); err != nil {
-		overrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
-		storeLogger(b.name).Warn("overrides could not be kept in Caddy's storage; a start without the store would lack them", zap.Error(err))
+		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
+		storestate.Logger(b.name).Warn("overrides could not be kept in Caddy's storage; a start without the store would lack them", zap.Error(err))
 	}
 }
 
@@ -288,7 +290,7 @@ func (b *overrideBook) warn(z *runningZone, m overrides.Misfit) {
 	}
 	b.warned[id] = true
 	z.zone.counters.misfits.Inc()
-	storeLogger(b.name).Warn("an override does not fit its zone, and is not applied", zap.String("zone", m.Zone), zap.String("id", m.ID), zap.Error(m.Err))
+	storestate.Logger(b.name).Warn("an override does not fit its zone, and is not applied", zap.String("zone", m.Zone), zap.String("id", m.ID), zap.Error(m.Err))
 }
 
 // tidy has the zones forget records that have ended, and changes that all Caddys know by now.
@@ -369,7 +371,7 @@ func (b *overrideBook) write(ctx context.Context, before, next overrideCopy, los
 		storage := b.storage
 		b.mu.Unlock()
 		if err := storage.save(next); err != nil {
-			overrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
+			metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
 			return false, fmt.Errorf("%w: writing to Caddy's storage: %w", window.ErrUnavailable, err)
 		}
 		return true, nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -135,7 +136,7 @@ func TestOverrideEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := take()
-	if len(all) != 1 || all[0].name != eventOverride || all[0].data["zone"] != zoneName(t) || all[0].data["change"] != "set" || all[0].data["reason"] != "abuse" {
+	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != zoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {
 		t.Errorf("events %v, want one of the override", all)
 	}
 	if text := fmt.Sprint(all); strings.Contains(text, "anna") {

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -68,8 +70,8 @@ func (t *tally) Destruct() error {
 	defer t.mu.Unlock()
 	t.closed = true
 	if last := t.fired.Swap(nil); last != nil {
-		alertFiring.WithLabelValues(t.id.zone).Dec()
-		emit(eventResolved, map[string]any{
+		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
+		events.Emit(events.Resolved, map[string]any{
 			"zone": last.Zone, "store": last.Store, "since": last.Since,
 			"denied_ratio": last.DeniedRatio, "denied": last.Denied, "requests": last.Requests,
 		})
@@ -89,9 +91,9 @@ type seen struct {
 // request. Release its tally with releaseTally.
 func (z *Zone) newSeen(id zoneID, logs bool) seen {
 	if z.Alert != nil {
-		alertFiring.WithLabelValues(z.Name)
+		metrics.AlertFiring.WithLabelValues(z.Name)
 	}
-	return seen{acquireTally(id), logs, nearLimitTotal.WithLabelValues(z.Name), usedRatio.WithLabelValues(z.Name)}
+	return seen{acquireTally(id), logs, metrics.NearLimitTotal.WithLabelValues(z.Name), metrics.UsedRatio.WithLabelValues(z.Name)}
 }
 
 // passed counts a charge that was admitted.

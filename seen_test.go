@@ -11,6 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -105,13 +106,13 @@ func seenCases(tb testing.TB) (s seen, cases map[string]func(i int)) {
 	allowed, denied := []window.Decision{{Allowed: true, Limit: 10, Remaining: 1}}, []window.Decision{{Limit: 10}}
 	s = h.Zones[0].seen
 	return s, map[string]func(int){
-		"allowed": func(int) { counters.allowed.units.Add(1); s.passed(allowed) },
+		"allowed": func(int) { counters.allowed.Units.Add(1); s.passed(allowed) },
 		"denied": func(i int) {
-			counters.denied.units.Add(1)
+			counters.denied.Units.Add(1)
 			s.denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
 		},
 		"failed": func(i int) {
-			counters.failedClosed.units.Add(1)
+			counters.failedClosed.Units.Add(1)
 			s.failed(&window.Charge{Key: keys[i%len(keys)]}, false)
 		},
 	}
@@ -143,57 +144,11 @@ func BenchmarkSeen(b *testing.B) {
 }
 
 // heard has events of the test wait for heard's result, which returns them.
-func heard(t *testing.T) func() []event {
+func heard(t *testing.T) (take func() []events.Event) {
 	_ = caddy.Stop() // what another test has left running would take events
-	senders.Add(1)
-	take := func() (all []event) {
-		for {
-			select {
-			case e := <-waitingEvents:
-				all = append(all, e)
-			default:
-				return all
-			}
-		}
-	}
-	take()
-	t.Cleanup(func() {
-		senders.Add(-1)
-		take()
-	})
+	take, end := events.Hear()
+	t.Cleanup(end)
 	return take
-}
-
-// Only 64 events wait. What is beyond that is dropped, and counted by name.
-func TestEventsAreBounded(t *testing.T) {
-	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
-	take := heard(t)
-	dropped := func(name string) float64 {
-		eventsDroppedTotal.WithLabelValues(name)
-		return metric(t, ctx, "caddy_sliding_window_events_dropped_total", "event", name)
-	}
-	back, memory := dropped(eventBack), dropped(eventMemory)
-	for range 70 {
-		emit(eventBack, nil)
-	}
-	emit(eventMemory, nil)
-	if a, b := dropped(eventBack)-back, dropped(eventMemory)-memory; a != 6 || b != 1 {
-		t.Errorf("%v and %v are dropped, want 6 and 1", a, b)
-	}
-	if n := len(take()); n != maxEvents {
-		t.Errorf("%d events wait, want %d", n, maxEvents)
-	}
-}
-
-// While no configuration runs, no event waits for the next one.
-func TestEventsOfNobody(t *testing.T) {
-	take := heard(t)
-	n := senders.Swap(0)
-	emit(eventMemory, nil)
-	senders.Store(n)
-	if all := take(); len(all) != 0 {
-		t.Errorf("%v waits", all)
-	}
 }
 
 // An alert that fires is shown by the gauge and the status, and heard of once, across a reload that keeps
@@ -230,7 +185,7 @@ func TestAlertOutlivesReload(t *testing.T) {
 		t.Errorf("the gauge is %v and the status %v, want no alert", gauge(), own.fired.Load())
 	}
 	all := take()
-	if len(all) != 2 || all[0].name != eventAlert || all[1].name != eventResolved {
+	if len(all) != 2 || all[0].Name != events.Alert || all[1].Name != events.Resolved {
 		t.Fatalf("got the events %v, want an alert that is resolved", all)
 	}
 	want := map[string]any{
@@ -238,12 +193,12 @@ func TestAlertOutlivesReload(t *testing.T) {
 		"denied_ratio": 0.5, "denied": int64(2), "requests": int64(4),
 	}
 	for name, value := range want {
-		if all[0].data[name] != value {
-			t.Errorf("the event has %s %v, want %v", name, all[0].data[name], value)
+		if all[0].Data[name] != value {
+			t.Errorf("the event has %s %v, want %v", name, all[0].Data[name], value)
 		}
 	}
-	if len(all[0].data) != len(want) {
-		t.Errorf("the event has the fields %v", all[0].data)
+	if len(all[0].Data) != len(want) {
+		t.Errorf("the event has the fields %v", all[0].Data)
 	}
 }
 
@@ -278,7 +233,7 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	z.control.current()
 	z.control.current()
 	all := take()
-	if len(all) != 1 || all[0].name != eventEnforce || all[0].data["enforce"] != "config" || all[0].data["zone"] != z.Name {
+	if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != z.Name {
 		t.Errorf("got the events %v, want one that the configuration holds again", all)
 	}
 }

@@ -8,6 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -24,7 +27,7 @@ const (
 type receipt struct {
 	window.Receipt
 	zone    *Zone
-	counter uint64        // see inFlight
+	counter uint64        // see inflight.Receipts
 	decided time.Duration // in uptime
 }
 
@@ -32,7 +35,7 @@ type receipt struct {
 // while some are on their way the next ones gather.
 type settler struct {
 	guard    *guard
-	inFlight *inFlight
+	inFlight *inflight.Receipts
 
 	mu    sync.Mutex // guards all below; held for a few instructions
 	queue []settling
@@ -51,7 +54,7 @@ func (s *settler) use() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inFlight == nil {
-		s.inFlight = newInFlight()
+		s.inFlight = inflight.New()
 	}
 }
 
@@ -79,7 +82,7 @@ func (h *Handler) receipts(req *request) []receipt {
 			all = make([]receipt, 0, len(req.zones)-i)
 		}
 		c, d := &req.charges[i], &req.decisionsOf(i)[0]
-		all = append(all, receipt{zone: z, counter: h.guard.settler.inFlight.counter(c), decided: uptime()})
+		all = append(all, receipt{zone: z, counter: h.guard.settler.inFlight.Counter(c), decided: uptime.Now()})
 		r := &all[len(all)-1]
 		r.Charge, r.At, r.Former, r.Place, r.Unsure = *c, d.At, d.Former, req.place, req.unsure
 		r.Charge.Fields = nil
@@ -91,7 +94,7 @@ func (h *Handler) receipts(req *request) []receipt {
 // admit has the store and its guard stay open for a receipt.
 func (s *settler) admit(r *receipt) {
 	s.guard.hold(&r.Charge)
-	s.inFlight.change(r.counter, 1, 0)
+	s.inFlight.Change(r.counter, 1, 0)
 }
 
 // settle makes units the cost of a receipt's charge. If these are more than were reserved and are on their
@@ -103,9 +106,9 @@ func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 	}
 	r.zone.top.noteCharged(r.Charge.Key, units)
 	if own.Delta < 0 {
-		s.inFlight.change(r.counter, -1, 1)
+		s.inFlight.Change(r.counter, -1, 1)
 	} else {
-		s.inFlight.change(r.counter, -1, 0)
+		s.inFlight.Change(r.counter, -1, 0)
 	}
 	if own.Delta > 0 {
 		done = make(chan struct{})
@@ -194,7 +197,7 @@ func (s *settler) settled(one *settling, err error) {
 		counters.kept.Add(float64(r.Charge.Cost + min(0, one.Delta)))
 		counters.givenBack.Add(float64(max(0, -one.Delta)))
 		counters.excess.Add(float64(max(0, one.Delta)))
-		counters.seconds.Observe((uptime() - r.decided).Seconds())
+		counters.seconds.Observe((uptime.Now() - r.decided).Seconds())
 	case errors.Is(err, window.ErrUnknown):
 		counters.unknown.Inc()
 	default:
@@ -205,8 +208,8 @@ func (s *settler) settled(one *settling, err error) {
 		s.guard.logUnsettled(r.zone, one.Delta, err)
 	}
 	if one.Delta < 0 {
-		s.inFlight.backsOf(r.counter).Add(1)
-		s.inFlight.change(r.counter, 0, -1)
+		s.inFlight.BacksOf(r.counter).Add(1)
+		s.inFlight.Change(r.counter, 0, -1)
 	}
 	s.guard.release()
 	if one.done != nil {
@@ -216,10 +219,10 @@ func (s *settler) settled(one *settling, err error) {
 
 // logUnsettled tells the operator, once a minute at most, of units that stay as they were charged.
 func (g *guard) logUnsettled(z *Zone, delta int64, cause error) {
-	if !g.unsettledLog.due(time.Minute) {
+	if !g.unsettledLog.Due(time.Minute) {
 		return
 	}
-	log := storeLogger(g.store.String()).With(zap.String("zone", z.Name))
+	log := storestate.Logger(g.store.String()).With(zap.String("zone", z.Name))
 	if delta < 0 {
 		log.Warn("units of an answered request could not be given back; they count for one window", zap.Error(cause))
 	} else {
@@ -242,7 +245,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		for i, z := range req.zones {
 			before = append(before, 0)
 			if z.settles() {
-				before[i] = flying.backsOf(flying.counter(&req.charges[i])).Load()
+				before[i] = flying.BacksOf(flying.Counter(&req.charges[i])).Load()
 			}
 		}
 		err := h.decide(ctx, req)
@@ -252,8 +255,8 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		came := false
 		for i, z := range req.zones {
 			if z.settles() && !window.Allowed(req.decisionsOf(i)) {
-				counter := flying.counter(&req.charges[i])
-				came = flying.wait(ctx, counter, landingLast) || flying.backsOf(counter).Load() != before[i] || came
+				counter := flying.Counter(&req.charges[i])
+				came = flying.Wait(ctx, counter, landingLast) || flying.BacksOf(counter).Load() != before[i] || came
 			}
 		}
 		if !came || n == tries || ctx.Err() != nil {
@@ -261,7 +264,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		}
 	}
 	for i, z := range req.zones {
-		if z.CountIf == nil || !flying.any(flying.counter(&req.charges[i])) {
+		if z.CountIf == nil || !flying.Any(flying.Counter(&req.charges[i])) {
 			continue
 		}
 		for j := range req.decisionsOf(i) {

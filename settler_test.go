@@ -106,7 +106,7 @@ func TestSettleQueueIsFull(t *testing.T) {
 	if f.settled != -n {
 		t.Errorf("%d units were given back, want %d", -f.settled, n)
 	}
-	if h.guard.settler.inFlight.any(0) || h.guard.unsettled.Load() != 1 {
+	if h.guard.settler.inFlight.Any(0) || h.guard.unsettled.Load() != 1 {
 		t.Errorf("%d receipts are not settled", h.guard.unsettled.Load()-1)
 	}
 }
@@ -121,7 +121,7 @@ func TestDecidedAgain(t *testing.T) {
 	asked := 0
 	f.become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 		if asked++; asked == 1 {
-			flying.backsOf(flying.counter(&charges[0])).Add(1)
+			flying.BacksOf(flying.Counter(&charges[0])).Add(1)
 			return []window.Decision{denied}, nil
 		}
 		return []window.Decision{{Allowed: true, Limit: 1, At: 1}}, nil

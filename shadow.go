@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -75,7 +76,7 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			h.assess(s, view, applies, err)
 		}
 		if s.applies && !s.denied && !h.guard.watch(h, s) {
-			s.zone.control.counters().dropped.count(s.charge.Cost)
+			s.zone.control.counters().dropped.Count(s.charge.Cost)
 		}
 	}
 }
@@ -93,7 +94,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
-		z.control.counters().failedClosed.count(z.cost)
+		z.control.counters().failedClosed.Count(z.cost)
 		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
 			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
@@ -110,7 +111,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptySkip:
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.count(z.cost)
+		z.control.counters().denied.Count(z.cost)
 		z.top.noteDenied("")
 	default:
 		h.assessKey(s, key, view)
@@ -126,7 +127,7 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 		return
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.count(z.cost)
+		z.control.counters().denied.Count(z.cost)
 		z.top.noteDenied(key)
 		return
 	}
@@ -140,9 +141,9 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 // shadows decides on charges that deny nobody, one after the other, on a store of its own.
 type shadows struct {
 	store    window.Store
-	fallback *fallback.Guard // nil for a store that cannot be away
-	outages  *outageLog      // nil for a store that cannot be away
-	ctx      context.Context // ends with close
+	fallback *fallback.Guard     // nil for a store that cannot be away
+	outages  *storestate.Outages // nil for a store that cannot be away
+	ctx      context.Context     // ends with close
 	cancel   context.CancelFunc
 	worker   sync.WaitGroup // one while charges wait
 
@@ -171,8 +172,8 @@ func newShadows(g *guard, store window.Store) *shadows {
 	s := &shadows{store: store}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if away, ok := store.(fallback.Store); ok {
-		s.outages = newOutageLog(strings.ToValidUTF8(store.String(), "\uFFFD")+" (shadow)", store)
-		s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.changed, OnPing: s.outages.pinged, Crew: g.fallback})
+		s.outages = storestate.NewOutages(strings.ToValidUTF8(store.String(), "\uFFFD")+" (shadow)", store, false)
+		s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Crew: g.fallback})
 		s.fallback.Use()
 	}
 	return s
@@ -242,17 +243,17 @@ func (s *shadows) decide(batch []waitingShadow) {
 		counters, cost := w.zone.control.counters(), w.charge.Cost
 		switch {
 		case err == nil && window.Allowed(ds):
-			counters.allowed.count(cost)
+			counters.allowed.Count(cost)
 			w.zone.top.noteCharged(w.charge.Key, cost)
 		case err == nil:
-			counters.denied.count(cost)
+			counters.denied.Count(cost)
 			w.zone.top.noteDenied(w.charge.Key)
 		case s.ctx.Err() != nil:
-			counters.dropped.count(cost)
+			counters.dropped.Count(cost)
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:
-			counters.failedOpen.count(cost)
+			counters.failedOpen.Count(cost)
 		default:
-			counters.failedClosed.count(cost)
+			counters.failedClosed.Count(cost)
 		}
 	}
 }
@@ -269,7 +270,7 @@ func (s *shadows) close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, w := range s.waiting {
-		w.zone.control.counters().dropped.count(w.charge.Cost)
+		w.zone.control.counters().dropped.Count(w.charge.Cost)
 	}
 	s.waiting = nil
 	s.mu.Unlock()
@@ -278,7 +279,7 @@ func (s *shadows) close() error {
 	if s.fallback != nil {
 		s.fallback.Disuse()
 		_ = s.fallback.Close() // as that of a guard
-		s.outages.end()
+		s.outages.End()
 	}
 	return s.store.Close()
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/tee"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // timings is how many configured zones measure answer times. While it is 0 nobody looks at the clock.
@@ -23,7 +26,7 @@ const timingVar = "sliding_window}timing"
 // their store, the body that a client still sends, connections that are taken over, and answers of
 // this module.
 type timing struct {
-	answerWriter
+	tee.Writer
 	req    *request
 	outer  *timing       // of an earlier handler
 	start  time.Duration // in uptime
@@ -48,7 +51,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	b.read += int64(n)
 	if (err == io.EOF || b.read == b.length) && b.end.Load() == 0 { //nolint:errorlint // readers return it as it is
 		b.waited.Store(b.timing.waited.Load())
-		b.end.Store(int64(uptime()))
+		b.end.Store(int64(uptime.Now()))
 	}
 	return n, err
 }
@@ -59,8 +62,8 @@ func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *reques
 	if !h.times || !req.timed() {
 		return next.ServeHTTP(w, r)
 	}
-	t := &timing{req: req, start: uptime()}
-	t.answerWriter = *newAnswerWriter(w, r, t.begin)
+	t := &timing{req: req, start: uptime.Now()}
+	t.Writer = *tee.New(w, r, t.begin)
 	if req.vars != nil {
 		t.outer, _ = req.vars[timingVar].(*timing)
 		req.vars[timingVar] = t
@@ -103,7 +106,7 @@ func (req *request) timedZones(yield func(*Zone) bool) {
 
 // begin notes that an answer begins.
 func (t *timing) begin(status int, _ http.Header) io.Writer {
-	if status != http.StatusSwitchingProtocols && !(t.tunnel && status < 300) {
+	if status != http.StatusSwitchingProtocols && !(t.Tunnel && status < 300) {
 		t.note(status)
 	} else {
 		t.noted = true
@@ -115,7 +118,7 @@ func (t *timing) begin(status int, _ http.Header) io.Writer {
 func (t *timing) end(returned bool, err error) {
 	switch {
 	case t.noted:
-	case t.request.Context().Err() != nil: // the client has gone, and how long it waited is its own affair
+	case t.Request.Context().Err() != nil: // the client has gone, and how long it waited is its own affair
 		if took, ok := t.took(); ok {
 			for z := range t.req.timedZones {
 				if took >= z.load.Hi() {
@@ -156,7 +159,7 @@ func (t *timing) took() (time.Duration, bool) {
 		}
 		from, waited = time.Duration(end), waited-t.body.waited.Load()
 	}
-	return uptime() - from - time.Duration(waited), true
+	return uptime.Now() - from - time.Duration(waited), true
 }
 
 // waiting returns the time, if anybody measures how long limiters wait for their stores.
@@ -164,7 +167,7 @@ func waiting() time.Duration {
 	if timings.Load() == 0 {
 		return 0
 	}
-	return uptime()
+	return uptime.Now()
 }
 
 // waitedSince tells earlier handlers that this one has waited.
@@ -173,7 +176,7 @@ func (req *request) waitedSince(start time.Duration) {
 		return
 	}
 	t, _ := req.vars[timingVar].(*timing)
-	for took := uptime() - start; t != nil; t = t.outer {
+	for took := uptime.Now() - start; t != nil; t = t.outer {
 		t.waited.Add(int64(took))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -44,7 +45,7 @@ func (h *Handler) acquireTop(z *Zone, store window.Store) *topTalkers {
 		id.hashed, t.label = true, hasher.AppendKeyHash
 	}
 	value, _, _ := topPairs.LoadOrNew(id, func() (caddy.Destructor, error) {
-		return &topPair{topkeys.New(uptime()), topkeys.New(uptime())}, nil
+		return &topPair{topkeys.New(uptime.Now()), topkeys.New(uptime.Now())}, nil
 	})
 	t.topPair = value.(*topPair)
 	h.tops = append(h.tops, id)
@@ -71,14 +72,14 @@ func (p *topPair) by(word string) *topkeys.Keys {
 // noteDenied counts a request that the zone denies, or would deny.
 func (t *topTalkers) noteDenied(key string) {
 	if t != nil {
-		t.denied.Add(uptime(), key, 1, t.label)
+		t.denied.Add(uptime.Now(), key, 1, t.label)
 	}
 }
 
 // noteCharged counts what a request has cost.
 func (t *topTalkers) noteCharged(key string, units int64) {
 	if t != nil {
-		t.charged.Add(uptime(), key, units, t.label)
+		t.charged.Add(uptime.Now(), key, units, t.label)
 	}
 }
 
@@ -105,7 +106,7 @@ func (req *request) noteTop() {
 }
 
 // sinceTop returns the time of day for one of uptime.
-func sinceTop(since time.Duration) time.Time { return time.Now().Add(since - uptime()) }
+func sinceTop(since time.Duration) time.Time { return time.Now().Add(since - uptime.Now()) }
 
 func newTopTenRatio() *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -131,7 +132,7 @@ func (topCollector) Collect(ch chan<- prometheus.Metric) {
 	most := make(map[label]topkeys.Top)
 	for id, pair := range pairs {
 		for _, by := range []string{"denied", "charged"} {
-			top := pair.by(by).Top(uptime(), 10)
+			top := pair.by(by).Top(uptime.Now(), 10)
 			if other, ok := most[label{id.zone, by}]; !ok || top.Total > other.Total {
 				most[label{id.zone, by}] = top
 			}

@@ -9,6 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 const (
@@ -113,14 +116,14 @@ func (t *tally) watchAlert(r *alertRule, now time.Time, c counted) {
 	switch {
 	case step.fired:
 		t.fired.Store(&shown)
-		alertFiring.WithLabelValues(t.id.zone).Inc()
-		storeLogger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.over))...)
-		emit(eventAlert, data)
+		metrics.AlertFiring.WithLabelValues(t.id.zone).Inc()
+		storestate.Logger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.over))...)
+		events.Emit(events.Alert, data)
 	case step.resolved:
 		t.fired.Store(nil)
-		alertFiring.WithLabelValues(t.id.zone).Dec()
-		storeLogger(t.id.store).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
-		emit(eventResolved, data)
+		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
+		storestate.Logger(t.id.store).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
+		events.Emit(events.Resolved, data)
 	default:
 		t.fired.Store(&shown)
 	}
@@ -144,7 +147,7 @@ func (t *tally) summarize(now time.Time, c counted) {
 	if most := t.frequent.take(3); t.logs.Load() && len(most) > 0 {
 		fields = append(fields, zap.Any("most", most))
 	}
-	storeLogger(t.id.store).Info("zone denied requests", fields...)
+	storestate.Logger(t.id.store).Info("zone denied requests", fields...)
 }
 
 // listAlerts returns the alerts that have fired, by zone.

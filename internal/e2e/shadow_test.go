@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -152,25 +153,8 @@ http://%s {
 func shadowOutcomes(t *testing.T, zone string) (n [5]float64) {
 	t.Helper()
 	ctx := caddy.ActiveContext()
-	families, err := ctx.GetMetricsRegistry().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "caddy_sliding_window_decisions_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			labels := make(map[string]string)
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			for i, outcome := range []string{"shadow_allowed", "shadow_denied", "shadow_failed_open", "shadow_failed_closed", "shadow_dropped"} {
-				if labels["zone"] == zone && labels["outcome"] == outcome {
-					n[i] = m.GetCounter().GetValue()
-				}
-			}
-		}
+	for i, outcome := range []string{"shadow_allowed", "shadow_denied", "shadow_failed_open", "shadow_failed_closed", "shadow_dropped"} {
+		n[i], _ = metricstest.Find(t, ctx.GetMetricsRegistry(), "caddy_sliding_window_decisions_total", "zone", zone, "outcome", outcome)
 	}
 	return n
 }

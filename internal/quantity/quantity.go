@@ -1,5 +1,5 @@
 // Package quantity reads the numbers, durations and percentages of a configuration, and limits, which
-// are a number and a duration. Its errors say what was probably meant by a text that is none.
+// are a number and a duration. Its errors say what was probably meant by another text.
 package quantity
 
 import (

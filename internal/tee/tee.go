@@ -1,4 +1,5 @@
-package slidingwindow
+// Package tee passes answers on, and lets others see them.
+package tee
 
 import (
 	"bufio"
@@ -10,10 +11,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// answerWriter passes an answer on, and lets others see it. It buffers nothing: what is written
+// Writer passes an answer on, and lets others see it. It buffers nothing: what is written
 // and flushed reaches the client first and is then shown. Only requests that need it have
 // one.
-type answerWriter struct {
+type Writer struct {
 	*caddyhttp.ResponseWriterWrapper // Push, Unwrap: deadlines, full duplex
 
 	// begin is called once, before the final status line is sent. 101 is final, other
@@ -23,51 +24,51 @@ type answerWriter struct {
 	// what it gets, and its result is ignored.
 	begin func(status int, header http.Header) (body io.Writer)
 
-	status  int       // 0: not known yet
+	Status  int       // 0: not known yet
 	body    io.Writer // nil: nobody wants the body
-	tunnel  bool      // a CONNECT, which is a tunnel if its status is 2xx
-	failed  bool      // a write failed
-	request *http.Request
+	Tunnel  bool      // a CONNECT, which is a tunnel if its status is 2xx
+	Failed  bool      // a write failed
+	Request *http.Request
 }
 
-// newAnswerWriter returns an answer to r that passes to w.
-func newAnswerWriter(w http.ResponseWriter, r *http.Request, begin func(int, http.Header) io.Writer) *answerWriter {
-	return &answerWriter{
+// New returns an answer to r that passes to w.
+func New(w http.ResponseWriter, r *http.Request, begin func(int, http.Header) io.Writer) *Writer {
+	return &Writer{
 		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
-		begin:                 begin, tunnel: r.Method == http.MethodConnect, request: r,
+		begin:                 begin, Tunnel: r.Method == http.MethodConnect, Request: r,
 	}
 }
 
-// decided notes the final status, unless it is known already. After an upgrade, what
+// Decided notes the final status, unless it is known already. After an upgrade, what
 // passes is not an answer.
-func (a *answerWriter) decided(status int) {
-	if a.status != 0 || status < 200 && status != http.StatusSwitchingProtocols {
+func (a *Writer) Decided(status int) {
+	if a.Status != 0 || status < 200 && status != http.StatusSwitchingProtocols {
 		return
 	}
-	a.status = status
+	a.Status = status
 	body := a.begin(status, a.Header())
-	if status != http.StatusSwitchingProtocols && !(a.tunnel && status < 300) {
+	if status != http.StatusSwitchingProtocols && !(a.Tunnel && status < 300) {
 		a.body = body
 	}
 }
 
-// whole reports whether the client got all of the answer. err is what the handler
+// Whole reports whether the client got all of the answer. err is what the handler
 // returned.
-func (a *answerWriter) whole(err error) bool {
-	return err == nil && !a.failed && a.request.Context().Err() == nil
+func (a *Writer) Whole(err error) bool {
+	return err == nil && !a.Failed && a.Request.Context().Err() == nil
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answerWriter) WriteHeader(status int) {
-	a.decided(status)
+func (a *Writer) WriteHeader(status int) {
+	a.Decided(status)
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
-func (a *answerWriter) Write(p []byte) (int, error) {
-	a.decided(http.StatusOK)
+func (a *Writer) Write(p []byte) (int, error) {
+	a.Decided(http.StatusOK)
 	n, err := a.ResponseWriter.Write(p)
-	a.failed = a.failed || err != nil
+	a.Failed = a.Failed || err != nil
 	if a.body != nil && n > 0 {
 		_, _ = a.body.Write(p[:n])
 	}
@@ -79,37 +80,37 @@ var copies = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom. Without a copy of the body, the kernel may send a
 // file by itself.
-func (a *answerWriter) ReadFrom(r io.Reader) (int64, error) {
-	a.decided(http.StatusOK)
+func (a *Writer) ReadFrom(r io.Reader) (int64, error) {
+	a.Decided(http.StatusOK)
 	if a.body == nil {
 		n, err := a.ResponseWriterWrapper.ReadFrom(r)
-		a.failed = a.failed || err != nil
+		a.Failed = a.Failed || err != nil
 		return n, err
 	}
 	buffer := copies.Get().(*[32 << 10]byte)
 	defer copies.Put(buffer)
 	n, err := io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buffer[:])
-	a.failed = a.failed || err != nil
+	a.Failed = a.Failed || err != nil
 	return n, err
 }
 
 // FlushError implements what http.ResponseController looks for. A flush sends the status
 // line.
-func (a *answerWriter) FlushError() error {
-	a.decided(http.StatusOK)
+func (a *Writer) FlushError() error {
+	a.Decided(http.StatusOK)
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
 // Flush implements http.Flusher.
-func (a *answerWriter) Flush() {
+func (a *Writer) Flush() {
 	_ = a.FlushError() // a Flusher has no errors
 }
 
 // Hijack implements http.Hijacker. The connection is not seen.
-func (a *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (a *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	if err == nil {
-		a.decided(http.StatusSwitchingProtocols)
+		a.Decided(http.StatusSwitchingProtocols)
 		a.body = nil
 	}
 	return conn, rw, err
@@ -117,8 +118,8 @@ func (a *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // Interface guards.
 var (
-	_ http.Flusher  = (*answerWriter)(nil)
-	_ http.Hijacker = (*answerWriter)(nil)
-	_ http.Pusher   = (*answerWriter)(nil)
-	_ io.ReaderFrom = (*answerWriter)(nil)
+	_ http.Flusher  = (*Writer)(nil)
+	_ http.Hijacker = (*Writer)(nil)
+	_ http.Pusher   = (*Writer)(nil)
+	_ io.ReaderFrom = (*Writer)(nil)
 )

@@ -1,4 +1,4 @@
-package slidingwindow
+package storestate
 
 import (
 	"maps"
@@ -10,13 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/stores"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// outageLog writes a line for each change of the state of a store, or of a part of it: a node
+// Outages writes a line for each change of the state of a store, or of a part of it: a node
 // of a Cluster. The name of the store as a whole is empty.
-type outageLog struct {
+type Outages struct {
 	store string
 	of    window.Store
 	mu    sync.Mutex        // guards parts, which changes only in one change after the other
@@ -28,65 +30,66 @@ type outageLog struct {
 
 // outage is of a store or a part of it.
 type outage struct {
-	since time.Time
-	cause error // that was told last
+	Since time.Time
+	Cause error // that was told last
 	told  time.Time
 	kind  string // of the cause that was told last; see causeOf
 	// The kind of the last ping's cause.
 	pinged string
 }
 
-func newOutageLog(name string, store window.Store) *outageLog {
-	l := &outageLog{store: name, of: store, parts: make(map[string]outage), now: time.Now}
+// NewOutages returns one of a store. If it emits, changes are events, too.
+func NewOutages(name string, store window.Store, emits bool) *Outages {
+	l := &Outages{store: name, of: store, parts: make(map[string]outage), now: time.Now, emits: emits}
 	l.open("")
 	return l
 }
 
 // open is how many guards of this name find a part away; two stores may differ in no more
 // than a password. Parts are nodes of a Cluster that were away once, of which there are few.
-func (l *outageLog) open(part string) prometheus.Gauge {
-	return storeOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
+func (l *Outages) open(part string) prometheus.Gauge {
+	return metrics.StoreOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
 }
 
-// end forgets outages that nobody sees the end of. There are no more changes.
-func (l *outageLog) end() {
-	for part := range l.away() {
+// End forgets outages that nobody sees the end of. There are no more changes.
+func (l *Outages) End() {
+	for part := range l.Away() {
 		l.open(part).Dec()
 	}
 }
 
-// away returns the outages that last, by part.
-func (l *outageLog) away() map[string]outage {
+// Away returns the outages that last, by part.
+func (l *Outages) Away() map[string]outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.parts)
 }
 
 // note notes that a part is away since now, or is back. It returns when the part went.
-func (l *outageLog) note(part string, open bool, cause error) (since time.Time) {
+func (l *Outages) note(part string, open bool, cause error) (since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if open {
 		now := l.now()
-		l.parts[part] = outage{since: now, cause: cause, told: now, kind: causeOf(cause)}
+		l.parts[part] = outage{Since: now, Cause: cause, told: now, kind: causeOf(cause)}
 		return now
 	}
-	since = l.parts[part].since
+	since = l.parts[part].Since
 	delete(l.parts, part)
 	return since
 }
 
 // logger returns one that adds what a cause hints at.
-func (l *outageLog) logger(cause error) *zap.Logger {
-	logger := storeLogger(l.store)
+func (l *Outages) logger(cause error) *zap.Logger {
+	logger := Logger(l.store)
 	if hint := stores.Hint(l.of, cause); hint != "" {
 		logger = logger.With(zap.String("hint", hint))
 	}
 	return logger
 }
 
-// changed logs that a part is away, or back.
-func (l *outageLog) changed(part string, open bool, cause error) {
+// Changed logs that a part is away, or back.
+func (l *Outages) Changed(part string, open bool, cause error) {
 	since := l.note(part, open, cause)
 	if l.emits {
 		l.emit(part, open, cause, since)
@@ -103,7 +106,7 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 		return
 	}
 	l.open(part).Dec()
-	logger := storeLogger(l.store)
+	logger := Logger(l.store)
 	away := zap.Duration("away", l.now().Sub(since))
 	if part == "" {
 		logger.Warn("store is back", away)
@@ -114,15 +117,15 @@ func (l *outageLog) changed(part string, open bool, cause error) {
 
 // emit has handlers of events hear that a part is away since a time, or back. The node is empty for the
 // store as a whole.
-func (l *outageLog) emit(part string, open bool, cause error, since time.Time) {
+func (l *Outages) emit(part string, open bool, cause error, since time.Time) {
 	data := map[string]any{"store": l.store, "node": part, "since": since.UTC().Format(time.RFC3339)}
 	if open {
 		data["cause"] = cause.Error()
-		emit(eventAway, data)
+		events.Emit(events.Away, data)
 		return
 	}
 	data["away"] = l.now().Sub(since).Seconds()
-	emit(eventBack, data)
+	events.Emit(events.Back, data)
 }
 
 const (
@@ -130,9 +133,9 @@ const (
 	outageRepeat  = time.Hour        // after which an outage is told again
 )
 
-// pinged is told of each ping that fails while a part is away. It writes a line when the cause
+// Pinged is told of each ping that fails while a part is away. It writes a line when the cause
 // is another one twice in a row, and every hour.
-func (l *outageLog) pinged(part string, cause error) {
+func (l *Outages) Pinged(part string, cause error) {
 	away, due := l.noteCause(part, cause)
 	if !due {
 		return
@@ -146,7 +149,7 @@ func (l *outageLog) pinged(part string, cause error) {
 
 // noteCause notes the cause of a ping. It returns for how long the part is away, and whether a
 // line is due.
-func (l *outageLog) noteCause(part string, cause error) (away time.Duration, due bool) {
+func (l *Outages) noteCause(part string, cause error) (away time.Duration, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, ok := l.parts[part]
@@ -159,10 +162,10 @@ func (l *outageLog) noteCause(part string, cause error) (away time.Duration, due
 	due = changed && silent >= causeInterval || silent >= outageRepeat
 	o.pinged = kind
 	if due {
-		o.kind, o.told, o.cause = kind, now, cause
+		o.kind, o.told, o.Cause = kind, now, cause
 	}
 	l.parts[part] = o
-	return now.Sub(o.since), due
+	return now.Sub(o.Since), due
 }
 
 // ends are the two ends of a connection in an error: the near one is another each time.

@@ -1,16 +1,19 @@
-package slidingwindow
+package storestate
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 func TestDangersAreToldOnce(t *testing.T) {
-	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
-	take := heard(t)
-	w := &lookout{name: "dangers"}
+	take, end := events.Hear()
+	defer end()
+	w := &Lookout{name: "dangers"}
 	for i, step := range []struct {
 		memory       *window.ServerMemory
 		evicts, high bool
@@ -24,7 +27,7 @@ func TestDangersAreToldOnce(t *testing.T) {
 		{&window.ServerMemory{Used: 699, Max: 1000, Policy: "noeviction"}, false, false},
 	} {
 		w.note(window.Description{Memory: step.memory})
-		if shown := hasMetric(t, ctx, "caddy_sliding_window_store_memory_bytes", "store", "dangers"); shown != (step.memory != nil) {
+		if shown := hasServerMetric(t, "caddy_sliding_window_store_memory_bytes", "store", "dangers"); shown != (step.memory != nil) {
 			t.Errorf("step %d: the metric is there: %t", i, shown)
 		}
 		if w.evicts != step.evicts || w.high != step.high {
@@ -32,7 +35,7 @@ func TestDangersAreToldOnce(t *testing.T) {
 		}
 	}
 	all := take()
-	if len(all) != 1 || all[0].name != eventMemory || all[0].data["memory"] != int64(800) || all[0].data["maxmemory_policy"] != "volatile-ttl" {
+	if len(all) != 1 || all[0].Name != events.Memory || all[0].Data["memory"] != int64(800) || all[0].Data["maxmemory_policy"] != "volatile-ttl" {
 		t.Errorf("got the events %v, want one of 800 bytes", all)
 	}
 }
@@ -40,27 +43,32 @@ func TestDangersAreToldOnce(t *testing.T) {
 // The metric of the server has one series for a store, of the server that was seen last, and none when nothing uses
 // the store any more. A lookout that ends takes away what another one of the store shows until its next look.
 func TestServerIsShown(t *testing.T) {
-	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
 	labels := func(version string) []string {
 		return []string{"store", "shown", "version", version, "mode", "standalone"}
 	}
 	want := func(what string, versions ...string) {
 		t.Helper()
 		for _, version := range []string{"redis 7.0", "redis 8.0\uFFFD"} {
-			if got, want := hasMetric(t, ctx, "caddy_sliding_window_store_info", labels(version)...), slices.Contains(versions, version); got != want {
+			if got, want := hasServerMetric(t, "caddy_sliding_window_store_info", labels(version)...), slices.Contains(versions, version); got != want {
 				t.Errorf("%s: %s is shown: %t", what, version, got)
 			}
 		}
 	}
-	a, b := &lookout{name: "shown"}, &lookout{name: "shown"}
+	a, b := &Lookout{name: "shown"}, &Lookout{name: "shown"}
 	a.note(window.Description{Version: "redis 7.0", Mode: "standalone"})
 	want("at start", "redis 7.0")
 	a.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
 	want("after an update", "redis 8.0\uFFFD")
 	b.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
-	a.end()
+	a.End()
 	b.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
 	want("after a reload", "redis 8.0\uFFFD")
-	b.end()
+	b.End()
 	want("at the end")
+}
+
+// hasServerMetric reports whether there is a metric of a server with exactly these labels.
+func hasServerMetric(t *testing.T, name string, labels ...string) bool {
+	_, ok := metricstest.Find(t, metricstest.Of(metrics.StoreMemory, metrics.StoreInfo), name, labels...)
+	return ok
 }

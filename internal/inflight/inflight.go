@@ -1,4 +1,5 @@
-package slidingwindow
+// Package inflight counts receipts that are not settled yet.
+package inflight
 
 import (
 	"context"
@@ -10,16 +11,16 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// inFlight counts, by counter, the receipts that are not settled yet, so that a client hears of
+// Receipts counts, by counter, the receipts that are not settled yet, so that a client hears of
 // room that may come back, and a request that follows an answer finds what that has given back.
-type inFlight struct {
+type Receipts struct {
 	seed maphash.Seed
 	// How often units were given back, by the counter's lower bits.
 	backs  [1024]atomic.Uint64
-	shards [64]inFlightShard
+	shards [64]shard
 }
 
-type inFlightShard struct {
+type shard struct {
 	mu       sync.Mutex // guards all; held for a few instructions
 	counters map[uint64]*unsettled
 	_        [48]byte // keeps the locks of two shards apart
@@ -32,19 +33,20 @@ type unsettled struct {
 	landed  chan struct{} // closed when no receipt is landing; nil: nobody waits
 }
 
-func newInFlight() *inFlight { return &inFlight{seed: maphash.MakeSeed()} }
+// New returns Receipts without any.
+func New() *Receipts { return &Receipts{seed: maphash.MakeSeed()} }
 
-// counter returns the number of a charge's counter. Two may share one.
-func (f *inFlight) counter(c *window.Charge) uint64 {
+// Counter returns the number of a charge's counter. Two may share one.
+func (f *Receipts) Counter(c *window.Charge) uint64 {
 	return maphash.String(f.seed, c.Key) ^ maphash.String(f.seed, c.Zone)>>1
 }
 
-func (f *inFlight) backsOf(counter uint64) *atomic.Uint64 { return &f.backs[counter%1024] }
+func (f *Receipts) BacksOf(counter uint64) *atomic.Uint64 { return &f.backs[counter%1024] }
 
-func (f *inFlight) shard(counter uint64) *inFlightShard { return &f.shards[counter>>58] }
+func (f *Receipts) shard(counter uint64) *shard { return &f.shards[counter>>58] }
 
-// change adds to the receipts of a counter.
-func (f *inFlight) change(counter uint64, open, landing int) {
+// Change adds to the receipts of a counter.
+func (f *Receipts) Change(counter uint64, open, landing int) {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,17 +69,17 @@ func (f *inFlight) change(counter uint64, open, landing int) {
 	}
 }
 
-// any reports whether a counter has receipts that are not settled.
-func (f *inFlight) any(counter uint64) bool {
+// Any reports whether a counter has receipts that are not settled.
+func (f *Receipts) Any(counter uint64) bool {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counters[counter] != nil
 }
 
-// wait waits until what is being given back on a counter is back, or ctx ends. It reports whether
+// Wait waits until what is being given back on a counter is back, or ctx ends. It reports whether
 // there was anything.
-func (f *inFlight) wait(ctx context.Context, counter uint64, longest time.Duration) bool {
+func (f *Receipts) Wait(ctx context.Context, counter uint64, longest time.Duration) bool {
 	s := f.shard(counter)
 	s.mu.Lock()
 	u := s.counters[counter]

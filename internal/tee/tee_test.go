@@ -1,4 +1,4 @@
-package slidingwindow
+package tee
 
 import (
 	"bufio"
@@ -27,25 +27,25 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 
-// events are what happens to an answer, in order.
-type events []string
+// steps are what happens to an answer, in order.
+type steps []string
 
-func (e *events) add(format string, args ...any) { *e = append(*e, fmt.Sprintf(format, args...)) }
+func (e *steps) add(format string, args ...any) { *e = append(*e, fmt.Sprintf(format, args...)) }
 
 // traced is a ResponseWriter that notes what reaches it.
 type traced struct {
 	*httptest.ResponseRecorder
-	events *events
-	fails  bool
+	steps *steps
+	fails bool
 }
 
 func (w traced) WriteHeader(status int) {
-	w.events.add("status %d", status)
+	w.steps.add("status %d", status)
 	w.ResponseRecorder.WriteHeader(status)
 }
 
 func (w traced) Write(p []byte) (int, error) {
-	w.events.add("write %s", p)
+	w.steps.add("write %s", p)
 	if w.fails {
 		return 1, errors.New("the client is gone")
 	}
@@ -53,19 +53,19 @@ func (w traced) Write(p []byte) (int, error) {
 }
 
 func (w traced) Flush() {
-	w.events.add("flush")
+	w.steps.add("flush")
 }
 
 func (w traced) ReadFrom(r io.Reader) (int64, error) {
-	w.events.add("read from")
+	w.steps.add("read from")
 	return io.Copy(w.ResponseRecorder, r)
 }
 
 // shown is the copy of a body.
-type shown struct{ events *events }
+type shown struct{ steps *steps }
 
 func (s shown) Write(p []byte) (int, error) {
-	s.events.add("show %s", p)
+	s.steps.add("show %s", p)
 	return 0, errors.New("is ignored")
 }
 
@@ -76,27 +76,27 @@ func TestAnswerOrder(t *testing.T) {
 		name, method string
 		silent       bool // nobody wants the body
 		fails        bool
-		handle       func(a *answerWriter)
+		handle       func(a *Writer)
 		want         string
 		status       int
 	}{
-		{"write", "GET", false, false, func(a *answerWriter) { io.WriteString(a, "a"); a.Flush(); io.WriteString(a, "b") }, "begin 200, write a, show a, flush, write b, show b", 200},
-		{"status", "GET", false, false, func(a *answerWriter) { a.WriteHeader(404); io.WriteString(a, "a"); a.WriteHeader(500) }, "begin 404, status 404, write a, show a, status 500", 404},
-		{"flush", "GET", false, false, func(a *answerWriter) { http.NewResponseController(a).Flush(); io.WriteString(a, "a") }, "begin 200, flush, write a, show a", 200},
-		{"hints", "GET", false, false, func(a *answerWriter) { a.WriteHeader(103); a.WriteHeader(100); a.WriteHeader(201) }, "status 103, status 100, begin 201, status 201", 201},
-		{"upgrade", "GET", false, false, func(a *answerWriter) { a.WriteHeader(101); io.WriteString(a, "a") }, "begin 101, status 101, write a", 101},
-		{"tunnel", "CONNECT", false, false, func(a *answerWriter) { a.WriteHeader(200); io.WriteString(a, "a") }, "begin 200, status 200, write a", 200},
-		{"tunnel by a flush", "CONNECT", false, false, func(a *answerWriter) { a.Flush(); io.WriteString(a, "a") }, "begin 200, flush, write a", 200},
-		{"tunnel refused", "CONNECT", false, false, func(a *answerWriter) { a.WriteHeader(403); io.WriteString(a, "a") }, "begin 403, status 403, write a, show a", 403},
-		{"copy", "GET", false, false, func(a *answerWriter) { io.Copy(a, strings.NewReader("abc")) }, "begin 200, write abc, show abc", 200},
-		{"copy, silent", "GET", true, false, func(a *answerWriter) { io.Copy(a, struct{ io.Reader }{strings.NewReader("abc")}) }, "begin 200, read from", 200},
-		{"silent", "GET", true, false, func(a *answerWriter) { io.WriteString(a, "a") }, "begin 200, write a", 200},
-		{"client gone", "GET", false, true, func(a *answerWriter) { io.WriteString(a, "abc") }, "begin 200, write abc, show a", 200},
-		{"nothing", "GET", false, false, func(*answerWriter) {}, "", 0},
+		{"write", "GET", false, false, func(a *Writer) { io.WriteString(a, "a"); a.Flush(); io.WriteString(a, "b") }, "begin 200, write a, show a, flush, write b, show b", 200},
+		{"status", "GET", false, false, func(a *Writer) { a.WriteHeader(404); io.WriteString(a, "a"); a.WriteHeader(500) }, "begin 404, status 404, write a, show a, status 500", 404},
+		{"flush", "GET", false, false, func(a *Writer) { http.NewResponseController(a).Flush(); io.WriteString(a, "a") }, "begin 200, flush, write a, show a", 200},
+		{"hints", "GET", false, false, func(a *Writer) { a.WriteHeader(103); a.WriteHeader(100); a.WriteHeader(201) }, "status 103, status 100, begin 201, status 201", 201},
+		{"upgrade", "GET", false, false, func(a *Writer) { a.WriteHeader(101); io.WriteString(a, "a") }, "begin 101, status 101, write a", 101},
+		{"tunnel", "CONNECT", false, false, func(a *Writer) { a.WriteHeader(200); io.WriteString(a, "a") }, "begin 200, status 200, write a", 200},
+		{"tunnel by a flush", "CONNECT", false, false, func(a *Writer) { a.Flush(); io.WriteString(a, "a") }, "begin 200, flush, write a", 200},
+		{"tunnel refused", "CONNECT", false, false, func(a *Writer) { a.WriteHeader(403); io.WriteString(a, "a") }, "begin 403, status 403, write a, show a", 403},
+		{"copy", "GET", false, false, func(a *Writer) { io.Copy(a, strings.NewReader("abc")) }, "begin 200, write abc, show abc", 200},
+		{"copy, silent", "GET", true, false, func(a *Writer) { io.Copy(a, struct{ io.Reader }{strings.NewReader("abc")}) }, "begin 200, read from", 200},
+		{"silent", "GET", true, false, func(a *Writer) { io.WriteString(a, "a") }, "begin 200, write a", 200},
+		{"client gone", "GET", false, true, func(a *Writer) { io.WriteString(a, "abc") }, "begin 200, write abc, show a", 200},
+		{"nothing", "GET", false, false, func(*Writer) {}, "", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var e events
-			a := newAnswerWriter(traced{httptest.NewRecorder(), &e, test.fails}, httptest.NewRequest(test.method, "http://x/", nil), func(status int, _ http.Header) io.Writer {
+			var e steps
+			a := New(traced{httptest.NewRecorder(), &e, test.fails}, httptest.NewRequest(test.method, "http://x/", nil), func(status int, _ http.Header) io.Writer {
 				e.add("begin %d", status)
 				if test.silent {
 					return nil
@@ -104,11 +104,11 @@ func TestAnswerOrder(t *testing.T) {
 				return shown{&e}
 			})
 			test.handle(a)
-			if got := strings.Join(e, ", "); got != test.want || a.status != test.status {
-				t.Errorf("%s, status %d\nwant %s, status %d", got, a.status, test.want, test.status)
+			if got := strings.Join(e, ", "); got != test.want || a.Status != test.status {
+				t.Errorf("%s, status %d\nwant %s, status %d", got, a.Status, test.want, test.status)
 			}
-			if a.whole(nil) == test.fails || a.whole(io.EOF) {
-				t.Errorf("whole is %v", a.whole(nil))
+			if a.Whole(nil) == test.fails || a.Whole(io.EOF) {
+				t.Errorf("whole is %v", a.Whole(nil))
 			}
 		})
 	}
@@ -117,11 +117,11 @@ func TestAnswerOrder(t *testing.T) {
 // An answer is not whole if its client is gone.
 func TestAnswerWhole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	a := newAnswerWriter(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil), nil)
-	before := a.whole(nil)
+	a := New(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil), nil)
+	before := a.Whole(nil)
 	cancel()
-	if !before || a.whole(nil) {
-		t.Errorf("%v before, %v after", before, a.whole(nil))
+	if !before || a.Whole(nil) {
+		t.Errorf("%v before, %v after", before, a.Whole(nil))
 	}
 }
 
@@ -134,7 +134,7 @@ type watched struct {
 
 func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var reader *usage.Reader
-	a := newAnswerWriter(w, r, func(_ int, header http.Header) io.Writer {
+	a := New(w, r, func(_ int, header http.Header) io.Writer {
 		reader = h.source.NewReader(header.Get("Content-Type"), header.Get("Content-Encoding"))
 		return reader
 	})
@@ -142,7 +142,7 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		result := usage.Result{Missing: "no answer"}
 		if reader != nil {
-			result = reader.Done(ended && a.whole(nil))
+			result = reader.Done(ended && a.Whole(nil))
 		}
 		h.results <- result
 	}()

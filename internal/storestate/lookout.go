@@ -1,8 +1,7 @@
-package slidingwindow
+package storestate
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -20,9 +21,9 @@ const (
 	memoryNormal  = 0.7              // below which it no longer is
 )
 
-// lookout looks at a store from when a configuration first runs with it to when none uses it
+// Lookout looks at a store from when a configuration first runs with it to when none uses it
 // any more. It tells in the log whether the store can be reached, and what its server is.
-type lookout struct {
+type Lookout struct {
 	store    window.Store
 	fallback *fallback.Guard
 	name     string
@@ -37,32 +38,59 @@ type lookout struct {
 	server       window.Description // as it was last seen
 }
 
-// begin has the store watched. It does not wait.
-func (l *lookout) begin() {
+// begun counts the lookouts that have begun, and have not ended, by name.
+var (
+	begunMu sync.Mutex
+	begun   = make(map[string]int)
+)
+
+// count adds to the lookouts of a name, and returns how many there are.
+func count(name string, n int) int {
+	begunMu.Lock()
+	defer begunMu.Unlock()
+	if begun[name] += n; begun[name] == 0 {
+		delete(begun, name)
+		return 0
+	}
+	return begun[name]
+}
+
+// NewLookout returns one for a store that may be away.
+func NewLookout(name string, store window.Store, fallback *fallback.Guard) *Lookout {
+	return &Lookout{store: store, fallback: fallback, name: name}
+}
+
+// Begin has the store watched. It does not wait.
+func (l *Lookout) Begin() {
 	l.start.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		l.stop = cancel
+		count(l.name, 1)
 		l.ended.Go(func() { l.run(ctx) })
 	})
 }
 
-// end returns when nothing is watched any more.
-func (l *lookout) end() {
+// End returns when nothing is watched any more.
+func (l *Lookout) End() {
 	l.start.Do(func() {}) // it does not begin after this
 	if l.stop != nil {
 		l.stop()
 	}
 	l.ended.Wait()
-	if slices.ContainsFunc(running.guards(), func(g *guard) bool { return g.lookout != nil && g.lookout != l && g.lookout.name == l.name }) {
+	own := 0
+	if l.stop != nil {
+		own = 1
+	}
+	if count(l.name, -own) > 0 {
 		return // another one tells of the same server, as after a reload
 	}
-	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax, storeInstances} {
+	for _, gauge := range []*prometheus.GaugeVec{metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInstances} {
 		gauge.DeleteLabelValues(l.name)
 	}
 	l.noteServer(window.Description{})
 }
 
-func (l *lookout) run(ctx context.Context) {
+func (l *Lookout) run(ctx context.Context) {
 	if l.fallback.Reach(ctx) != nil {
 		return
 	}
@@ -72,7 +100,7 @@ func (l *lookout) run(ctx context.Context) {
 		fields = []zap.Field{zap.String("version", d.Version), zap.String("mode", d.Mode), zap.Duration("clock_offset", d.ClockOffset)}
 		fields = append(fields, memoryFields(d.Memory)...)
 	}
-	storeLogger(l.name).Info("store is reached", fields...)
+	Logger(l.name).Info("store is reached", fields...)
 	if ok {
 		l.note(d)
 	}
@@ -85,7 +113,7 @@ func (l *lookout) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if n := l.fallback.Counted(); n > 0 {
-			storeInstances.WithLabelValues(l.name).Set(float64(n))
+			metrics.StoreInstances.WithLabelValues(l.name).Set(float64(n))
 		}
 		if d, ok := l.look(ctx); ok {
 			l.note(d)
@@ -98,7 +126,7 @@ func (l *lookout) run(ctx context.Context) {
 // mayBeAway reports whether a server that does not tell what it is may be away, and nobody else
 // finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
 // away one by one, and a ping tells of one only.
-func (l *lookout) mayBeAway() bool {
+func (l *Lookout) mayBeAway() bool {
 	_, tells := l.store.(window.Describer)
 	return tells && l.server.Mode != modeCluster
 }
@@ -107,59 +135,59 @@ const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
-func (l *lookout) look(ctx context.Context) (window.Description, bool) {
+func (l *Lookout) look(ctx context.Context) (window.Description, bool) {
 	describer, ok := l.store.(window.Describer)
 	if !ok {
 		return window.Description{}, false
 	}
 	d, err := describer.Describe(ctx)
 	if err != nil {
-		storeLogger(l.name).Debug("store does not tell what it is", zap.Error(err))
+		Logger(l.name).Debug("store does not tell what it is", zap.Error(err))
 		return d, false
 	}
 	return d, true
 }
 
 // note shows what a server said in metrics, and warns once of each danger that begins.
-func (l *lookout) note(d window.Description) {
-	storeClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
+func (l *Lookout) note(d window.Description) {
+	metrics.StoreClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
 	l.noteServer(d)
 	m := d.Memory
 	if m == nil {
-		storeMemory.DeleteLabelValues(l.name)
-		storeMemoryMax.DeleteLabelValues(l.name)
+		metrics.StoreMemory.DeleteLabelValues(l.name)
+		metrics.StoreMemoryMax.DeleteLabelValues(l.name)
 		l.high = false
 		if !l.blind {
 			l.blind = true
-			storeLogger(l.name).Debug("memory of the store's server is not known; the user lacks +info")
+			Logger(l.name).Debug("memory of the store's server is not known; the user lacks +info")
 		}
 		return
 	}
-	storeMemory.WithLabelValues(l.name).Set(float64(m.Used))
-	storeMemoryMax.WithLabelValues(l.name).Set(float64(m.Max))
+	metrics.StoreMemory.WithLabelValues(l.name).Set(float64(m.Used))
+	metrics.StoreMemoryMax.WithLabelValues(l.name).Set(float64(m.Max))
 	if evicts := m.Evicts(); evicts != l.evicts {
 		l.evicts = evicts
 		if evicts {
-			storeLogger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", memoryFields(m)...)
+			Logger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", memoryFields(m)...)
 		}
 	}
 	switch share := m.Share(); {
 	case share >= memoryHigh && !l.high:
 		l.high = true
-		storeLogger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", memoryFields(m)...)
-		emit(eventMemory, map[string]any{"store": l.name, "memory": m.Used, "memory_max": m.Max, "maxmemory_policy": m.Policy})
+		Logger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", memoryFields(m)...)
+		events.Emit(events.Memory, map[string]any{"store": l.name, "memory": m.Used, "memory_max": m.Max, "maxmemory_policy": m.Policy})
 	case share < memoryNormal:
 		l.high = false
 	}
 }
 
 // noteServer shows which server the store has. An empty description takes that away.
-func (l *lookout) noteServer(d window.Description) {
+func (l *Lookout) noteServer(d window.Description) {
 	if d.Version != l.server.Version || d.Mode != l.server.Mode {
-		storeInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
+		metrics.StoreInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
 	}
 	if d.Version != "" {
-		storeInfo.WithLabelValues(l.name, strings.ToValidUTF8(d.Version, "\uFFFD"), strings.ToValidUTF8(d.Mode, "\uFFFD")).Set(1)
+		metrics.StoreInfo.WithLabelValues(l.name, strings.ToValidUTF8(d.Version, "\uFFFD"), strings.ToValidUTF8(d.Mode, "\uFFFD")).Set(1)
 	}
 	l.server = d
 }

@@ -1,4 +1,4 @@
-package slidingwindow
+package storestate
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 // What a line was written for, after which pings, at which time.
 func TestOutageIsToldAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := newOutageLog("told again", nil)
+	l := NewOutages("told again", nil, false)
 	l.now = func() time.Time { return now }
 	lines := 0
 	ping := func(text string) bool {
 		before := l.parts[""].told
-		l.pinged("", errors.New(text))
+		l.Pinged("", errors.New(text))
 		told := l.parts[""].told != before
 		if told {
 			lines++
@@ -23,7 +23,7 @@ func TestOutageIsToldAgain(t *testing.T) {
 		return told
 	}
 	ping("nobody knows of an outage")
-	l.changed("", true, errors.New("dial tcp: refused"))
+	l.Changed("", true, errors.New("dial tcp: refused"))
 	for i, step := range []struct {
 		after time.Duration
 		cause string
@@ -48,10 +48,10 @@ func TestOutageIsToldAgain(t *testing.T) {
 			t.Errorf("step %d, %s: told is %t, want %t", i, step.cause, told, step.told)
 		}
 	}
-	if cause := l.away()[""].cause.Error(); !strings.HasSuffix(cause, "reset") {
+	if cause := l.Away()[""].Cause.Error(); !strings.HasSuffix(cause, "reset") {
 		t.Errorf("the cause is %q, want the last one that was told", cause)
 	}
-	l.changed("", false, nil)
+	l.Changed("", false, nil)
 	if ping("after it") {
 		t.Error("an outage is told that has ended")
 	}
