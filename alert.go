@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
@@ -38,37 +39,30 @@ const (
 	longestAlert       = time.Hour
 )
 
-// alertRule is an Alert that was read.
-type alertRule struct {
-	share float64 // from which on it fires, 0 to 1
-	over  time.Duration
-	least int64 // requests
-}
-
 // rule returns the alert as it is watched for; nil for none. It returns an error about what is wrong.
-func (a *Alert) rule() (*alertRule, error) {
+func (a *Alert) rule() (*alert.Rule, error) {
 	if a == nil {
 		return nil, nil
 	}
-	r := &alertRule{over: defaultAlertOver, least: defaultAlertMin}
+	r := &alert.Rule{Over: defaultAlertOver, Least: defaultAlertMin}
 	var err error
-	if r.share, err = parsePercentage(a.Denied); err != nil {
+	if r.Share, err = parsePercentage(a.Denied); err != nil {
 		return nil, err
 	}
 	if a.Over != "" {
-		if r.over, err = a.Over.duration(); err != nil {
+		if r.Over, err = a.Over.duration(); err != nil {
 			return nil, fmt.Errorf("alert: over: %w", err)
 		}
 	}
-	if r.over < shortestAlert || r.over > longestAlert {
+	if r.Over < shortestAlert || r.Over > longestAlert {
 		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, duration.Short(shortestAlert), duration.Short(longestAlert))
 	}
 	if a.Min != "" {
-		if r.least, err = a.Min.int(); err != nil {
+		if r.Least, err = a.Min.int(); err != nil {
 			return nil, fmt.Errorf("alert: min %w", err)
 		}
 	}
-	if r.least < 1 {
+	if r.Least < 1 {
 		return nil, fmt.Errorf("alert: min %s: must be 1 or more", a.Min)
 	}
 	return r, nil

@@ -134,7 +134,7 @@ func (a *App) Start() error {
 		g.overrides.begin(zones, a.storage)
 	}
 	running.add(a.running)
-	watching.begin()
+	watching.Begin()
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (a *App) Stop() error {
 			z.zone.load.sampler.Stop(z.zone.load.Zone)
 		}
 	}
-	watching.end()
+	watching.End()
 	for _, g := range a.sharing {
 		g.fallback.Unshare()
 	}

@@ -103,9 +103,9 @@ func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
 		z.counters.denied.Count(z.cost)
-		z.seen.keyless()
+		z.seen.Keyless()
 		if req.denyingRule() != nil {
-			z.seen.refused(req.overridden.key)
+			z.seen.Refused(req.overridden.key)
 		}
 		return
 	}
@@ -114,10 +114,10 @@ func (req *request) count() {
 		switch {
 		case req.allowed:
 			z.counters.allowed.Count(c.Cost)
-			z.seen.passed(ds)
+			z.seen.Passed(ds)
 		case !window.Allowed(ds):
 			z.counters.denied.Count(c.Cost)
-			z.seen.denied(c, ds)
+			z.seen.Denied(c, ds)
 		}
 	}
 }

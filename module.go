@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	_ "github.com/slidingwindow/caddy-sliding-window/stores"       // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -128,7 +129,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
-		z.seen = z.newSeen(zoneID{store.String(), z.Name}, h.LogKey)
+		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
 		z.top = h.acquireTop(z, store)
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
@@ -242,7 +243,7 @@ func checkJitter(jitter float64) error {
 func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
 		releaseEnforcement(id)
-		releaseTally(id)
+		alert.Release(id.store, id.zone)
 	}
 	for _, z := range h.Zones {
 		if z == nil || z.load == nil { // it was not provisioned, perhaps
@@ -329,7 +330,7 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	}
 	for i, z := range req.zones {
 		c := &req.charges[i]
-		z.seen.failed(c, h.OnError == onErrorAllow)
+		z.seen.Failed(c, h.OnError == onErrorAllow)
 		if h.OnError == onErrorAllow {
 			z.counters.failedOpen.Count(c.Cost)
 		} else {

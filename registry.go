@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // running lists the zones of the configurations that run in this process: of one, or of two while
@@ -84,5 +88,28 @@ func (r *registry) guards() []*guard {
 		}
 	}
 	slices.SortFunc(all, func(a, b *guard) int { return cmp.Compare(a.store.String(), b.store.String()) })
+	return all
+}
+
+// watching looks at the zones that run, each second.
+var watching = alert.NewWatcher(watchZones)
+
+// watchZones looks at all zones that run. Of two configurations, the newer one says what to watch for.
+func watchZones(now time.Time) {
+	for _, zones := range running.list() {
+		z := &zones[0].zone
+		z.control.current() // which notes that its time is over
+		z.seen.Watch(z.alerting, now)
+	}
+}
+
+// listAlerts returns the alerts that have fired, by zone.
+func listAlerts() []control.Alert {
+	all := []control.Alert{}
+	for _, zones := range running.list() {
+		if a := zones[0].zone.seen.Alert(); a != nil {
+			all = append(all, *a)
+		}
+	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -19,7 +20,7 @@ import (
 func usedUpTo(t *testing.T, h *Handler, bound float64) uint64 {
 	t.Helper()
 	var m dto.Metric
-	if err := h.Zones[0].seen.used.(prometheus.Metric).Write(&m); err != nil {
+	if err := h.Zones[0].seen.Used.(prometheus.Metric).Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range m.GetHistogram().GetBucket() {
@@ -59,12 +60,12 @@ func TestTally(t *testing.T) {
 	for name, c := range map[string]struct {
 		decide func(context.Context, []window.Charge) ([]window.Decision, error)
 		more   string
-		want   counted
+		want   alert.Counted
 	}{
-		"allowed":       {decides(window.Decision{Allowed: true, Limit: 1}), ``, counted{allowed: 3}},
-		"denied":        {decides(window.Decision{Limit: 1}), ``, counted{denied: 3}},
-		"failed_open":   {away, `,"on_error":"allow"`, counted{failedOpen: 3}},
-		"failed_closed": {away, `,"on_error":"deny"`, counted{failedClosed: 3}},
+		"allowed":       {decides(window.Decision{Allowed: true, Limit: 1}), ``, alert.Counted{Allowed: 3}},
+		"denied":        {decides(window.Decision{Limit: 1}), ``, alert.Counted{Denied: 3}},
+		"failed_open":   {away, `,"on_error":"allow"`, alert.Counted{FailedOpen: 3}},
+		"failed_closed": {away, `,"on_error":"deny"`, alert.Counted{FailedClosed: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, store := newFake(t, c.decide)
@@ -72,7 +73,7 @@ func TestTally(t *testing.T) {
 			for range 3 {
 				serve(t, get(), h)
 			}
-			if got := h.Zones[0].seen.tally.read(); got != c.want {
+			if got := h.Zones[0].seen.Tally.Read(); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
@@ -80,7 +81,7 @@ func TestTally(t *testing.T) {
 	t.Run("keyless", func(t *testing.T) {
 		h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","empty_key":"deny",`+twoAnHour, ``))
 		serve(t, get(), h)
-		if got, want := h.Zones[0].seen.tally.read(), (counted{denied: 1}); got != want {
+		if got, want := h.Zones[0].seen.Tally.Read(), (alert.Counted{Denied: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
@@ -89,14 +90,14 @@ func TestTally(t *testing.T) {
 		for range 3 {
 			serve(t, get(), h)
 		}
-		if got := h.Zones[0].seen.tally.read(); got != (counted{}) {
+		if got := h.Zones[0].seen.Tally.Read(); got != (alert.Counted{}) {
 			t.Errorf("got %+v, want nothing: no alert counts what is not denied", got)
 		}
 	})
 }
 
 // seenCases are requests as a zone sees them. The keys are many, as in a flood.
-func seenCases(tb testing.TB) (s seen, cases map[string]func(i int)) {
+func seenCases(tb testing.TB) (s alert.Seen, cases map[string]func(i int)) {
 	h, _ := newHandler(tb, `{"zones":[{"name":"seen","limits":[{"max":10,"window":"1h"}],"alert":{}}],"log_key":true}`)
 	keys := make([]string, 1<<16)
 	for i := range keys {
@@ -106,14 +107,14 @@ func seenCases(tb testing.TB) (s seen, cases map[string]func(i int)) {
 	allowed, denied := []window.Decision{{Allowed: true, Limit: 10, Remaining: 1}}, []window.Decision{{Limit: 10}}
 	s = h.Zones[0].seen
 	return s, map[string]func(int){
-		"allowed": func(int) { counters.allowed.Units.Add(1); s.passed(allowed) },
+		"allowed": func(int) { counters.allowed.Units.Add(1); s.Passed(allowed) },
 		"denied": func(i int) {
 			counters.denied.Units.Add(1)
-			s.denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
+			s.Denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
 		},
 		"failed": func(i int) {
 			counters.failedClosed.Units.Add(1)
-			s.failed(&window.Charge{Key: keys[i%len(keys)]}, false)
+			s.Failed(&window.Charge{Key: keys[i%len(keys)]}, false)
 		},
 	}
 }
@@ -157,12 +158,12 @@ func TestAlertOutlivesReload(t *testing.T) {
 	take := heard(t)
 	config := zoneHandler(t, twoAnHour+`,"alert":{"denied":"50%","over":"10s","min":"4"}`, ``)
 	h, ctx := newHandler(t, config)
-	own, rule, zone := h.Zones[0].seen.tally, h.Zones[0].alerting, zoneName(t)
+	own, rule, zone := h.Zones[0].seen.Tally, h.Zones[0].alerting, zoneName(t)
 	gauge := func() float64 { return metric(t, ctx, "caddy_sliding_window_alert", "zone", zone) }
-	now := own.born
-	tick := func(tally *tally, seconds int) {
+	now := own.Born
+	tick := func(tally *alert.Tally, seconds int) {
 		now = now.Add(time.Duration(seconds) * time.Second)
-		tally.watch(rule, now)
+		tally.Watch(rule, now)
 	}
 	tick(own, 0)
 	if gauge() != 0 {
@@ -173,23 +174,23 @@ func TestAlertOutlivesReload(t *testing.T) {
 	}
 	tick(own, 1)
 	reloaded, _ := newHandler(t, config)
-	if reloaded.Zones[0].seen.tally != own {
+	if reloaded.Zones[0].seen.Tally != own {
 		t.Fatal("the reload has a tally of its own")
 	}
-	tick(reloaded.Zones[0].seen.tally, 1)
-	if gauge() != 1 || own.fired.Load() == nil {
-		t.Errorf("the gauge is %v and the status %v, want an alert", gauge(), own.fired.Load())
+	tick(reloaded.Zones[0].seen.Tally, 1)
+	if gauge() != 1 || own.Fired.Load() == nil {
+		t.Errorf("the gauge is %v and the status %v, want an alert", gauge(), own.Fired.Load())
 	}
 	tick(own, 20)
-	if gauge() != 0 || own.fired.Load() != nil {
-		t.Errorf("the gauge is %v and the status %v, want no alert", gauge(), own.fired.Load())
+	if gauge() != 0 || own.Fired.Load() != nil {
+		t.Errorf("the gauge is %v and the status %v, want no alert", gauge(), own.Fired.Load())
 	}
 	all := take()
 	if len(all) != 2 || all[0].Name != events.Alert || all[1].Name != events.Resolved {
 		t.Fatalf("got the events %v, want an alert that is resolved", all)
 	}
 	want := map[string]any{
-		"zone": zone, "store": "memory", "since": own.born.Add(time.Second).UTC().Format(time.RFC3339),
+		"zone": zone, "store": "memory", "since": own.Born.Add(time.Second).UTC().Format(time.RFC3339),
 		"denied_ratio": 0.5, "denied": int64(2), "requests": int64(4),
 	}
 	for name, value := range want {
@@ -199,26 +200,6 @@ func TestAlertOutlivesReload(t *testing.T) {
 	}
 	if len(all[0].Data) != len(want) {
 		t.Errorf("the event has the fields %v", all[0].Data)
-	}
-}
-
-// An alert of a zone that is in no configuration any more is over.
-func TestAlertOfZoneThatIsGone(t *testing.T) {
-	_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
-	id := zoneID{"nowhere", zoneName(t)}
-	own := acquireTally(id)
-	rule, _ := (&Alert{Min: "1"}).rule()
-	own.denied.Add(10)
-	own.watch(rule, own.born.Add(time.Second))
-	gauge := func() float64 { return metric(t, ctx, "caddy_sliding_window_alert", "zone", id.zone) }
-	if gauge() != 1 {
-		t.Fatalf("the gauge is %v, want 1", gauge())
-	}
-	releaseTally(id)
-	own.denied.Add(10)
-	own.watch(rule, own.born.Add(2*time.Second)) // by a watcher that has it still
-	if gauge() != 0 {
-		t.Errorf("the gauge is %v, want 0", gauge())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -145,8 +146,8 @@ type Zone struct {
 	onServer  bool // whether the store's server may decide on native
 	overrides *zoneOverrides
 	longest   time.Duration // of the windows that the configuration tells
-	seen      seen
-	alerting  *alertRule // nil: no alert
+	seen      alert.Seen
+	alerting  *alert.Rule // nil: no alert
 }
 
 // The words for what happens to an empty key.

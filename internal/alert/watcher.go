@@ -1,8 +1,9 @@
-package slidingwindow
+package alert
 
 import (
 	"context"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,19 +20,19 @@ const (
 	summaryPeriod = 10 * time.Second // between two lines on a zone, at least
 )
 
-// watching is the watcher of this process.
-var watching watcher
+// Watcher looks at the zones that run, as long as a configuration does. Requests do not wait for it.
+type Watcher struct {
+	// look looks at all zones that run.
+	look func(now time.Time)
 
-// watcher looks at the zones that run, as long as a configuration does. Requests do not wait for it.
-type watcher struct {
 	mu    sync.Mutex // guards what follows
 	users int
 	stop  context.CancelFunc
 	done  chan struct{} // closed when it has ended
 }
 
-// begin has it run. Each begin needs an end.
-func (w *watcher) begin() {
+// Begin has it run. Each begin needs an end.
+func (w *Watcher) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.users++; w.users > 1 {
@@ -43,8 +44,8 @@ func (w *watcher) begin() {
 	go w.run(ctx, w.done)
 }
 
-// end returns when it does not run any more, if nobody else has begun it.
-func (w *watcher) end() {
+// End returns when it does not run any more, if nobody else has begun it.
+func (w *Watcher) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.users--; w.users == 0 {
@@ -53,12 +54,15 @@ func (w *watcher) end() {
 	}
 }
 
-func (w *watcher) run(ctx context.Context, done chan struct{}) {
+// NewWatcher returns one that has look called.
+func NewWatcher(look func(now time.Time)) *Watcher { return &Watcher{look: look} }
+
+func (w *Watcher) run(ctx context.Context, done chan struct{}) {
 	defer close(done)
 	ticker := time.NewTicker(watchTick)
 	defer ticker.Stop()
 	for {
-		watchZones(time.Now())
+		w.look(time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -67,24 +71,14 @@ func (w *watcher) run(ctx context.Context, done chan struct{}) {
 	}
 }
 
-// watchZones looks at all zones that run. Of two configurations, the newer one says what to watch for.
-func watchZones(now time.Time) {
-	for _, zones := range running.list() {
-		z := &zones[0].zone
-		z.control.current() // which notes that its time is over
-		z.seen.tally.logs.Store(z.seen.logs)
-		z.seen.tally.watch(z.alerting, now)
-	}
-}
-
-// watch looks at a zone that has an alert, or none.
-func (t *tally) watch(r *alertRule, now time.Time) {
+// Watch looks at a zone that has an alert, or none.
+func (t *Tally) Watch(r *Rule, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return
 	}
-	c := t.read()
+	c := t.Read()
 	t.watchAlert(r, now, c)
 	if now.Sub(t.since) >= summaryPeriod {
 		t.summarize(now, c)
@@ -92,9 +86,9 @@ func (t *tally) watch(r *alertRule, now time.Time) {
 }
 
 // watchAlert tells of an alert that fires or is resolved. t.mu must be held.
-func (t *tally) watchAlert(r *alertRule, now time.Time, c counted) {
+func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 	since := t.alert.since
-	step := t.alert.step(r, t.born, now, c)
+	step := t.alert.step(r, t.Born, now, c)
 	if step.fired {
 		since = now
 	}
@@ -115,23 +109,23 @@ func (t *tally) watchAlert(r *alertRule, now time.Time, c counted) {
 	}
 	switch {
 	case step.fired:
-		t.fired.Store(&shown)
+		t.Fired.Store(&shown)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Inc()
-		storestate.Logger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.over))...)
+		storestate.Logger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
 		events.Emit(events.Alert, data)
 	case step.resolved:
-		t.fired.Store(nil)
+		t.Fired.Store(nil)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
 		storestate.Logger(t.id.store).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
 		events.Emit(events.Resolved, data)
 	default:
-		t.fired.Store(&shown)
+		t.Fired.Store(&shown)
 	}
 }
 
 // summarize writes a line on what was decided since the last summary, if something was denied.
 // t.mu must be held.
-func (t *tally) summarize(now time.Time, c counted) {
+func (t *Tally) summarize(now time.Time, c Counted) {
 	period := now.Sub(t.since)
 	last := t.told
 	t.told, t.since = c, now
@@ -140,23 +134,22 @@ func (t *tally) summarize(now time.Time, c counted) {
 	}
 	fields := []zap.Field{
 		zap.String("zone", t.id.zone), zap.Duration("period", period.Round(time.Second)),
-		zap.Int64("allowed", c.allowed-last.allowed), zap.Int64("denied", c.denied-last.denied),
-		zap.Int64("failed_open", c.failedOpen-last.failedOpen), zap.Int64("failed_closed", c.failedClosed-last.failedClosed),
+		zap.Int64("allowed", c.Allowed-last.Allowed), zap.Int64("denied", c.Denied-last.Denied),
+		zap.Int64("failed_open", c.FailedOpen-last.FailedOpen), zap.Int64("failed_closed", c.FailedClosed-last.FailedClosed),
 		zap.Int64("keys", t.keys.take()),
 	}
-	if most := t.frequent.take(3); t.logs.Load() && len(most) > 0 {
-		fields = append(fields, zap.Any("most", most))
+	if most := t.frequent.Take(3); t.logs.Load() && len(most) > 0 {
+		shown := make([]frequentKey, len(most))
+		for i, k := range most {
+			shown[i] = frequentKey{strings.ToValidUTF8(k.Key, ""), k.Certain()}
+		}
+		fields = append(fields, zap.Any("most", shown))
 	}
 	storestate.Logger(t.id.store).Info("zone denied requests", fields...)
 }
 
-// listAlerts returns the alerts that have fired, by zone.
-func listAlerts() []control.Alert {
-	all := []control.Alert{}
-	for _, zones := range running.list() {
-		if a := zones[0].zone.seen.tally.fired.Load(); a != nil {
-			all = append(all, *a)
-		}
-	}
-	return all
+// frequentKey is a key in the log, and how many times it came at least.
+type frequentKey struct {
+	Key   string `json:"key"`
+	Times int64  `json:"times"`
 }

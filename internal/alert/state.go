@@ -1,16 +1,23 @@
-package slidingwindow
+package alert
 
 import (
 	"slices"
 	"time"
 )
 
+// Rule says when an alert fires.
+type Rule struct {
+	Share float64 // from which on it fires, 0 to 1
+	Over  time.Duration
+	Least int64 // requests
+}
+
 // alertState follows what a zone denies, second by second. It changes only in one step after the other.
 type alertState struct {
-	// Samples of the last alertRule.over, and the last one before it. The oldest comes first.
+	// Samples of the last Rule.Over, and the last one before it. The oldest comes first.
 	samples []sample
 	since   time.Time // when the alert fired; zero: it has not
-	quiet   time.Time // since when there are fewer requests than alertRule.least; zero: there are enough
+	quiet   time.Time // since when there are fewer requests than Rule.Least; zero: there are enough
 }
 
 // sample is a tally at a time.
@@ -19,7 +26,7 @@ type sample struct {
 	refused, requests int64
 }
 
-// alertStep is what a zone denied over alertRule.over, and whether that has changed its alert.
+// alertStep is what a zone denied over Rule.Over, and whether that has changed its alert.
 type alertStep struct {
 	fired, resolved   bool
 	ratio             float64
@@ -27,19 +34,19 @@ type alertStep struct {
 }
 
 // step adds the counts of a tally that began at born. Without a rule there is no alert.
-func (s *alertState) step(r *alertRule, born, now time.Time, c counted) (step alertStep) {
+func (s *alertState) step(r *Rule, born, now time.Time, c Counted) (step alertStep) {
 	if r == nil {
 		step.resolved = !s.since.IsZero()
 		*s = alertState{}
 		return step
 	}
 	last := sample{now.Sub(born), c.refused(), c.requests()}
-	if len(s.samples) == 0 && last.at <= r.over {
+	if len(s.samples) == 0 && last.at <= r.Over {
 		s.samples = append(s.samples, sample{}) // the zone is younger than the rule's time
 	}
 	s.samples = append(s.samples, last)
 	old := 0
-	for old+1 < len(s.samples) && s.samples[old+1].at <= last.at-r.over {
+	for old+1 < len(s.samples) && s.samples[old+1].at <= last.at-r.Over {
 		old++
 	}
 	s.samples = slices.Delete(s.samples, 0, old)
@@ -49,17 +56,17 @@ func (s *alertState) step(r *alertRule, born, now time.Time, c counted) (step al
 		step.ratio = float64(step.refused) / float64(step.requests)
 	}
 	switch {
-	case step.requests >= r.least:
+	case step.requests >= r.Least:
 		s.quiet = time.Time{}
 	case s.quiet.IsZero():
 		s.quiet = now
 	}
 	switch {
 	case s.since.IsZero():
-		if step.fired = step.requests >= r.least && step.ratio >= r.share; step.fired {
+		if step.fired = step.requests >= r.Least && step.ratio >= r.Share; step.fired {
 			s.since = now
 		}
-	case step.ratio <= r.share/2, !s.quiet.IsZero() && now.Sub(s.quiet) >= r.over: // also without requests
+	case step.ratio <= r.Share/2, !s.quiet.IsZero() && now.Sub(s.quiet) >= r.Over: // also without requests
 		step.resolved = true
 		s.since = time.Time{}
 	}

@@ -1,4 +1,4 @@
-package slidingwindow
+package alert
 
 import (
 	"math"
@@ -8,30 +8,25 @@ import (
 
 // alertWalk is a zone whose clock is set. In each second it refuses some of its requests.
 type alertWalk struct {
-	rule  *alertRule
+	rule  *Rule
 	state alertState
 	born  time.Time
 	now   time.Time
-	sum   counted
+	sum   Counted
 	fired []time.Duration // since born
 	ended []time.Duration // of alerts that were resolved
 	last  alertStep
 }
 
-func newAlertWalk(t *testing.T, a *Alert) *alertWalk {
-	t.Helper()
-	r, err := a.rule()
-	if err != nil {
-		t.Fatal(err)
-	}
+func newAlertWalk(r Rule) *alertWalk {
 	born := time.Unix(1_800_000_000, 0)
-	return &alertWalk{rule: r, born: born, now: born}
+	return &alertWalk{rule: &r, born: born, now: born}
 }
 
 func (w *alertWalk) second(refused, requests int64) {
-	w.sum.denied += refused / 2
-	w.sum.failedClosed += refused - refused/2
-	w.sum.allowed += requests - refused
+	w.sum.Denied += refused / 2
+	w.sum.FailedClosed += refused - refused/2
+	w.sum.Allowed += requests - refused
 	w.now = w.now.Add(time.Second)
 	w.last = w.state.step(w.rule, w.born, w.now, w.sum)
 	if w.last.fired {
@@ -58,7 +53,7 @@ func (w *alertWalk) want(t *testing.T, fired, resolved int) {
 // An alert fires in the second in which the share over the whole time is reached, once, and is resolved
 // at half of it.
 func TestAlertFiresAndIsResolved(t *testing.T) {
-	w := newAlertWalk(t, &Alert{})
+	w := newAlertWalk(Rule{0.1, time.Minute, 100})
 	w.seconds(120, 9, 100)
 	w.want(t, 0, 0)
 	w.seconds(60, 20, 100) // 9 % + n × 11/60 points: 10 % after 5.45 seconds
@@ -84,7 +79,7 @@ func TestAlertAtTheShare(t *testing.T) {
 		refused int64
 		fires   int
 	}{{49, 0}, {50, 1}} {
-		w := newAlertWalk(t, &Alert{Denied: "5%", Over: "10s", Min: "1000"})
+		w := newAlertWalk(Rule{0.05, 10 * time.Second, 1000})
 		w.second(c.refused, 1000)
 		w.want(t, c.fires, 0)
 	}
@@ -92,7 +87,7 @@ func TestAlertAtTheShare(t *testing.T) {
 
 // Fewer requests than min never fire, however many are denied.
 func TestAlertNeedsRequests(t *testing.T) {
-	w := newAlertWalk(t, &Alert{Over: "10s", Min: "100"})
+	w := newAlertWalk(Rule{0.1, 10 * time.Second, 100})
 	w.seconds(600, 9, 9) // 90 in 10 s
 	w.want(t, 0, 0)
 	w.second(10, 10)
@@ -106,8 +101,8 @@ func TestAlertNeedsRequests(t *testing.T) {
 // alert.
 func TestAlertDoesNotFlap(t *testing.T) {
 	for _, period := range []int{2, 7, 30, 60} {
-		for _, over := range []Value{"10s", "1m", "1h"} {
-			w := newAlertWalk(t, &Alert{Over: over, Min: "1"})
+		for _, over := range []time.Duration{10 * time.Second, time.Minute, time.Hour} {
+			w := newAlertWalk(Rule{0.1, over, 1})
 			for i := range 4 * 3600 {
 				points := 10 + 4*(2*float64(i%period)/float64(period-1)-1)
 				w.second(int64(math.Round(10*points)), 1000)
@@ -120,20 +115,20 @@ func TestAlertDoesNotFlap(t *testing.T) {
 // Without requests an alert is over after its time. With some, but fewer than min, it is after twice
 // that, so that traffic around min is no row of alerts.
 func TestAlertEndsWithTheTraffic(t *testing.T) {
-	w := newAlertWalk(t, &Alert{Over: "10s"})
+	w := newAlertWalk(Rule{0.1, 10 * time.Second, 100})
 	w.seconds(10, 10, 20)
 	w.want(t, 1, 0)
 	w.seconds(10, 0, 0)
 	w.want(t, 1, 1)
 
-	w = newAlertWalk(t, &Alert{Over: "10s"})
+	w = newAlertWalk(Rule{0.1, 10 * time.Second, 100})
 	w.seconds(10, 10, 20)
 	w.seconds(14, 5, 5) // below 100 from the seventh on
 	w.want(t, 1, 0)
 	w.seconds(10, 5, 5)
 	w.want(t, 1, 1)
 
-	w = newAlertWalk(t, &Alert{Over: "10s"})
+	w = newAlertWalk(Rule{0.1, 10 * time.Second, 100})
 	for i := range 600 {
 		w.second(5, 9+2*int64(i/10%2)) // 90 and 110 in turn
 	}
@@ -142,7 +137,7 @@ func TestAlertEndsWithTheTraffic(t *testing.T) {
 
 // A process that stood still for a while, and a rule that comes late, count what they should.
 func TestAlertAfterAPause(t *testing.T) {
-	w := newAlertWalk(t, &Alert{Over: "10s", Min: "1"})
+	w := newAlertWalk(Rule{0.1, 10 * time.Second, 1})
 	w.seconds(5, 0, 100)
 	w.now = w.now.Add(time.Hour)
 	w.second(0, 10)
@@ -151,8 +146,8 @@ func TestAlertAfterAPause(t *testing.T) {
 		t.Errorf("%d requests count, want 10", w.last.requests)
 	}
 
-	w = newAlertWalk(t, &Alert{Over: "10s", Min: "1"})
-	w.now, w.sum = w.now.Add(time.Hour), counted{denied: 1000}
+	w = newAlertWalk(Rule{0.1, 10 * time.Second, 1})
+	w.now, w.sum = w.now.Add(time.Hour), Counted{Denied: 1000}
 	w.second(0, 0)
 	if w.want(t, 0, 0); w.last.requests != 0 {
 		t.Errorf("%d requests count from before the alert was configured, want none", w.last.requests)
@@ -161,7 +156,7 @@ func TestAlertAfterAPause(t *testing.T) {
 
 // An alert that is taken out of the configuration is resolved.
 func TestAlertIsTakenOut(t *testing.T) {
-	w := newAlertWalk(t, &Alert{Over: "10s"})
+	w := newAlertWalk(Rule{0.1, 10 * time.Second, 100})
 	w.seconds(10, 10, 20)
 	w.rule = nil
 	w.seconds(10, 10, 20)
@@ -173,46 +168,9 @@ func TestAlertIsTakenOut(t *testing.T) {
 
 // The longest alert keeps no more than a sample a second.
 func TestAlertIsBounded(t *testing.T) {
-	w := newAlertWalk(t, &Alert{Over: "1h"})
+	w := newAlertWalk(Rule{0.1, time.Hour, 100})
 	w.seconds(3*3600, 1, 100)
 	if n := len(w.state.samples); n > 3601 {
 		t.Errorf("it keeps %d samples", n)
-	}
-}
-
-func TestAlertIsRefused(t *testing.T) {
-	for want, a := range map[string]*Alert{
-		``: {Denied: "0.5%", Over: "1h", Min: "1"},
-		`alert: denied "ten" is not a percentage; write one, such as 10%`:         {Denied: "ten"},
-		`alert: denied 0%: must be above 0% and at most 100%`:                     {Denied: "0%"},
-		`alert: denied 101%: must be above 0% and at most 100%`:                   {Denied: "101%"},
-		`alert: denied NaN%: must be above 0% and at most 100%`:                   {Denied: "NaN%"},
-		`alert: denied 0.1: the sign is missing; write a percentage, such as 10%`: {Denied: "0.1"},
-		`alert: over 9s: must be from 10s to 1h`:                                  {Over: "9s"},
-		`alert: over 2h: must be from 10s to 1h`:                                  {Over: "2h"},
-		`alert: over: "soon" is not a duration`:                                   {Over: "soon"},
-		`alert: min 0: must be 1 or more`:                                         {Min: "0"},
-		`alert: min "many" is not a whole number`:                                 {Min: "many"},
-	} {
-		_, err := a.rule()
-		got := ""
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want && (want == "" || len(got) < len(want) || got[:len(want)] != want) {
-			t.Errorf("%+v: got %q, want %q", *a, got, want)
-		}
-	}
-}
-
-// Alerts that mean the same are the same zone, however they are written.
-func TestAlertIsPlain(t *testing.T) {
-	for _, a := range []Alert{{}, {Denied: "10%", Over: "1m", Min: "100"}, {Denied: "10.0%", Over: "60s", Min: "0100"}} {
-		if got := *a.plain(); got != (Alert{}) {
-			t.Errorf("%+v is %+v, want the defaults", a, got)
-		}
-	}
-	if got, want := *(&Alert{"7.50%", "90s", "5"}).plain(), (Alert{"7.5%", "1m30s", "5"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

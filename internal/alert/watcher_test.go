@@ -1,0 +1,73 @@
+package alert
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+)
+
+// The watcher looks at the zones at once and then each second, from the first begin to the last end.
+func TestWatcherLooksEachSecond(t *testing.T) {
+	own, rule := acquireTally("memory", t.Name()), &Rule{0.1, 10 * time.Second, 1}
+	defer Release("memory", t.Name())
+	synctest.Test(t, func(t *testing.T) {
+		own.Born, own.since = time.Now(), time.Now() // of the clock of the test
+		w := NewWatcher(func(now time.Time) { own.Watch(rule, now) })
+		w.Begin()
+		w.Begin()
+		synctest.Wait()
+		own.denied.Add(1)
+		synctest.Wait()
+		if own.Fired.Load() != nil {
+			t.Error("it looks again at once")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if a := own.Fired.Load(); a == nil || a.Zone != t.Name() || a.Denied != 1 {
+			t.Errorf("alert %v after a second, want one", a)
+		}
+		w.End()
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if a := own.Fired.Load(); a == nil {
+			t.Errorf("alert %v while the denial is within the time", a)
+		}
+		if own.told.Denied != 1 {
+			t.Errorf("the summary after ten seconds has %+v", own.told)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if a := own.Fired.Load(); a != nil {
+			t.Errorf("alert %v after its time, want none", a)
+		}
+		own.denied.Add(1)
+		w.End()
+		time.Sleep(time.Minute)
+		if a := own.Fired.Load(); a != nil {
+			t.Errorf("alert %v after the last end", a)
+		}
+	})
+}
+
+// An alert of a zone that is in no configuration any more is over.
+func TestAlertOfZoneThatIsGone(t *testing.T) {
+	own, rule := acquireTally("nowhere", t.Name()), &Rule{0.1, time.Minute, 1}
+	own.denied.Add(10)
+	own.Watch(rule, own.Born.Add(time.Second))
+	gauge := func() float64 {
+		value, _ := metricstest.Find(t, metricstest.Of(metrics.AlertFiring), "caddy_sliding_window_alert", "zone", t.Name())
+		return value
+	}
+	if gauge() != 1 {
+		t.Fatalf("the gauge is %v, want 1", gauge())
+	}
+	Release("nowhere", t.Name())
+	own.denied.Add(10)
+	own.Watch(rule, own.Born.Add(2*time.Second)) // by a watcher that has it still
+	if gauge() != 0 {
+		t.Errorf("the gauge is %v, want 0", gauge())
+	}
+}
