@@ -5,10 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
@@ -74,7 +77,7 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 		logger.Warn("key holds no placeholder, so that all requests share one counter; write key all if that is meant", fields...)
 	}
 	for _, use := range z.names() {
-		if strings.HasPrefix(use.name, template.AuthNames) && z.isBeforeAuthentication(ctx) {
+		if strings.HasPrefix(use.name, template.AuthNames) && routes.IsBeforeAuthentication(ctx, z.Name, z.isInHandler) {
 			logger.Warn("placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first",
 				zap.String("zone", z.Name), zap.String("option", use.option), zap.String("placeholder", "{"+use.name+"}"))
 			continue
@@ -83,7 +86,7 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 			continue
 		}
 		meant := template.MeantBy(use.name)
-		if meant == "" || defines(ctx, use.name) {
+		if meant == "" || routes.Defines(ctx, use.name) {
 			continue
 		}
 		// To Caddy all variables are known, as they may be set or not.
@@ -93,4 +96,77 @@ func (z *Zone) warnOfNames(ctx caddy.Context) {
 				zap.String("placeholder", "{"+use.name+"}"), zap.String("probably_meant", template.Written(meant)))
 		}
 	}
+}
+
+// isInHandler reports whether a handler has a zone of the name, if it is one with zones.
+func (z *Zone) isInHandler(handler caddyhttp.MiddlewareHandler) (has, known bool) {
+	h, known := handler.(*Handler)
+	return known && slices.ContainsFunc(h.Zones, func(o *Zone) bool { return o.Name == z.Name }), known
+}
+
+// warnOfPlace logs the paths that are matched in vain on the way to the zone, or by it, as
+// handle_path has taken off what they begin with. Call it before the zone's matchers are
+// loaded.
+func (z *Zone) warnOfPlace(ctx caddy.Context) {
+	paths, prefix := routes.UnseenPaths(ctx, z.Name, z.MatcherSetsRaw)
+	for _, path := range paths {
+		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left",
+			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", prefix))
+	}
+}
+
+// noValue is an option of a zone whose placeholders can come out empty: without a value
+// in a request. Several are a set.
+type noValue uint8
+
+const (
+	noKey noValue = 1 << iota
+	noLimit
+	noCost
+)
+
+// valueOptions are the options one by one, with the effect of having no value.
+var valueOptions = [...]struct {
+	option       noValue
+	name, effect string
+}{
+	{noKey, "key", "all such requests share one counter"},
+	{noLimit, "limit", "fallback holds, unless the rest of the text is a limit"},
+	{noCost, "cost", "1 is charged, unless the rest of the text is a number"},
+}
+
+// noteEmpty counts options of a zone that came out empty, and tells the operator once a
+// minute: clients may send such requests as often as they like. An empty key that
+// empty_key is written for is no news.
+func (h *Handler) noteEmpty(z *Zone, options noValue, req *request) {
+	for i, o := range valueOptions {
+		if options&o.option == 0 {
+			continue
+		}
+		z.counters.empty[i].Inc()
+		if o.option == noKey && z.EmptyKey != "" || !z.use.noValueLog[i].Due(time.Minute) {
+			continue
+		}
+		name := z.emptyName(o.name, req)
+		h.logger.Warn("placeholder has no value in a request",
+			zap.String("zone", z.Name), zap.String("option", o.name), zap.String("placeholder", "{"+name+"}"),
+			zap.String("effect", o.effect), zap.String("usual_cause", template.UsualCause(name)))
+	}
+}
+
+// emptyName returns the first placeholder of an option that has no value in the request, or
+// none that counts: a host can be a dot.
+func (z *Zone) emptyName(option string, req *request) (first string) {
+	for _, use := range z.names() {
+		if use.option != option {
+			continue
+		}
+		if template.OwnValue(use.name, template.Value(use.name, req.vars, req.repl)) == "" {
+			return use.name
+		}
+		if first == "" {
+			first = use.name
+		}
+	}
+	return first
 }

@@ -1,4 +1,6 @@
-package slidingwindow
+// Package routes reads the routes of a configuration that loads: what comes before a zone, and which handler
+// gives a placeholder its value.
+package routes
 
 import (
 	"encoding/json"
@@ -9,20 +11,26 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
-	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
-// warnOfPlace logs the paths that are matched in vain on the way to the zone, or by it, as
-// handle_path has taken off what they begin with. Call it before the zone's matchers are
-// loaded.
-func (z *Zone) warnOfPlace(ctx caddy.Context) {
+// zone is where a zone is looked for.
+type zone struct {
+	name string
+	// has reports whether a handler that is loaded has it; known is false for handlers of other kinds.
+	has func(caddyhttp.MiddlewareHandler) (has, known bool)
+}
+
+// UnseenPaths returns the paths that are matched in vain on the way to the zone of a name, or by its own
+// matchers, as handlers before it have taken off what they begin with. The matchers are not loaded yet.
+func UnseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
+	z := zone{name: name}
 	prefix, paths := z.strippedBefore(ctx)
 	if prefix == "" {
-		return
+		return nil, ""
 	}
-	for _, set := range z.MatcherSetsRaw {
+	for _, set := range matchers {
 		for matcher, raw := range set {
 			var config any
 			if json.Unmarshal(raw, &config) == nil { // else Caddy reports it
@@ -30,15 +38,12 @@ func (z *Zone) warnOfPlace(ctx caddy.Context) {
 			}
 		}
 	}
-	for _, path := range paths {
-		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left",
-			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", prefix))
-	}
+	return paths, prefix
 }
 
 // strippedBefore returns what handlers before the zone take off the path of every request,
 // and the paths that the routes to the zone match in vain for that reason.
-func (z *Zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
+func (z *zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
 	for _, module := range ctx.Modules() {
 		subroute, ok := module.(*caddyhttp.Subroute)
 		if !ok {
@@ -63,7 +68,7 @@ func (z *Zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string)
 
 // strippedBy returns what handlers of a route take off the path. Of those that are not
 // loaded, only the ones before the zone count.
-func (z *Zone) strippedBy(route *caddyhttp.Route) string {
+func (z *zone) strippedBy(route *caddyhttp.Route) string {
 	prefix := ""
 	for _, handler := range route.Handlers {
 		if r, ok := handler.(*rewrite.Rewrite); ok {
@@ -86,9 +91,10 @@ func (z *Zone) strippedBy(route *caddyhttp.Route) string {
 	return prefix
 }
 
-// isBeforeAuthentication reports whether a server of the configuration authenticates clients
-// only after the zone.
-func (z *Zone) isBeforeAuthentication(ctx caddy.Context) bool {
+// IsBeforeAuthentication reports whether a server of the configuration authenticates clients
+// only after the zone of a name. has reports whether a handler that is loaded is one with zones, and has it.
+func IsBeforeAuthentication(ctx caddy.Context, name string, has func(caddyhttp.MiddlewareHandler) (has, known bool)) bool {
+	z := &zone{name, has}
 	for server := range servers(ctx) {
 		o := orderOf{zone: z}
 		o.routes(server.Routes)
@@ -103,7 +109,7 @@ func (z *Zone) isBeforeAuthentication(ctx caddy.Context) bool {
 // handlers run. A request that comes to a route which is the last, or one of a group, does
 // not come to the others: they are no sequence.
 type orderOf struct {
-	zone                       *Zone
+	zone                       *zone
 	authenticated, seen, later bool
 }
 
@@ -116,11 +122,13 @@ func (o *orderOf) routes(routes caddyhttp.RouteList) {
 	for _, route := range routes {
 		authenticated, seen := o.authenticated, o.seen
 		for _, handler := range route.Handlers {
+			if has, known := o.zone.has(handler); known {
+				o.seen = o.seen || !o.authenticated && has
+				continue
+			}
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
 				o.routes(h.Routes)
-			case *Handler:
-				o.seen = o.seen || !o.authenticated && slices.ContainsFunc(h.Zones, func(z *Zone) bool { return z.Name == o.zone.Name })
 			case caddy.Module:
 				if h.CaddyModule().ID == "http.handlers.authentication" {
 					o.authentication()
@@ -165,7 +173,7 @@ func (o *orderOf) config(config any) {
 }
 
 // isIn reports whether the configuration of a handler is one with the zone, or holds one.
-func (z *Zone) isIn(config any) bool {
+func (z *zone) isIn(config any) bool {
 	switch v := config.(type) {
 	case []any:
 		return slices.ContainsFunc(v, z.isIn)
@@ -173,7 +181,7 @@ func (z *Zone) isIn(config any) bool {
 		if zones, ok := v["zones"].([]any); ok && v["handler"] == "sliding_window" {
 			return slices.ContainsFunc(zones, func(e any) bool {
 				zone, ok := e.(map[string]any)
-				return ok && zone["name"] == z.Name
+				return ok && zone["name"] == z.name
 			})
 		}
 		for _, e := range v {

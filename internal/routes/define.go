@@ -1,4 +1,4 @@
-package slidingwindow
+package routes
 
 import (
 	"encoding/json"
@@ -11,9 +11,9 @@ import (
 	maphandler "github.com/caddyserver/caddy/v2/modules/caddyhttp/map"
 )
 
-// defines reports whether a handler of the configuration gives a placeholder its value: map,
+// Defines reports whether a handler of the configuration gives a placeholder its value: map,
 // or vars. Where the handler is does not matter.
-func defines(ctx caddy.Context, placeholder string) bool {
+func Defines(ctx caddy.Context, placeholder string) bool {
 	for server := range servers(ctx) {
 		if routesDefine(server.Routes, placeholder) || server.Errors != nil && routesDefine(server.Errors.Routes, placeholder) {
 			return true
