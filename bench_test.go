@@ -42,10 +42,10 @@ func (c *client) send(h caddyhttp.MiddlewareHandler) error {
 	c.sent++
 	w := &responder{http.Header{"Server": {"Caddy"}}}
 	r := caddyhttp.PrepareRequest(c.request, caddy.NewReplacer(), w, &c.server)
-	return h.ServeHTTP(w, r, answer)
+	return h.ServeHTTP(w, r, noContent)
 }
 
-var answer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+var noContent = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 	w.Header()["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	w.WriteHeader(http.StatusOK)
 	return nil

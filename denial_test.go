@@ -12,7 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	problems "schneider.vip/problem"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -242,28 +241,5 @@ func TestDenialLogOfSeveralZones(t *testing.T) {
 	want := map[string]any{"zone": "b", "retry_after": int64(60), "policies": []any{"a", "b"}, "key": "key_b"}
 	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-// The body is what a library for problem details would have written.
-func TestProblemsAsTheLibraryWritesThem(t *testing.T) {
-	for _, p := range []problem{
-		{detail: "Try again in 5 s.", retryAfter: 5, status: 429, title: "Rate limit exceeded", kind: problemQuota, violated: []string{"a:1s", "b.c"}},
-		{detail: "Never.", status: 503, title: "Rate limit exceeded", kind: problemQuota, violated: []string{"a"}},
-		{detail: "Later.", status: 503, title: "Temporarily unavailable", kind: problemCapacity},
-	} {
-		options := []problems.Option{problems.Type(p.kind), problems.Title(p.title), problems.Status(p.status), problems.Detail(p.detail)}
-		if p.retryAfter > 0 {
-			options = append(options, problems.Custom("retry_after", p.retryAfter))
-		}
-		if p.violated != nil {
-			options = append(options, problems.Custom("violated-policies", p.violated))
-		}
-		if got, want := string(p.append(nil)), problems.New(options...).JSONString(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	if contentTypeProblem != problems.ContentTypeJSON {
-		t.Errorf("got %s, want %s", contentTypeProblem, problems.ContentTypeJSON)
 	}
 }

@@ -18,26 +18,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-func TestSeconds(t *testing.T) {
-	for _, c := range []struct {
-		in   time.Duration
-		want int64
-	}{
-		{0, 0},
-		{1, 1},
-		{time.Millisecond, 1},
-		{999 * time.Millisecond, 1},
-		{time.Second, 1},
-		{1001 * time.Millisecond, 2},
-		{time.Hour, 3600},
-		{window.Never, 9_223_372_037},
-	} {
-		if got := seconds(c.in); got != c.want {
-			t.Errorf("seconds(%s): got %d, want %d", c.in, got, c.want)
-		}
-	}
-}
-
 // parseFields reads a RateLimit or RateLimit-Policy field as a client would.
 func parseFields(t *testing.T, lines []string) (names []string, params []map[string]int64) {
 	t.Helper()
@@ -187,42 +167,10 @@ func TestFieldsOfManyZones(t *testing.T) {
 			for _, n := range names {
 				got[n] = true
 			}
-			if len(header.Values(field)) != 1 || len(names) != mostAnnounced || !maps.Equal(got, want) {
+			if len(header.Values(field)) != 1 || len(names) != answer.MostAnnounced || !maps.Equal(got, want) {
 				t.Errorf("%s: %s: got %q, want the ten with the least left: %v", name, field, header.Values(field), want)
 			}
 		}
-	}
-}
-
-// What is announced passes in the seconds announced, and no more.
-func TestAnnouncedIsTrue(t *testing.T) {
-	for _, c := range []struct {
-		window         time.Duration
-		quota, seconds int64 // of a limit of 2
-	}{
-		{time.Millisecond, 2000, 1},
-		{100 * time.Millisecond, 20, 1},
-		{300 * time.Millisecond, 20, 3},
-		{999 * time.Millisecond, 2000, 999},
-		{time.Second, 2, 1},
-		{1001 * time.Millisecond, 2000, 1001},
-		{1500 * time.Millisecond, 4, 3},
-		{90 * time.Second, 2, 90},
-		{61500 * time.Millisecond, 4, 123},
-		{106751 * 24 * time.Hour, 2, 106751 * 86400},
-	} {
-		p := window.Policy{Limit: 2, Window: c.window}
-		quota, length := announced(p)
-		if quota != c.quota || length != c.seconds {
-			t.Errorf("2 in %s: got %d in %d s, want %d in %d s", c.window, quota, length, c.quota, c.seconds)
-		}
-		// The quota is what whole windows of these seconds let pass.
-		if whole := time.Duration(length) * time.Second; c.window < time.Hour && (whole%c.window != 0 || int64(whole/c.window)*p.Limit != quota) {
-			t.Errorf("2 in %s: %d in %d s is not the same limit", c.window, quota, length)
-		}
-	}
-	if quota, length := announced(window.Policy{Limit: 1 << 53, Window: time.Millisecond}); quota != maxSFInteger || length != 1 {
-		t.Errorf("2^53 in 1ms: got %d in %d s", quota, length)
 	}
 }
 
@@ -317,9 +265,9 @@ func TestJitter(t *testing.T) {
 	for _, wait := range []time.Duration{time.Millisecond, 1500 * time.Millisecond, time.Hour, window.Never - 1} {
 		for _, jitter := range []float64{0, 0.2, 1} {
 			h := Handler{Jitter: jitter}
-			earliest, latest := max(1, seconds(wait)), seconds(window.Never)
+			earliest, latest := max(1, answer.Seconds(wait)), answer.Seconds(window.Never)
 			if wait <= time.Hour {
-				latest = max(1, seconds(wait+time.Duration(jitter*float64(wait))))
+				latest = max(1, answer.Seconds(wait+time.Duration(jitter*float64(wait))))
 			}
 			different := make(map[int64]bool)
 			for range 1000 {
@@ -344,7 +292,7 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	number := func() int64 {
 		if r.IntN(4) == 0 {
-			return []int64{0, 1, 9, 10, maxSFInteger - 1, maxSFInteger, maxSFInteger + 1, math.MaxInt64}[r.IntN(8)]
+			return []int64{0, 1, 9, 10, answer.MaxSFInteger - 1, answer.MaxSFInteger, answer.MaxSFInteger + 1, math.MaxInt64}[r.IntN(8)]
 		}
 		return r.Int64() >> r.IntN(63)
 	}
@@ -368,11 +316,11 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
 				req.decisions = append(req.decisions, d)
 				policy, state := httpsfv.NewItem(name), httpsfv.NewItem(name)
-				quota, length := announced(p)
+				quota, length := answer.Announced(p)
 				policy.Params.Add("q", quota)
-				policy.Params.Add("w", min(length, maxSFInteger))
-				state.Params.Add("r", min(d.Remaining, maxSFInteger))
-				state.Params.Add("t", min(seconds(d.EffectiveWindow), maxSFInteger))
+				policy.Params.Add("w", min(length, answer.MaxSFInteger))
+				state.Params.Add("r", min(d.Remaining, answer.MaxSFInteger))
+				state.Params.Add("t", min(answer.Seconds(d.EffectiveWindow), answer.MaxSFInteger))
 				wantPolicies, wantState = append(wantPolicies, policy), append(wantState, state)
 			}
 			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
@@ -387,10 +335,10 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 		}
 		header := http.Header{"Ratelimit": {"earlier"}}
 		(&Handler{Headers: fieldsIETF}).setFields(header, req)
-		if got := header[fieldRateLimit]; !slices.Equal(got, []string{"earlier, " + want}) {
+		if got := header[answer.FieldRateLimit]; !slices.Equal(got, []string{"earlier, " + want}) {
 			t.Fatalf("RateLimit: got %q, want %q", got, want)
 		}
-		if got := header[fieldPolicy]; !slices.Equal(got, []string{wantPolicy}) {
+		if got := header[answer.FieldPolicy]; !slices.Equal(got, []string{wantPolicy}) {
 			t.Fatalf("RateLimit-Policy: got %q, want %q", got, wantPolicy)
 		}
 	}
@@ -401,7 +349,7 @@ func TestFieldsAreTheAnswersOwn(t *testing.T) {
 	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":9,"window":"1m"}]`, ""))
 	first, second := serve(t, get(), h).Header(), serve(t, get(), h).Header()
 	want := second.Values("RateLimit-Policy")[0]
-	for _, field := range []string{fieldPolicy, fieldRateLimit} {
+	for _, field := range []string{answer.FieldPolicy, answer.FieldRateLimit} {
 		first[field] = append(first[field], "more")
 		first[field][0] = "changed"
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -32,7 +33,7 @@ type zoneLoad struct {
 type scaledLimits struct {
 	factor   float64
 	policies []window.Policy
-	fields   *policyFields
+	quotas   *answer.Quotas
 }
 
 // acquireLoad returns the load of a zone, which has been compiled. Factors outlive reloads. Release it with
@@ -44,7 +45,7 @@ func acquireLoad(z *Zone, id zoneID) *zoneLoad {
 	l := &zoneLoad{sampler: load.Process, Zone: load.Process.Acquire(id.store+"\x00"+id.zone, z.Load.options), name: z.Name, algorithm: z.algorithm, base: z.policies}
 	l.timed = z.Load.options.Uses(load.Latency)
 	if l.base != nil {
-		l.now.Store(&scaledLimits{1, z.policies, z.fields})
+		l.now.Store(&scaledLimits{1, z.policies, z.quotas})
 	}
 	return l
 }
@@ -55,7 +56,7 @@ func (l *zoneLoad) limits() *scaledLimits {
 	if factor := l.Factor(); now.factor != factor {
 		now = &scaledLimits{factor: factor, policies: slices.Clone(l.base)}
 		l.scale(now.policies, factor)
-		now.fields = newPolicyFields(l.name, now.policies)
+		now.quotas = answer.NewQuotas(l.name, now.policies)
 		l.now.Store(now)
 	}
 	return now
@@ -70,14 +71,14 @@ func (l *zoneLoad) scale(policies []window.Policy, factor float64) {
 	}
 }
 
-// fieldsOf returns what RateLimit fields say of limits that the zone has scaled, or nil if other
+// quotasOf returns what RateLimit fields say of limits that the zone has scaled, or nil if other
 // limits hold by now.
-func (l *zoneLoad) fieldsOf(policies []window.Policy) *policyFields {
+func (l *zoneLoad) quotasOf(policies []window.Policy) *answer.Quotas {
 	if l.base == nil {
 		return nil
 	}
 	if now := l.now.Load(); &now.policies[0] == &policies[0] {
-		return now.fields
+		return now.quotas
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -245,9 +246,9 @@ func decisionField(d *window.Decision, field string) (any, bool) {
 		if d.RetryAfter == window.Never {
 			return 0, true
 		}
-		return seconds(d.RetryAfter), true
+		return answer.Seconds(d.RetryAfter), true
 	case "reset_after":
-		return seconds(d.ResetAfter), true
+		return answer.Seconds(d.ResetAfter), true
 	}
 	return nil, false
 }
@@ -260,17 +261,17 @@ func (req *request) decisionsOf(i int) []window.Decision {
 	return req.decisions[from : from+len(req.charges[i].Policies)]
 }
 
-// policyFields returns what RateLimit fields say of charge i's limits.
-func (req *request) policyFields(i int) *policyFields {
+// quotas returns what RateLimit fields say of charge i's limits.
+func (req *request) quotas(i int) *answer.Quotas {
 	z := req.zones[i]
-	fields := z.fields
+	quotas := z.quotas
 	if z.load != nil {
-		fields = z.load.fieldsOf(req.charges[i].Policies)
+		quotas = z.load.quotasOf(req.charges[i].Policies)
 	}
-	if fields != nil && req.ruleHere(z.Name) == nil {
-		return fields
+	if quotas != nil && req.ruleHere(z.Name) == nil {
+		return quotas
 	}
-	return newPolicyFields(req.charges[i].Zone, req.charges[i].Policies)
+	return answer.NewQuotas(req.charges[i].Zone, req.charges[i].Policies)
 }
 
 // tightest returns the decision that matters most to the client.
@@ -336,7 +337,7 @@ func (req *request) violated() []string {
 	for i := range req.charges {
 		for j, d := range req.decisionsOf(i) {
 			if !d.Allowed {
-				names = append(names, req.policyFields(i).limits[j].name)
+				names = append(names, req.quotas(i).Limits[j].Name)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -140,7 +141,7 @@ type Zone struct {
 	control   *enforcement    // which goes before it
 	top       *topTalkers     // nil: nothing is noted
 	notes     *fieldTemplates // if the algorithm is stream and has fields
-	fields    *policyFields   // if no limit is dynamic
+	quotas    *answer.Quotas  // if no limit is dynamic
 	load      *zoneLoad       // nil without the option
 	counters  zoneCounters
 	onServer  bool // whether the store's server may decide on native
@@ -246,7 +247,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 			p, _ := l.policy()
 			z.policies = append(z.policies, p)
 		}
-		z.fields = newPolicyFields(z.Name, z.policies)
+		z.quotas = answer.NewQuotas(z.Name, z.policies)
 	} else {
 		z.lookback = z.longestKnown()
 	}
