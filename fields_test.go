@@ -14,6 +14,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
