@@ -19,6 +19,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -54,7 +55,7 @@ var endpoints = map[string]endpoint{
 	"status":  {http.MethodGet, func(r *http.Request, _ []byte) (int, any, error) { return http.StatusOK, statusFor(r), nil }},
 	"inspect": {http.MethodPost, inspect},
 	"reset":   {http.MethodPost, reset},
-	"enforce": {http.MethodPost, enforce},
+	"enforce": {http.MethodPost, setEnforcement},
 	"top":     {http.MethodPost, top},
 
 	"overrides/list":    {http.MethodPost, listOverrides},
@@ -265,7 +266,7 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 		return http.StatusOK, z.decidedBy(c, s.rule), nil
 	}
 	peek := z.guard.peek
-	if !isEnforced(c.Zone, c.Key, z.zone.enforced()) {
+	if !enforce.IsEnforced(c.Zone, c.Key, z.zone.enforced()) {
 		peek = z.guard.peekShadow
 	}
 	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)

@@ -12,18 +12,15 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
-
-// maxEnforce is the longest that an operator may have a zone enforced otherwise than it is
-// configured: what is meant to last belongs into the configuration.
-const maxEnforce = 30 * 24 * time.Hour
 
 // noteUnsent says that other Caddys do not know yet.
 const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
 
-// enforce has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
-func enforce(r *http.Request, body []byte) (int, any, error) {
+// setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
+func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	e, err := control.DecodeEnforce(body)
 	if err != nil {
 		return 0, nil, apiError(http.StatusBadRequest, err)
@@ -31,7 +28,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 	var until time.Time
 	if e.TTL != "" {
 		ttl, err := duration.Parse(e.TTL)
-		if err != nil || ttl <= 0 || ttl > maxEnforce {
+		if err != nil || ttl <= 0 || ttl > enforce.Longest {
 			return 0, nil, apiError(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
 		}
 		until = time.Now().Add(ttl)
@@ -46,7 +43,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 	}
 	var answer control.Enforced
 	var changed []*runningZone
-	order := newOrder(e.Mode, until, e.Reason)
+	order := enforce.NewOrder(e.Mode, until, e.Reason)
 	answer.Zones = []control.ZoneEnforced{}
 	for _, all := range zones {
 		z := all[0]
@@ -61,7 +58,7 @@ func enforce(r *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
-			z.zone.control.sync.order(order)
+			z.zone.control.sync.Order(order)
 			changed = append(changed, z)
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
@@ -104,7 +101,7 @@ func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent 
 // configured.
 func (z *Zone) enforcedNow() (word, until string) {
 	if set := z.control.current(); set != nil && set.percent == z.enforced() {
-		return enforceWord(set.percent), set.until.UTC().Format(time.RFC3339)
+		return enforce.Word(set.percent), set.until.UTC().Format(time.RFC3339)
 	}
-	return enforceWord(z.percent), ""
+	return enforce.Word(z.percent), ""
 }

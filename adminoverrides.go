@@ -47,8 +47,8 @@ func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 func (g *guard) overrideSet(zone string) control.OverrideSet {
 	c, lost := g.overrides.current()
 	set := control.OverrideSet{Store: g.store.String(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
-	if !c.read.IsZero() {
-		set.Confirmed = c.read.UTC().Format(time.RFC3339)
+	if !c.Read.IsZero() {
+		set.Confirmed = c.Read.UTC().Format(time.RFC3339)
 	}
 	for _, r := range c.Records {
 		if (zone == "" || r.Zone == zone) && !r.Expired(time.Now()) {
@@ -75,8 +75,8 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 func (g *guard) overrideState() control.OverrideState {
 	set := g.overrideSet("")
 	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
-	if c, _ := g.overrides.current(); g.overrides.shared != nil && !c.read.IsZero() {
-		age := time.Since(c.read).Seconds()
+	if c, _ := g.overrides.current(); g.overrides.shared != nil && !c.Read.IsZero() {
+		age := time.Since(c.Read).Seconds()
 		state.Age = &age
 	}
 	return state

@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -40,7 +41,7 @@ type App struct {
 	// Zones of the handlers, for the registry.
 	running []*runningZone
 	// Caddy's storage, for overrides.
-	storage caddyStorage
+	storage overridestore.Storage
 	// Hands events to the handlers of the configuration.
 	sender *events.Sender
 }

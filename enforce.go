@@ -1,85 +1,29 @@
 package slidingwindow
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
-// Percentages of the keys whose requests a zone may deny.
-const (
-	enforceAll  = 100
-	enforceNone = 0
-)
-
-// parseEnforce returns the percentage of keys that a word enforces.
-func parseEnforce(word string) (percent int64, err error) {
-	switch word {
-	case "", control.EnforceOn:
-		return enforceAll, nil
-	case control.EnforceShadow:
-		return enforceNone, nil
-	}
-	number, isPercentage := strings.CutSuffix(word, "%")
-	n, err := strconv.ParseInt(number, 10, 64)
-	switch {
-	case err == nil && !isPercentage:
-		return 0, fmt.Errorf("enforce %q is unknown; write %d%%", word, n)
-	case err == nil && n == 0:
-		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny nobody", word)
-	case err == nil && (n < 1 || n > 100):
-		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%", word)
-	case err == nil:
-		return n, nil
-	case isPercentage:
-		return 0, fmt.Errorf("enforce %s: must be a whole percentage, such as 25%%", word)
-	case slices.Contains(wordsForShadow, strings.ToLower(word)):
-		return 0, fmt.Errorf("enforce %q is unknown; write shadow", word)
-	}
-	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, or a percentage such as 25%%", word)
-}
-
-// wordsForShadow are what other rate limiters call it.
-var wordsForShadow = []string{
-	"off", "false", "no", "none", "dry_run", "dry-run", "dryrun", "shadow_mode", "observe", "monitor",
-	"watch", "log", "log_only", "count", "report", "report_only", "permissive", "detect", "test",
-}
-
-// enforceWord returns how a percentage is written.
-func enforceWord(percent int64) string {
-	switch percent {
-	case enforceAll:
-		return control.EnforceOn
-	case enforceNone:
-		return control.EnforceShadow
-	}
-	return strconv.FormatInt(percent, 10) + "%"
-}
-
 // checkEnforce reports why the zone cannot be enforced in a way.
 func (z *Zone) checkEnforce(word string) error {
-	percent, err := parseEnforce(word)
+	percent, err := enforce.Percent(word)
 	if err != nil {
 		return err
 	}
-	if percent != enforceAll && percent != enforceNone && z.Key != "" && len(template.Names(z.Key)) == 0 {
+	if percent != enforce.All && percent != enforce.None && z.Key != "" && len(template.Names(z.Key)) == 0 {
 		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
-	if percent != enforceAll && z.settles() {
+	if percent != enforce.All && z.settles() {
 		option := "count_if"
 		if z.CountIf == nil {
 			option = "settle"
@@ -89,24 +33,12 @@ func (z *Zone) checkEnforce(word string) error {
 	return nil
 }
 
-// isEnforced reports whether a key is one of a percentage of a zone's keys. It is so on every
-// Caddy, and a higher percentage has the keys of a lower one. A client that chooses its key can
-// choose one that is not.
-func isEnforced(zone, key string, percent int64) bool {
-	var room [128]byte
-	text := append(room[:0], zone...)
-	text = append(text, 0)
-	sum := sha256.Sum256(append(text, key...))
-	place, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), 100)
-	return int64(place) < percent //nolint:gosec // below 100
-}
-
 // enforcement is how a zone is enforced, if an operator says so while Caddy runs. It outlives
 // reloads, and is the same for all handlers with the zone.
 type enforcement struct {
 	id       zoneID
 	set      atomic.Pointer[enforceSet] // nil: as configured
-	sync     enforceSync
+	sync     enforce.Sync
 	counters func() shadowCounters
 }
 
@@ -149,7 +81,7 @@ func (z *Zone) enforced() int64 {
 		return z.percent
 	}
 	set := z.control.current()
-	if set == nil || set.percent != enforceNone && z.checkBeside() != nil {
+	if set == nil || set.percent != enforce.None && z.checkBeside() != nil {
 		return z.percent
 	}
 	return set.percent
@@ -163,7 +95,7 @@ func emitEnforced(id zoneID, word, until, reason string) {
 // setEnforce enforces the zone as word says until a time, wherever the zone is used in this
 // process. The word config goes back to the configuration.
 func (z *Zone) setEnforce(word string, until time.Time) error {
-	if word == enforceConfig {
+	if word == enforce.Config {
 		z.control.set.Store(nil)
 		return nil
 	}
@@ -171,11 +103,11 @@ func (z *Zone) setEnforce(word string, until time.Time) error {
 		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, config, or a percentage such as 25%%", z.Name)
 	}
 	err := z.checkEnforce(word)
-	percent, _ := parseEnforce(word)
-	if err == nil && percent != enforceAll {
+	percent, _ := enforce.Percent(word)
+	if err == nil && percent != enforce.All {
 		err = z.use.checkShadow()
 	}
-	if err == nil && percent != enforceNone {
+	if err == nil && percent != enforce.None {
 		err = z.checkBeside()
 	}
 	if err != nil {
@@ -189,7 +121,7 @@ func (z *Zone) setEnforce(word string, until time.Time) error {
 // CL.THROTTLE decides on a request that one zone counts, and which zones those are is settled
 // when the configuration loads.
 func (z *Zone) checkBeside() error {
-	if z.percent != enforceNone {
+	if z.percent != enforce.None {
 		return nil
 	}
 	for _, o := range z.use.beside {

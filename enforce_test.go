@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 )
 
 // A percentage is one of the keys, and a higher one has the keys of a lower one.
@@ -21,10 +23,10 @@ func TestEnforcedShare(t *testing.T) {
 	}
 	for kind, key := range kinds {
 		was := make([]bool, keys)
-		for percent := int64(enforceNone); percent <= enforceAll; percent++ {
+		for percent := int64(enforce.None); percent <= enforce.All; percent++ {
 			in := 0
 			for i := range keys {
-				is := isEnforced("logins", key(i), percent)
+				is := enforce.IsEnforced("logins", key(i), percent)
 				if was[i] && !is {
 					t.Fatalf("%s: %s is in at %d%%, and not at %d%%", kind, key(i), percent-1, percent)
 				}
@@ -39,7 +41,7 @@ func TestEnforcedShare(t *testing.T) {
 	}
 	same := 0
 	for i := range keys {
-		if isEnforced("logins", strconv.Itoa(i), 50) == isEnforced("api", strconv.Itoa(i), 50) {
+		if enforce.IsEnforced("logins", strconv.Itoa(i), 50) == enforce.IsEnforced("api", strconv.Itoa(i), 50) {
 			same++
 		}
 	}
@@ -54,8 +56,8 @@ func TestEnforcedShare(t *testing.T) {
 //	printf 'logins\0%s' 192.0.2.1 | sha256sum | cut -c1-8   # b41743d3: 70 % of 2^32
 func TestEnforcedShareIsFixed(t *testing.T) {
 	for key, first := range map[string]int64{"192.0.2.1": 71, "192.0.2.2": 64, "": 71} {
-		for percent := int64(enforceNone); percent <= enforceAll; percent++ {
-			if got, want := isEnforced("logins", key, percent), percent >= first; got != want {
+		for percent := int64(enforce.None); percent <= enforce.All; percent++ {
+			if got, want := enforce.IsEnforced("logins", key, percent), percent >= first; got != want {
 				t.Errorf("key %q at %d%%: got %v, want %v", key, percent, got, want)
 				break
 			}
@@ -71,7 +73,7 @@ func TestEnforcePercentage(t *testing.T) {
 	denied := 0
 	for i := range 200 {
 		want := http.StatusNoContent
-		if isEnforced(zone, fmt.Sprintf("198.51.%d.0/24", i), 30) {
+		if enforce.IsEnforced(zone, fmt.Sprintf("198.51.%d.0/24", i), 30) {
 			want = http.StatusTooManyRequests
 			denied++
 		}
@@ -169,7 +171,7 @@ func TestSetEnforceRefused(t *testing.T) {
 		}
 	}
 	// A reload may bring what cannot be enforced together: the zone stays as configured.
-	h.Zones[1].control.set.Store(&enforceSet{enforceAll, until})
+	h.Zones[1].control.set.Store(&enforceSet{enforce.All, until})
 	if w := serve(t, get(), h); w.Code != 204 || strings.Contains(w.Header().Get("RateLimit"), "set_shadow") {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -38,11 +39,11 @@ func TestEnforceOrders(t *testing.T) {
 	}
 
 	server.Kill()
-	own := newOrder("shadow", time.Now().Add(time.Hour), "")
+	own := enforce.NewOrder("shadow", time.Now().Add(time.Hour), "")
 	if err := z.setEnforce("shadow", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	z.control.sync.order(own)
+	z.control.sync.Order(own)
 	if unsent := sendOrder(t.Context(), running, own); len(unsent) != 1 || unsent[0].zone != zone {
 		t.Errorf("away: unsent %v", unsent)
 	}
@@ -62,7 +63,7 @@ func TestEnforceOrders(t *testing.T) {
 	half := order("50%", 0, 365*24*time.Hour)
 	hear(half)
 	want("an order", "50%")
-	if set := z.control.current(); set == nil || time.Until(set.until) > maxEnforce {
+	if set := z.control.current(); set == nil || time.Until(set.until) > enforce.Longest {
 		t.Errorf("it lasts too long: %+v", set)
 	}
 	if err := z.setEnforce("shadow", time.Now().Add(time.Hour)); err != nil {
@@ -74,17 +75,17 @@ func TestEnforceOrders(t *testing.T) {
 	b.look(t.Context())
 	want("an order that has gone", "shadow")
 
-	z.control.sync.order(own)
+	z.control.sync.Order(own)
 	hear(order("config", time.Minute, time.Hour))
 	want("a later order", "on")
 	b.look(t.Context())
 	if got := inHash(); got == own {
 		t.Error("a later order was overwritten")
 	}
-	z.control.sync.order(newOrder("shadow", time.Now().Add(time.Hour), ""))
+	z.control.sync.Order(enforce.NewOrder("shadow", time.Now().Add(time.Hour), ""))
 	hear(order("25%", -time.Minute, time.Hour))
 	want("an earlier order", "on")
-	if got := inHash(); parseOrder(got).Mode != "shadow" {
+	if got := inHash(); enforce.ParseOrder(got).Mode != "shadow" {
 		t.Errorf("an earlier order was left: %s", got)
 	}
 }

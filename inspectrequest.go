@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -254,7 +255,7 @@ func (w *walk) limit(h *Handler, r *http.Request) (passes bool, err error) {
 		switch {
 		case !applies && missing == nil:
 		case missing != nil:
-			unknown = append(unknown, control.MetZone{Zone: z.Name, Unknown: missing, Shadow: z.enforced() == enforceNone})
+			unknown = append(unknown, control.MetZone{Zone: z.Name, Unknown: missing, Shadow: z.enforced() == enforce.None})
 		case empty && z.EmptyKey == emptySkip:
 		case empty && z.EmptyKey == emptyDeny:
 			shadow := !z.isKeyEnforced(req, z.enforced())

@@ -16,7 +16,8 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
-	_ "github.com/slidingwindow/caddy-sliding-window/stores"       // the stores that come with it
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -146,7 +147,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if _, ok := module.(ShadowModule); !ok {
 			use.noShadow = true
 		}
-		if z.percent != enforceAll {
+		if z.percent != enforce.All {
 			if err := use.checkShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
@@ -219,8 +220,8 @@ func (h *Handler) check() error {
 // the zone may deny.
 func (h *Handler) decidesAlone(z *Zone) bool {
 	return !slices.ContainsFunc(h.Zones, func(o *Zone) bool {
-		percent, _ := parseEnforce(o.Enforce) // no error: it was checked
-		return o != z && percent != enforceNone
+		percent, _ := enforce.Percent(o.Enforce) // no error: it was checked
+		return o != z && percent != enforce.None
 	})
 }
 

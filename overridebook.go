@@ -16,6 +16,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -54,22 +55,15 @@ type overrideBook struct {
 	changes sync.Mutex // held for a change, whatever it waits for; before mu
 
 	mu      sync.Mutex // guards all below
-	copy    overrideCopy
+	copy    overridestore.Copy
 	lost    bool // the store has no version, though this Caddy knows one
-	storage *overrideStorage
+	storage *overridestore.Place
 	zones   map[*runningZone]struct{}
 	changed time.Time       // when the zones got other records
 	warned  map[string]bool // misfits that the log has, by record and reason
 	runs    int             // configurations
 	stop    context.CancelFunc
 	ended   *sync.WaitGroup
-}
-
-// overrideCopy is what was last known of a store's overrides. Its records do not change.
-type overrideCopy struct {
-	Version string             `json:"version"`
-	Records []overrides.Record `json:"records"`
-	read    time.Time          // when the store last said so
 }
 
 func newOverrideBook(store window.Store) *overrideBook {
@@ -87,13 +81,13 @@ func newOverrideBook(store window.Store) *overrideBook {
 
 // begin has the overrides hold in zones that run from now on. Those of a store are read first, which
 // takes as long as the store waits for its server at most.
-func (b *overrideBook) begin(zones []*runningZone, storage caddyStorage) {
+func (b *overrideBook) begin(zones []*runningZone, storage overridestore.Storage) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	b.mu.Lock()
 	b.runs++
 	first := b.runs == 1
-	b.storage = newOverrideStorage(storage, b.name, b.shared != nil)
+	b.storage = overridestore.New(storage, b.name, b.shared != nil)
 	kept := b.copy.Version
 	own := b.storage
 	for _, z := range zones {
@@ -128,8 +122,8 @@ func (b *overrideBook) foresee(z *runningZone) {
 }
 
 // load takes up what Caddy's storage has.
-func (b *overrideBook) load(storage *overrideStorage) {
-	kept, err := storage.load()
+func (b *overrideBook) load(storage *overridestore.Place) {
+	kept, err := storage.Load()
 	if err != nil {
 		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
 		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
@@ -198,7 +192,7 @@ func (b *overrideBook) look(ctx context.Context) {
 		}
 		return
 	}
-	now := overrideCopy{Version: version, read: time.Now()}
+	now := overridestore.Copy{Version: version, Read: time.Now()}
 	for id, text := range records {
 		var r overrides.Record
 		if err := json.Unmarshal([]byte(text), &r); err != nil || r.ID != id {
@@ -219,7 +213,7 @@ func (b *overrideBook) look(ctx context.Context) {
 
 // note notes that the store has no other version than this Caddy, or none. mu is held.
 func (b *overrideBook) note(version string) {
-	b.copy.read = time.Now()
+	b.copy.Read = time.Now()
 	lost := version != b.copy.Version
 	if lost && !b.lost {
 		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "lost").Inc()
@@ -229,7 +223,7 @@ func (b *overrideBook) note(version string) {
 }
 
 // install has other records hold. mu is held.
-func (b *overrideBook) install(c overrideCopy) {
+func (b *overrideBook) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.copy, b.lost, b.changed = c, false, time.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
@@ -237,11 +231,11 @@ func (b *overrideBook) install(c overrideCopy) {
 }
 
 // keep keeps what a store has for a start without it.
-func (b *overrideBook) keep(c overrideCopy) {
+func (b *overrideBook) keep(c overridestore.Copy) {
 	b.mu.Lock()
 	storage := b.storage
 	b.mu.Unlock()
-	if err := storage.save(c); err != nil {
+	if err := storage.Save(c); err != nil {
 		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
 		storestate.Logger(b.name).Warn("overrides could not be kept in Caddy's storage; a start without the store would lack them", zap.Error(err))
 	}
@@ -319,7 +313,7 @@ var (
 )
 
 // current returns what this Caddy knows: with a store that is away, the last copy.
-func (b *overrideBook) current() (c overrideCopy, lost bool) {
+func (b *overrideBook) current() (c overridestore.Copy, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.copy, b.lost
@@ -327,7 +321,7 @@ func (b *overrideBook) current() (c overrideCopy, lost bool) {
 
 // change has other records hold, here and in the store, and returns them. A version that is not empty must be
 // that of the records which edit gets.
-func (b *overrideBook) change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (overrideCopy, error) {
+func (b *overrideBook) change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (overridestore.Copy, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	for range 5 {
@@ -338,9 +332,9 @@ func (b *overrideBook) change(ctx context.Context, version string, edit func([]o
 		if version != "" && version != before.Version {
 			return before, errOverridesChanged
 		}
-		next := overrideCopy{Version: nextVersion(before.Version), read: time.Now()}
+		next := overridestore.Copy{Version: nextVersion(before.Version), Read: time.Now()}
 		var err error
-		live := slices.DeleteFunc(slices.Clone(before.Records), func(r overrides.Record) bool { return r.Expired(next.read) })
+		live := slices.DeleteFunc(slices.Clone(before.Records), func(r overrides.Record) bool { return r.Expired(next.Read) })
 		if next.Records, err = edit(live); err != nil {
 			return before, err
 		}
@@ -361,16 +355,16 @@ func (b *overrideBook) change(ctx context.Context, version string, edit func([]o
 			return next, nil
 		}
 	}
-	return overrideCopy{}, errOverridesChanged
+	return overridestore.Copy{}, errOverridesChanged
 }
 
 // write keeps what is next. It reports false if others have changed the records.
-func (b *overrideBook) write(ctx context.Context, before, next overrideCopy, lost bool) (bool, error) {
+func (b *overrideBook) write(ctx context.Context, before, next overridestore.Copy, lost bool) (bool, error) {
 	if b.shared == nil {
 		b.mu.Lock()
 		storage := b.storage
 		b.mu.Unlock()
-		if err := storage.save(next); err != nil {
+		if err := storage.Save(next); err != nil {
 			metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
 			return false, fmt.Errorf("%w: writing to Caddy's storage: %w", window.ErrUnavailable, err)
 		}

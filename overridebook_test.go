@@ -11,12 +11,13 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // bookOf returns a book of a process of its own, on a store and a storage.
-func bookOf(t *testing.T, h *Handler, storage caddyStorage) *overrideBook {
+func bookOf(t *testing.T, h *Handler, storage overridestore.Storage) *overrideBook {
 	t.Helper()
 	b := newOverrideBook(h.guard.store)
 	b.begin(nil, storage)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
@@ -127,7 +128,7 @@ func TestOverrideCountIf(t *testing.T) {
 // keyOf returns a key that a zone enforces at a percentage, or one that it does not.
 func keyOf(zone string, percent int64, enforced bool) string {
 	for n := 0; ; n++ {
-		if key := fmt.Sprint("key-", n); isEnforced(zone, key, percent) == enforced {
+		if key := fmt.Sprint("key-", n); enforce.IsEnforced(zone, key, percent) == enforced {
 			return key
 		}
 	}

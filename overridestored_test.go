@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 )
 
 // A record that a newer version, or somebody else, has put into the store is not applied: it names no
@@ -22,7 +24,7 @@ func TestOverrideOfAnotherVersion(t *testing.T) {
 	} {
 		record.ID, record.Zone, record.Created = "other", zoneName(t), time.Now()
 		b.mu.Lock()
-		b.install(overrideCopy{Version: "1-x", Records: []overrides.Record{record}})
+		b.install(overridestore.Copy{Version: "1-x", Records: []overrides.Record{record}})
 		b.mu.Unlock()
 		if n := passes(t, h, what, 6); n != 4 {
 			t.Errorf("%s: %d passed, want the 4 of the configuration", what, n)
@@ -70,17 +72,17 @@ func TestOverridePatternCase(t *testing.T) {
 
 // An order that was under way when another took its place does not come back.
 func TestOrderUnderWay(t *testing.T) {
-	var e enforceSync
-	x, y := newOrder("shadow", time.Now().Add(time.Hour), ""), newOrder("on", time.Now().Add(time.Hour), "")
-	if isNew, _ := e.hear(x); !isNew {
+	var e enforce.Sync
+	x, y := enforce.NewOrder("shadow", time.Now().Add(time.Hour), ""), enforce.NewOrder("on", time.Now().Add(time.Hour), "")
+	if isNew, _ := e.Hear(x); !isNew {
 		t.Fatal("the first order is not new")
 	}
-	e.order(y)
-	e.sent(y)
-	if isNew, _ := e.hear(x); isNew {
+	e.Order(y)
+	e.Sent(y)
+	if isNew, _ := e.Hear(x); isNew {
 		t.Error("the order before the last one is obeyed again")
 	}
-	if isNew, _ := e.hear(y); isNew {
+	if isNew, _ := e.Hear(y); isNew {
 		t.Error("its own order is new")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -45,7 +46,7 @@ func (s *mapStorage) Load(_ context.Context, key string) ([]byte, error) {
 }
 
 // runHandler has the overrides of a handler hold, until the end of the test.
-func runHandler(t testing.TB, h *Handler, storage caddyStorage) *overrideBook {
+func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overrideBook {
 	t.Helper()
 	var zones []*runningZone
 	for _, z := range h.Zones {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -86,12 +87,12 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	for _, z := range h.Zones {
 		percent := z.enforced()
-		if percent == enforceNone {
+		if percent == enforce.None {
 			req.addShadow(len(h.Zones), z)
 			continue
 		}
 		applies, err := z.applies(r)
-		if percent != enforceAll && (applies || err != nil) && !z.isKeyEnforced(req, percent) {
+		if percent != enforce.All && (applies || err != nil) && !z.isKeyEnforced(req, percent) {
 			h.assess(req.addShadow(len(h.Zones), z), req, applies, err)
 			continue
 		}
@@ -135,7 +136,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 // isKeyEnforced reports whether the zone may deny the request's key.
 func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
 	key, _ := z.key.Expand(req.vars, req.repl)
-	return isEnforced(z.Name, key, percent)
+	return enforce.IsEnforced(z.Name, key, percent)
 }
 
 // chargeOf returns what the request spends on a key of a zone.

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -401,7 +402,7 @@ func TestFailingMatcherOfPercentage(t *testing.T) {
 	for i := range 20 {
 		key := strconv.Itoa(i)
 		w, err := tryServe(get("X-Key", key), caddyhttp.MiddlewareHandler(h))
-		if in := isEnforced(zoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
+		if in := enforce.IsEnforced(zoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
 			t.Errorf("key %s, in %v: got %v", key, in, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -221,7 +222,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	z.key.FoldCase = z.FoldCase
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
-	if z.percent, _ = parseEnforce(z.Enforce); z.percent != enforceAll {
+	if z.percent, _ = enforce.Percent(z.Enforce); z.percent != enforce.All {
 		z.control.counters() // so that they are there before the first request
 	}
 	if native.Native != window.NativeOff {

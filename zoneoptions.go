@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
@@ -73,8 +74,8 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"enforce", (*Zone).readEnforce, (*Zone).checkConfiguredEnforce, func(z, p *Zone) {
-			if percent, err := parseEnforce(z.Enforce); err == nil {
-				p.Enforce = unless(enforceWord(percent), control.EnforceOn)
+			if percent, err := enforce.Percent(z.Enforce); err == nil {
+				p.Enforce = unless(enforce.Word(percent), control.EnforceOn)
 			}
 		}},
 		{"count_if", func(z *Zone, d *caddyfile.Dispenser) (err error) {

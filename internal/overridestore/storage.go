@@ -1,4 +1,5 @@
-package slidingwindow
+// Package overridestore keeps the overrides of a store in the storage of Caddy, for a start without the store.
+package overridestore
 
 import (
 	"context"
@@ -16,8 +17,15 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
-// caddyStorage is what is used of Caddy's storage.
-type caddyStorage interface {
+// Copy is what was last known of a store's overrides. Its records do not change.
+type Copy struct {
+	Version string             `json:"version"`
+	Records []overrides.Record `json:"records"`
+	Read    time.Time          // when the store last said so
+}
+
+// Storage is what is used of Caddy's storage.
+type Storage interface {
 	Lock(ctx context.Context, name string) error
 	Unlock(ctx context.Context, name string) error
 	Store(ctx context.Context, key string, value []byte) error
@@ -27,16 +35,16 @@ type caddyStorage interface {
 // storagePatience is how long Caddy's storage is waited for.
 const storagePatience = 5 * time.Second
 
-// overrideStorage keeps the overrides of a store in Caddy's storage. Several Caddys may share that: each
+// Place keeps the overrides of a store in Caddy's storage. Several Caddys may share that: each
 // has a place of its own.
-type overrideStorage struct {
-	storage caddyStorage
+type Place struct {
+	storage Storage
 	file    string // below the place of this Caddy
 }
 
-// newOverrideStorage returns that of a store, which other Caddys share or not.
-func newOverrideStorage(storage caddyStorage, store string, shared bool) *overrideStorage {
-	s := &overrideStorage{storage, "overrides.json"}
+// New returns that of a store, which other Caddys share or not.
+func New(storage Storage, store string, shared bool) *Place {
+	s := &Place{storage, "overrides.json"}
 	if shared {
 		sum := sha256.Sum256([]byte(store))
 		s.file = "overrides-" + hex.EncodeToString(sum[:6]) + ".json"
@@ -46,7 +54,7 @@ func newOverrideStorage(storage caddyStorage, store string, shared bool) *overri
 
 // key returns the name of the file in the storage. It is an error if Caddy cannot keep its ID, and so has
 // no place of its own.
-func (s *overrideStorage) key() (string, error) {
+func (s *Place) key() (string, error) {
 	id, err := caddy.InstanceID()
 	return path.Join("sliding_window", id.String(), s.file), err
 }
@@ -72,7 +80,7 @@ func inTime(f func(ctx context.Context) error) error {
 	}
 }
 
-func (s *overrideStorage) save(c overrideCopy) error {
+func (s *Place) Save(c Copy) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -90,11 +98,11 @@ func (s *overrideStorage) save(c overrideCopy) error {
 	})
 }
 
-// load returns what was saved; nothing if there is nothing.
-func (s *overrideStorage) load() (overrideCopy, error) {
+// Load returns what was saved; nothing if there is nothing.
+func (s *Place) Load() (Copy, error) {
 	key, err := s.key()
 	if err != nil {
-		return overrideCopy{}, nil //nolint:nilerr // nothing was kept
+		return Copy{}, nil //nolint:nilerr // nothing was kept
 	}
 	var text []byte
 	err = inTime(func(ctx context.Context) (err error) {
@@ -102,14 +110,14 @@ func (s *overrideStorage) load() (overrideCopy, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return overrideCopy{}, nil
+		return Copy{}, nil
 	}
 	if err != nil {
-		return overrideCopy{}, err
+		return Copy{}, err
 	}
-	var c overrideCopy
+	var c Copy
 	if err := json.Unmarshal(text, &c); err != nil || len(c.Records) > overrides.MaxRecords {
-		return overrideCopy{}, fmt.Errorf("%s holds no overrides; delete it", s.file)
+		return Copy{}, fmt.Errorf("%s holds no overrides; delete it", s.file)
 	}
 	return c, nil
 }

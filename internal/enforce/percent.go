@@ -1,0 +1,76 @@
+// Package enforce says of which keys a zone denies requests, and has Caddys that share a store agree on it.
+package enforce
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+// Percentages of the keys whose requests a zone may deny.
+const (
+	All  = 100
+	None = 0
+)
+
+// Percent returns the percentage of keys that a word enforces.
+func Percent(word string) (percent int64, err error) {
+	switch word {
+	case "", control.EnforceOn:
+		return All, nil
+	case control.EnforceShadow:
+		return None, nil
+	}
+	number, isPercentage := strings.CutSuffix(word, "%")
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err == nil && !isPercentage:
+		return 0, fmt.Errorf("enforce %q is unknown; write %d%%", word, n)
+	case err == nil && n == 0:
+		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny nobody", word)
+	case err == nil && (n < 1 || n > 100):
+		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%", word)
+	case err == nil:
+		return n, nil
+	case isPercentage:
+		return 0, fmt.Errorf("enforce %s: must be a whole percentage, such as 25%%", word)
+	case slices.Contains(wordsForShadow, strings.ToLower(word)):
+		return 0, fmt.Errorf("enforce %q is unknown; write shadow", word)
+	}
+	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, or a percentage such as 25%%", word)
+}
+
+// wordsForShadow are what other rate limiters call it.
+var wordsForShadow = []string{
+	"off", "false", "no", "none", "dry_run", "dry-run", "dryrun", "shadow_mode", "observe", "monitor",
+	"watch", "log", "log_only", "count", "report", "report_only", "permissive", "detect", "test",
+}
+
+// Word returns how a percentage is written.
+func Word(percent int64) string {
+	switch percent {
+	case All:
+		return control.EnforceOn
+	case None:
+		return control.EnforceShadow
+	}
+	return strconv.FormatInt(percent, 10) + "%"
+}
+
+// IsEnforced reports whether a key is one of a percentage of a zone's keys. It is so on every
+// Caddy, and a higher percentage has the keys of a lower one. A client that chooses its key can
+// choose one that is not.
+func IsEnforced(zone, key string, percent int64) bool {
+	var room [128]byte
+	text := append(room[:0], zone...)
+	text = append(text, 0)
+	sum := sha256.Sum256(append(text, key...))
+	place, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), 100)
+	return int64(place) < percent //nolint:gosec // below 100
+}
