@@ -1,6 +1,20 @@
 package slidingwindow
 
-import "testing"
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
 
 func TestAlertIsRefused(t *testing.T) {
 	for want, a := range map[string]*Alert{
@@ -36,5 +50,208 @@ func TestAlertIsPlain(t *testing.T) {
 	}
 	if got, want := *(&Alert{"7.50%", "90s", "5"}).plain(), (Alert{"7.5%", "1m30s", "5"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// usedUpTo returns how many observations of used_ratio of a zone are in the buckets up to a bound.
+func usedUpTo(t *testing.T, h *Handler, bound float64) uint64 {
+	t.Helper()
+	var m dto.Metric
+	if err := h.Zones[0].seen.Used.(prometheus.Metric).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range m.GetHistogram().GetBucket() {
+		if b.GetUpperBound() == bound {
+			return b.GetCumulativeCount()
+		}
+	}
+	t.Fatalf("no bucket up to %v", bound)
+	return 0
+}
+
+// Requests that pass are near the limit from 80 % on, by the limit of which most is used. Units count
+// as the requests wanted to spend them.
+func TestNearLimitAndUnits(t *testing.T) {
+	h, ctx := newHandler(t, zoneHandler(t, `"cost":3,"limits":[{"max":15,"window":"1h"},{"max":300,"window":"2h"}]`, ``))
+	for range 7 { // 3, 6, 9, 12, 15 of 15, and two denials
+		serve(t, get(), h)
+	}
+	zone := zoneName(t)
+	for name, want := range map[string]float64{"allowed": 15, "denied": 6, "failed_open": 0, "failed_closed": 0} {
+		if got := metric(t, ctx, "caddy_sliding_window_units_total", "zone", zone, "outcome", name); got != want {
+			t.Errorf("units %s: got %v, want %v", name, got, want)
+		}
+	}
+	if got := metric(t, ctx, "caddy_sliding_window_near_limit_total", "zone", zone); got != 2 {
+		t.Errorf("near_limit_total: got %v, want 2: at 12 and 15 of 15", got)
+	}
+	for bound, want := range map[float64]uint64{0.25: 1, 0.5: 2, 0.8: 4, 0.9: 4, 1: 7} {
+		if got := usedUpTo(t, h, bound); got != want {
+			t.Errorf("used_ratio up to %v: got %d, want %d", bound, got, want)
+		}
+	}
+}
+
+// What counts in the tally of a zone, by what the store decides.
+func TestTally(t *testing.T) {
+	for name, c := range map[string]struct {
+		decide func(context.Context, []window.Charge) ([]window.Decision, error)
+		more   string
+		want   alert.Counted
+	}{
+		"allowed":       {decides(window.Decision{Allowed: true, Limit: 1}), ``, alert.Counted{Allowed: 3}},
+		"denied":        {decides(window.Decision{Limit: 1}), ``, alert.Counted{Denied: 3}},
+		"failed_open":   {away, `,"on_error":"allow"`, alert.Counted{FailedOpen: 3}},
+		"failed_closed": {away, `,"on_error":"deny"`, alert.Counted{FailedClosed: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, store := newFake(t, c.decide)
+			h, _ := newHandler(t, zoneHandler(t, twoAnHour, c.more+`,"store":`+store))
+			for range 3 {
+				serve(t, get(), h)
+			}
+			if got := h.Zones[0].seen.Tally.Read(); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+	t.Run("keyless", func(t *testing.T) {
+		h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","empty_key":"deny",`+twoAnHour, ``))
+		serve(t, get(), h)
+		if got, want := h.Zones[0].seen.Tally.Read(), (alert.Counted{Denied: 1}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+	t.Run("shadow", func(t *testing.T) {
+		h, _ := newHandler(t, zoneHandler(t, `"enforce":"shadow",`+twoAnHour, ``))
+		for range 3 {
+			serve(t, get(), h)
+		}
+		if got := h.Zones[0].seen.Tally.Read(); got != (alert.Counted{}) {
+			t.Errorf("got %+v, want nothing: no alert counts what is not denied", got)
+		}
+	})
+}
+
+// seenCases are requests as a zone sees them. The keys are many, as in a flood.
+func seenCases(tb testing.TB) (s alert.Seen, cases map[string]func(i int)) {
+	h, _ := newHandler(tb, `{"zones":[{"name":"seen","limits":[{"max":10,"window":"1h"}],"alert":{}}],"log_key":true}`)
+	keys := make([]string, 1<<16)
+	for i := range keys {
+		keys[i] = "client " + strconv.Itoa(i)
+	}
+	counters := &h.Zones[0].counters
+	allowed, denied := []window.Decision{{Allowed: true, Limit: 10, Remaining: 1}}, []window.Decision{{Limit: 10}}
+	s = h.Zones[0].seen
+	return s, map[string]func(int){
+		"allowed": func(int) { counters.allowed.Units.Add(1); s.Passed(allowed) },
+		"denied": func(i int) {
+			counters.denied.Units.Add(1)
+			s.Denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
+		},
+		"failed": func(i int) {
+			counters.failedClosed.Units.Add(1)
+			s.Failed(&window.Charge{Key: keys[i%len(keys)]}, false)
+		},
+	}
+}
+
+func TestSeenAllocatesNothing(t *testing.T) {
+	_, cases := seenCases(t)
+	for name, see := range cases {
+		i := 0
+		if n := testing.AllocsPerRun(10_000, func() { i++; see(i) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// BenchmarkSeen measures what metrics, alerts and summaries add to a request beyond decisions_total.
+func BenchmarkSeen(b *testing.B) {
+	_, cases := seenCases(b)
+	for name, see := range cases {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					see(i)
+				}
+			})
+		})
+	}
+}
+
+// heard has events of the test wait for heard's result, which returns them.
+func heard(t *testing.T) (take func() []events.Event) {
+	_ = caddy.Stop() // what another test has left running would take events
+	take, end := events.Hear()
+	t.Cleanup(end)
+	return take
+}
+
+// An alert that fires is shown by the gauge and the status, and heard of once, across a reload that keeps
+// the zone.
+func TestAlertOutlivesReload(t *testing.T) {
+	take := heard(t)
+	config := zoneHandler(t, twoAnHour+`,"alert":{"denied":"50%","over":"10s","min":"4"}`, ``)
+	h, ctx := newHandler(t, config)
+	own, rule, zone := h.Zones[0].seen.Tally, h.Zones[0].alerting, zoneName(t)
+	gauge := func() float64 { return metric(t, ctx, "caddy_sliding_window_alert", "zone", zone) }
+	now := own.Born
+	tick := func(tally *alert.Tally, seconds int) {
+		now = now.Add(time.Duration(seconds) * time.Second)
+		tally.Watch(rule, now)
+	}
+	tick(own, 0)
+	if gauge() != 0 {
+		t.Errorf("the gauge is %v before the first request", gauge())
+	}
+	for range 4 {
+		serve(t, get(), h)
+	}
+	tick(own, 1)
+	reloaded, _ := newHandler(t, config)
+	if reloaded.Zones[0].seen.Tally != own {
+		t.Fatal("the reload has a tally of its own")
+	}
+	tick(reloaded.Zones[0].seen.Tally, 1)
+	if gauge() != 1 || own.Fired.Load() == nil {
+		t.Errorf("the gauge is %v and the status %v, want an alert", gauge(), own.Fired.Load())
+	}
+	tick(own, 20)
+	if gauge() != 0 || own.Fired.Load() != nil {
+		t.Errorf("the gauge is %v and the status %v, want no alert", gauge(), own.Fired.Load())
+	}
+	all := take()
+	if len(all) != 2 || all[0].Name != events.Alert || all[1].Name != events.Resolved {
+		t.Fatalf("got the events %v, want an alert that is resolved", all)
+	}
+	want := map[string]any{
+		"zone": zone, "store": "memory", "since": own.Born.Add(time.Second).UTC().Format(time.RFC3339),
+		"denied_ratio": 0.5, "denied": int64(2), "requests": int64(4),
+	}
+	for name, value := range want {
+		if all[0].Data[name] != value {
+			t.Errorf("the event has %s %v, want %v", name, all[0].Data[name], value)
+		}
+	}
+	if len(all[0].Data) != len(want) {
+		t.Errorf("the event has the fields %v", all[0].Data)
+	}
+}
+
+// How a zone is enforced is an event when its time is over, once.
+func TestEnforcedEventAtItsEnd(t *testing.T) {
+	take := heard(t)
+	h, _ := newHandler(t, zoneHandler(t, twoAnHour, ``))
+	z := h.Zones[0]
+	if err := z.setEnforce(control.EnforceShadow, time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	z.control.current()
+	z.control.current()
+	all := take()
+	if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != z.Name {
+		t.Errorf("got the events %v, want one that the configuration holds again", all)
 	}
 }

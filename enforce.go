@@ -1,16 +1,23 @@
 package slidingwindow
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
@@ -136,6 +143,154 @@ func (z *Zone) checkBeside() error {
 func (u *zoneUse) checkShadow() error {
 	if u.noShadow {
 		return errors.New("the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store")
+	}
+	return nil
+}
+
+// noteUnsent says that other Caddys do not know yet.
+const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+
+// setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
+func setEnforcement(r *http.Request, body []byte) (int, any, error) {
+	e, err := control.DecodeEnforce(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	var until time.Time
+	if e.TTL != "" {
+		ttl, err := duration.Parse(e.TTL)
+		if err != nil || ttl <= 0 || ttl > enforce.Longest {
+			return 0, nil, apiError(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
+		}
+		until = time.Now().Add(ttl)
+	}
+	zones := running.list()
+	if !e.All {
+		own, err := selectZone(control.Selector{Zone: e.Zone, Store: e.Store})
+		if err != nil {
+			return 0, nil, err
+		}
+		zones = [][]*runningZone{own}
+	}
+	var answer control.Enforced
+	var changed []*runningZone
+	order := enforce.NewOrder(e.Mode, until, e.Reason)
+	answer.Zones = []control.ZoneEnforced{}
+	for _, all := range zones {
+		z := all[0]
+		err := z.zone.setEnforce(e.Mode, until)
+		if err != nil && !e.All {
+			return 0, nil, apiError(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
+		}
+		one := control.ZoneEnforced{Zone: z.zone.Name, Store: z.id().store}
+		one.Enforce, one.Until = z.zone.enforcedNow()
+		if err != nil {
+			one.Error = err.Error()
+		}
+		answer.Zones = append(answer.Zones, one)
+		if err == nil {
+			z.zone.control.sync.Order(order)
+			changed = append(changed, z)
+			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
+				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
+				zap.String("until", one.Until), zap.String("reason", e.Reason))
+			emitEnforced(z.id(), one.Enforce, one.Until, e.Reason)
+		}
+	}
+	if unsent := sendOrder(r.Context(), changed, order); len(unsent) > 0 {
+		for i := range answer.Zones {
+			if one := &answer.Zones[i]; slices.Contains(unsent, zoneID{one.Store, one.Zone}) {
+				one.Note = noteUnsent
+			}
+		}
+		return http.StatusAccepted, &answer, nil
+	}
+	return http.StatusOK, &answer, nil
+}
+
+// sendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
+func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent []zoneID) {
+	stores := make(map[*guard][]*runningZone)
+	for _, z := range zones {
+		stores[z.guard] = append(stores[z.guard], z)
+	}
+	for g, zones := range stores {
+		orders := make(map[string]string, len(zones))
+		for _, z := range zones {
+			orders[z.zone.Name] = order
+		}
+		if err := g.overrides.send(ctx, zones, orders); err != nil {
+			for _, z := range zones {
+				unsent = append(unsent, z.id())
+			}
+		}
+	}
+	return unsent
+}
+
+// enforcedNow returns the word for how the zone is enforced, and until when if that is not what is
+// configured.
+func (z *Zone) enforcedNow() (word, until string) {
+	if set := z.control.current(); set != nil && set.percent == z.enforced() {
+		return enforce.Word(set.percent), set.until.UTC().Format(time.RFC3339)
+	}
+	return enforce.Word(z.percent), ""
+}
+
+// follow takes up the orders that the store has, by zone, and sends those that it lacks.
+func (b *overrideBook) follow(ctx context.Context, orders map[string]string) {
+	b.mu.Lock()
+	var zones []*runningZone // one of each name
+	for z := range b.zones {
+		if !slices.ContainsFunc(zones, func(o *runningZone) bool { return o.zone.Name == z.zone.Name }) {
+			zones = append(zones, z)
+		}
+	}
+	b.mu.Unlock()
+	unsent := make(map[string]string)
+	for _, z := range zones {
+		isNew, own := z.zone.control.sync.Hear(orders[z.zone.Name])
+		if own != "" {
+			unsent[z.zone.Name] = own
+		}
+		if isNew {
+			z.obey(b.name, enforce.ParseOrder(orders[z.zone.Name]))
+		}
+	}
+	_ = b.send(ctx, zones, unsent) // again at the next look
+}
+
+// obey has a zone enforced as an operator has told another Caddy.
+func (z *runningZone) obey(store string, o enforce.Order) {
+	now := time.Now()
+	if o.Mode == "" || !now.Before(o.Until) {
+		return
+	}
+	logger := storestate.Logger(store).With(zap.String("zone", z.zone.Name), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
+	if until := now.Add(enforce.Longest); o.Until.After(until) {
+		o.Until = until
+	}
+	if err := z.zone.setEnforce(o.Mode, o.Until); err != nil {
+		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+		return
+	}
+	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
+	word, until := z.zone.enforcedNow()
+	emitEnforced(z.id(), word, until, o.Reason)
+}
+
+// send gives orders, by zone, to the Caddys that share the store.
+func (b *overrideBook) send(ctx context.Context, zones []*runningZone, orders map[string]string) error {
+	if b.shared == nil || len(orders) == 0 {
+		return nil
+	}
+	if err := b.shared.WriteEnforce(ctx, orders, enforce.Longest); err != nil {
+		return err
+	}
+	for _, z := range zones {
+		if text := orders[z.zone.Name]; text != "" {
+			z.zone.control.sync.Sent(text)
+		}
 	}
 	return nil
 }

@@ -1,14 +1,70 @@
 package slidingwindow
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
+
+// Value is a number or a duration in configuration. It may also be a string,
+// since it may hold placeholders. A duration is written as everywhere in Caddy, and may
+// count weeks: 90s, 5m, 1d, 1w. Without a unit it counts nanoseconds, as everywhere in
+// Caddy's JSON.
+type Value string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err == nil {
+		*v = Value(s)
+		return nil
+	}
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return fmt.Errorf("%s is neither a number nor a string", b)
+	}
+	*v = Value(n)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler: whole numbers stay numbers, unless Caddy
+// might round them, which keeps configuration in doubles as it adapts it.
+func (v Value) MarshalJSON() ([]byte, error) {
+	const exact = 1 << 53
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil && -exact <= n && n <= exact && strconv.FormatInt(n, 10) == string(v) {
+		return []byte(v), nil
+	}
+	return json.Marshal(string(v))
+}
+
+// dynamic reports whether the value is known only once a request comes.
+func (v Value) dynamic() bool { return strings.Contains(string(v), "{") }
+
+func (v Value) int() (int64, error)              { return quantity.Int(string(v)) }
+func (v Value) duration() (time.Duration, error) { return quantity.Duration(string(v)) }
+func (v Value) percent() (float64, error)        { return quantity.Percent(string(v)) }
+
+// plainInt returns a whole number as it is usually spelt, and anything else as it is.
+func (v Value) plainInt() Value { return Value(quantity.PlainInt(string(v))) }
+
+// plainDuration does so with a duration.
+func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(string(v))) }
+
+// plainPercent does so with a percentage.
+func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
+
+func plainDuration(d time.Duration) Value { return Value(duration.Short(d)) }
 
 // Limit is a number of units that may be spent in any window of a length.
 type Limit struct {
@@ -97,4 +153,75 @@ func (t *limitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
 		}
 	}
 	return p, p.Check()
+}
+
+// defaultLeaseTTL is how long a lease lasts unless configured.
+const defaultLeaseTTL = time.Second
+
+// Lease says how much of a busy key's limit an instance may take ahead.
+type Lease struct {
+	// Units that are taken ahead at most, 2 or more.
+	Units Value `json:"units"`
+
+	// How long they are kept at most, before what is left of them goes back; half
+	// of the shortest window in any case. Default: 1s.
+	TTL Value `json:"ttl,omitempty"`
+}
+
+// engine returns the lease as the engine takes it, or what is wrong with it.
+func (l *Lease) engine(algorithm window.Algorithm) (window.Lease, error) {
+	if l == nil {
+		return window.Lease{}, nil
+	}
+	if l.Units == "" {
+		return window.Lease{}, errors.New("lease: units are missing: write lease <units> [<ttl>]")
+	}
+	units, err := l.Units.int()
+	if err != nil {
+		return window.Lease{}, fmt.Errorf("lease: units: %w", err)
+	}
+	engine := window.Lease{Units: units, TTL: defaultLeaseTTL}
+	if l.TTL != "" {
+		if engine.TTL, err = l.TTL.duration(); err != nil {
+			return window.Lease{}, fmt.Errorf("lease: ttl: %w", err)
+		}
+	}
+	if err := engine.Check(algorithm); err != nil {
+		return window.Lease{}, fmt.Errorf("lease: %w", err)
+	}
+	return engine, nil
+}
+
+// tooCostly is a cost that no limit lets pass, and that is only compared.
+const tooCostly = math.MaxInt64
+
+// checkCost reports what is wrong with the cost by itself.
+func (z *Zone) checkCost() error {
+	if err := template.Check(string(z.Cost)); err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
+	if z.Cost == "" || z.Cost.dynamic() {
+		return nil
+	}
+	n, err := z.Cost.int()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%d is negative; use 0 to look without spending", n)
+	}
+	if err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
+	return nil
+}
+
+// expandCost returns the cost of one request, and whether it came out empty.
+func (z *Zone) expandCost(repl *caddy.Replacer) (cost int64, empty bool) {
+	n, err := quantity.Int(z.spends.Expand(repl))
+	empty = z.spends.Empty(repl, err)
+	switch {
+	case errors.Is(err, quantity.ErrTooLarge):
+		return tooCostly, empty
+	case err != nil || n < 0:
+		return z.cost, empty
+	}
+	return n, empty
 }

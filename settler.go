@@ -3,7 +3,11 @@ package slidingwindow
 import (
 	"context"
 	"errors"
+	"math"
+	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,8 +15,54 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
+
+// reserve makes a charge spend what the answer is thought to cost. That is at most the smallest limit,
+// so that a request can pass at all.
+func (z *Zone) reserve(r *http.Request, c *window.Charge) {
+	s := z.Settle
+	if c.Cost == 0 {
+		return
+	}
+	if s.fields != nil {
+		c.Cost = s.estimate(r, c.Cost)
+	}
+	smallest := int64(math.MaxInt64)
+	for _, p := range c.Policies {
+		smallest = min(smallest, p.Limit)
+	}
+	c.Cost = max(1, min(c.Cost, smallest))
+}
+
+// estimate returns what an answer may cost at most by the body of its request, or otherwise.
+func (s *Settle) estimate(r *http.Request, otherwise int64) int64 {
+	output, size, found := s.fields.Read(r)
+	result := usage.Result{Output: output}
+	if s.Usage == "" {
+		result = usage.Result{Input: output}
+	}
+	if s.perToken > 0 {
+		result.Input = (size + s.perToken - 1) / s.perToken
+	}
+	units := s.weights.Units(result)
+	if !found {
+		return max(units, otherwise)
+	}
+	return units
+}
+
+// chargedBefore reports whether an earlier handler has charged the request in a zone.
+func (req *request) chargedBefore(z *Zone) bool {
+	earlier, _ := req.vars[requestVar].(*request)
+	for ; earlier != nil; earlier = earlier.previous {
+		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *Zone) bool { return other.use == z.use }) {
+			return true
+		}
+	}
+	return false
+}
 
 const (
 	// settleTogether is how many settlements go to the store together at most.
@@ -275,4 +325,27 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		}
 	}
 	return nil
+}
+
+// seekLast is how many whole answers of a zone may tell no cost, from the first one on, before the log
+// says so.
+const seekLast = 100
+
+// seeking notices a zone with settle that never finds what it looks for.
+type seeking struct {
+	found  atomic.Bool
+	missed atomic.Int64
+}
+
+// note notes an answer without an error, and why it did not tell its cost, if so. An answer that was cut off says nothing
+// about those that are not.
+func (s *seeking) note(logger *zap.Logger, z *Zone, missing usage.Reason) {
+	switch {
+	case s.found.Load() || missing == usage.Aborted:
+	case missing == "":
+		s.found.Store(true)
+	case s.missed.Add(1) == seekLast:
+		logger.Warn("answers of a zone with settle never tell what they cost; on_missing decides",
+			zap.String("zone", z.Name), zap.Int("answers", seekLast), zap.String("last_reason", string(missing)))
+	}
 }

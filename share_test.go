@@ -2,11 +2,15 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
 const share = `,"on_error":"local","share":true,"store":`
@@ -115,5 +119,18 @@ func TestReturn(t *testing.T) {
 	serve(t, get(), h)
 	if f.settled != 2 {
 		t.Errorf("%d units were booked, want 2", f.settled)
+	}
+}
+
+// A handler's max_keys holds, though the app might have had a store of its own.
+func TestMaxKeysOfHandler(t *testing.T) {
+	_ = caddy.Stop() // what another test has left running may want more
+	h, _ := newHandler(t, zoneHandler(t, twoAnHour+`,"key":"{http.request.header.X-Key}"`, `,"store":{"module":"memory","max_keys":64}`))
+	for i := range 2000 {
+		serve(t, get("X-Key", strconv.Itoa(i)), h)
+	}
+	// Give or take one in each of 64 shards, and the one that is shared in each.
+	if n := h.guard.store.(*memory.Store).Keys(); n > 200 {
+		t.Errorf("got %d keys, want about 64", n)
 	}
 }
