@@ -1,4 +1,4 @@
-package slidingwindow
+package walk
 
 import (
 	"net/http"
@@ -23,8 +23,17 @@ var (
 )
 
 // handler is a handler with the next one, for the walk.
-func (w *walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
+func (w *Walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {
+		if status, passes, known, err := w.limit(w, handler, r); known {
+			switch {
+			case err != nil:
+				return err
+			case !passes:
+				return caddyhttp.Error(status, errDenied)
+			}
+			return next.ServeHTTP(rw, r)
+		}
 		switch h := handler.(type) {
 		case *caddyhttp.Subroute:
 			return w.subroute(h, rw, r, next)
@@ -34,15 +43,6 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handl
 				return caddyhttp.Error(http.StatusInternalServerError, nil)
 			}
 			return w.route(route, next).ServeHTTP(rw, r)
-		case *Handler:
-			passes, err := w.limit(h, r)
-			switch {
-			case err != nil:
-				return err
-			case !passes:
-				return caddyhttp.Error(h.Status, errDenied)
-			}
-			return next.ServeHTTP(rw, r)
 		case *reverseproxy.Handler:
 			if len(h.HandleResponse) == 0 {
 				return nil
@@ -60,7 +60,7 @@ func (w *walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handl
 }
 
 // module runs a handler, or leaves it out, by the name of its module.
-func (w *walk) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (w *Walk) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	name := "unknown"
 	if m, ok := handler.(caddy.Module); ok {
 		name = m.CaddyModule().ID.Name()
@@ -68,26 +68,26 @@ func (w *walk) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWrite
 	switch {
 	case runOnWalk[name]:
 		err := handler.ServeHTTP(rw, r, next)
-		w.noteMissing()
+		w.NoteMissing()
 		return err
 	case endOfWalk[name]:
 		return nil
 	case !passedOnWalk[name]:
-		w.answer.NotRun = append(w.answer.NotRun, name)
+		w.Answer.NotRun = append(w.Answer.NotRun, name)
 	}
 	return next.ServeHTTP(rw, r)
 }
 
-func (w *walk) subroute(h *caddyhttp.Subroute, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (w *Walk) subroute(h *caddyhttp.Subroute, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err := w.routes(h.Routes, next).ServeHTTP(rw, r)
-	if err == nil || h.Errors == nil || w.failed != nil {
+	if err == nil || h.Errors == nil || w.Failed != nil {
 		return err
 	}
 	return w.routes(h.Errors.Routes, next).ServeHTTP(rw, h.Errors.WithError(r, err))
 }
 
 // noteFields notes the fields of the request that handlers of routes set.
-func (w *walk) noteFields(routes caddyhttp.RouteList) {
+func (w *Walk) noteFields(routes caddyhttp.RouteList) {
 	for _, route := range routes {
 		for _, handler := range route.Handlers {
 			switch h := handler.(type) {
