@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -207,8 +208,8 @@ func (a *Algorithm) gcra() (window.GCRA, error) {
 
 // unmarshal reads the algorithm's name and block.
 func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
-	if words := peekArgs(d); len(words) > 1 {
-		if meant := meantAlgorithm(words[0], words[1:]); strings.Contains(meant, "{") {
+	if words := suggest.PeekArgs(d); len(words) > 1 {
+		if meant := known().Algorithm(words[0], words[1:]); strings.Contains(meant, "{") {
 			return d.Errf("algorithm %s: options of an algorithm are in a block; write %s", strings.Join(words, " "), meant)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -175,7 +176,7 @@ func (a *App) Stop() error {
 
 // loadStore loads the store that host, an *App or a *Handler, configures as raw.
 func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (StoreModule, error) {
-	if err := checkStoreModule(raw); err != nil {
+	if err := suggest.CheckStoreModule(raw); err != nil {
 		return nil, fmt.Errorf("sliding_window: %w", err)
 	}
 	value, err := ctx.LoadModule(host, "StoreRaw")

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
@@ -60,7 +61,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case "on_error":
 			err = parseOnError(d, &a.OnError, &a.Share)
 		default:
-			err = errOption(d, placeGlobal)
+			err = known().Unknown(d, suggest.InGlobal)
 		}
 		if err != nil {
 			return err
@@ -231,7 +232,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 		}
 		h.LogKey = true
 	default:
-		return errOption(d, placeHandler)
+		return known().Unknown(d, suggest.InHandler)
 	}
 	return err
 }
@@ -275,10 +276,10 @@ func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 		return nil, d.ArgErr()
 	}
 	name := d.Val()
-	if err := checkStoreName(name); err != nil {
+	if err := suggest.CheckStoreName(name); err != nil {
 		return nil, d.WrapErr(err)
 	}
-	module, err := caddyfile.UnmarshalModule(d, storeModules+"."+name)
+	module, err := caddyfile.UnmarshalModule(d, suggest.StoreModules+"."+name)
 	if err != nil {
 		return nil, err
 	}

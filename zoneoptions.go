@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
@@ -142,6 +143,11 @@ func zoneOptionNames() []string {
 	return names
 }
 
+// known returns the words of options that are looked for in the wrong place.
+func known() suggest.Words {
+	return suggest.Words{ZoneOptions: zoneOptionNames(), Algorithms: algorithmNames, AlgorithmOf: algorithmOf}
+}
+
 // readOption reads the option at the dispenser.
 func (z *Zone) readOption(d *caddyfile.Dispenser) error {
 	for _, o := range zoneOptions() {
@@ -149,7 +155,7 @@ func (z *Zone) readOption(d *caddyfile.Dispenser) error {
 			return o.read(z, d)
 		}
 	}
-	return errOption(d, placeZone)
+	return known().Unknown(d, suggest.InZone)
 }
 
 // readValue reads one word, and checks it.
@@ -186,19 +192,19 @@ func readPrefix(field func(*Zone) **int, most int) func(*Zone, *caddyfile.Dispen
 }
 
 func (z *Zone) readMatch(d *caddyfile.Dispenser) error {
-	if err := checkWrittenMatch(peekArgs(d)); err != nil {
+	if err := suggest.CheckMatch(suggest.PeekArgs(d)); err != nil {
 		return d.WrapErr(err)
 	}
 	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
 	if err != nil {
-		return errMatch(d, err)
+		return suggest.MatchError(d, err)
 	}
 	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
 	return wrap(d, z.checkMatch())
 }
 
 func (z *Zone) readKey(d *caddyfile.Dispenser) error {
-	if words := peekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
+	if words := suggest.PeekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
 		return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
 	}
 	if !d.AllArgs(&z.Key) {
@@ -226,7 +232,7 @@ func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
 
 // read reads the words of a limit.
 func (l *Limit) read(d *caddyfile.Dispenser) error {
-	if err := quantity.CheckWords(d.Val(), peekArgs(d)); err != nil {
+	if err := quantity.CheckWords(d.Val(), suggest.PeekArgs(d)); err != nil {
 		return d.WrapErr(err)
 	}
 	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
@@ -262,7 +268,7 @@ func (z *Zone) checkConfiguredEnforce() error { return z.checkEnforce(z.Enforce)
 
 // readEmptyKey reads what happens to an empty key, and the status of a denial.
 func (z *Zone) readEmptyKey(d *caddyfile.Dispenser) error {
-	words := peekArgs(d)
+	words := suggest.PeekArgs(d)
 	if len(words) != 2 {
 		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
 	}

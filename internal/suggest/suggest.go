@@ -1,7 +1,8 @@
-package slidingwindow
+// Package suggest refuses words of a configuration that are in the wrong place or come from other rate
+// limiters, and says what to write.
+package suggest
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,14 +12,23 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
 // The places where options are written.
 const (
-	placeGlobal  = "the global option sliding_window"
-	placeHandler = "sliding_window"
-	placeZone    = "a zone"
+	InGlobal  = "the global option sliding_window"
+	InHandler = "sliding_window"
+	InZone    = "a zone"
 )
+
+// Words are the words that have a place.
+type Words struct {
+	ZoneOptions, Algorithms []string
+	// AlgorithmOf returns the algorithm that an option belongs to; empty for others.
+	AlgorithmOf func(option string) string
+}
 
 var handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
 
@@ -39,15 +49,15 @@ var foreignOptions = map[string]string{
 	"period":         "write limit <max> <window> in a zone",
 }
 
-// errOption refuses the option at the cursor of d, which there is not at a place, and
+// Unknown refuses the option at the cursor of d, which there is not at a place, and
 // says what was probably meant.
-func errOption(d *caddyfile.Dispenser, place string) error {
+func (w Words) Unknown(d *caddyfile.Dispenser, place string) error {
 	option := d.Val()
 	text := fmt.Sprintf("unrecognized subdirective %q", option)
-	if place != placeZone {
+	if place != InZone {
 		text += " of " + place
 	}
-	if cure := meantOption(option, place, peekArgs(d)); cure != "" {
+	if cure := w.meantOption(option, place, PeekArgs(d)); cure != "" {
 		text += "; " + cure
 	}
 	return d.Err(text)
@@ -55,20 +65,20 @@ func errOption(d *caddyfile.Dispenser, place string) error {
 
 // meantOption returns what to write in the place of an option with its arguments, or
 // nothing if that is not known.
-func meantOption(option, place string, args []string) string {
+func (w Words) meantOption(option, place string, args []string) string {
 	line := strings.Join(append([]string{option}, args...), " ")
-	owner := algorithmOf(option)
+	owner := w.AlgorithmOf(option)
 	switch {
-	case place != placeZone && slices.Contains(zoneOptionNames(), option):
+	case place != InZone && slices.Contains(w.ZoneOptions, option):
 		return fmt.Sprintf("it is an option of a zone: write zone <name> { %s }", line)
-	case place == placeGlobal && slices.Contains(handlerOptions, option):
+	case place == InGlobal && slices.Contains(handlerOptions, option):
 		return "it is an option of the directive sliding_window: write it there"
-	case place == placeZone && slices.Contains(handlerOptions, option):
+	case place == InZone && slices.Contains(handlerOptions, option):
 		return fmt.Sprintf("it is an option of sliding_window: write %s outside of the zone", option)
 	case owner != "":
 		return fmt.Sprintf("it is an option of an algorithm: write algorithm %s { %s } in a zone", owner, line)
-	case slices.Contains(algorithmNames, option):
-		return "it is an algorithm: write " + meantAlgorithm(option, args) + " in a zone"
+	case slices.Contains(w.Algorithms, option):
+		return "it is an algorithm: write " + w.Algorithm(option, args) + " in a zone"
 	case option == "redis" || option == "memory":
 		return "it is a store: write store " + option
 	case option == "events":
@@ -79,19 +89,19 @@ func meantOption(option, place string, args []string) string {
 	return foreignOptions[option]
 }
 
-// meantAlgorithm returns how an algorithm is written whose options follow its name.
-func meantAlgorithm(name string, args []string) string {
+// Algorithm returns how an algorithm is written whose options follow its name.
+func (w Words) Algorithm(name string, args []string) string {
 	line := "algorithm " + name
 	switch {
 	case len(args) == 0:
 		return line
-	case algorithmOf(args[0]) == name:
+	case w.AlgorithmOf(args[0]) == name:
 		return line + " { " + strings.Join(args, " ") + " }"
 	case len(args) > 1:
 		return line
 	}
-	_, errNumber := Value(args[0]).int()
-	_, errLength := Value(args[0]).duration()
+	_, errNumber := quantity.Int(args[0])
+	_, errLength := quantity.Duration(args[0])
 	switch {
 	case name == "slices" && errNumber == nil:
 		return line + " { count " + args[0] + " }"
@@ -111,8 +121,8 @@ func argOr(args []string, text string) string {
 	return text
 }
 
-// peekArgs returns the arguments that follow the cursor, and leaves it where it is.
-func peekArgs(d *caddyfile.Dispenser) []string {
+// PeekArgs returns the arguments that follow the cursor, and leaves it where it is.
+func PeekArgs(d *caddyfile.Dispenser) []string {
 	args := d.RemainingArgs()
 	for range args {
 		d.Prev()
@@ -120,8 +130,8 @@ func peekArgs(d *caddyfile.Dispenser) []string {
 	return args
 }
 
-// checkWrittenMatch reports words after match that name no matcher.
-func checkWrittenMatch(words []string) error {
+// CheckMatch reports words after match that name no matcher.
+func CheckMatch(words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
@@ -139,31 +149,33 @@ func checkWrittenMatch(words []string) error {
 // unknownMatcher is how Caddy says that a word names no matcher.
 var unknownMatcher = regexp.MustCompile(`^getting matcher module '([^']+)'`)
 
-// errMatch is an error in the block of match, with what was meant by a word that names no
+// MatchError is an error in the block of match, with what was meant by a word that names no
 // matcher.
-func errMatch(d *caddyfile.Dispenser, err error) error {
+func MatchError(d *caddyfile.Dispenser, err error) error {
 	if word := unknownMatcher.FindStringSubmatch(err.Error()); word != nil {
-		return cmp.Or(wrap(d, checkWrittenMatch(word[1:])), err)
+		if meant := CheckMatch(word[1:]); meant != nil {
+			return d.WrapErr(meant)
+		}
 	}
 	return err
 }
 
-const storeModules = "http.sliding_window.stores"
+const StoreModules = "http.sliding_window.stores"
 
-// checkStoreModule reports a store of JSON that there is not.
-func checkStoreModule(raw json.RawMessage) error {
+// CheckStoreModule reports a store of JSON that there is not.
+func CheckStoreModule(raw json.RawMessage) error {
 	var store struct {
 		Module string `json:"module"`
 	}
 	if err := json.Unmarshal(raw, &store); err != nil || store.Module == "" {
 		return nil // Caddy has the reason
 	}
-	return checkStoreName(store.Module)
+	return CheckStoreName(store.Module)
 }
 
-// checkStoreName reports a store that there is not.
-func checkStoreName(name string) error {
-	if _, err := caddy.GetModule(storeModules + "." + name); err == nil {
+// CheckStoreName reports a store that there is not.
+func CheckStoreName(name string) error {
+	if _, err := caddy.GetModule(StoreModules + "." + name); err == nil {
 		return nil
 	}
 	switch strings.ToLower(name) {
@@ -176,8 +188,8 @@ func checkStoreName(name string) error {
 		return errors.New("the name of the store is missing; write store redis <url>")
 	}
 	var known []string
-	for _, m := range caddy.GetModules(storeModules) {
+	for _, m := range caddy.GetModules(StoreModules) {
 		known = append(known, m.ID.Name())
 	}
-	return fmt.Errorf("store %q is unknown; use one of %s", name, joinWords(known))
+	return fmt.Errorf("store %q is unknown; use one of %s", name, strings.Join(known, ", "))
 }
