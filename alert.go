@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
@@ -46,7 +44,7 @@ func (a *Alert) rule() (*alert.Rule, error) {
 	}
 	r := &alert.Rule{Over: defaultAlertOver, Least: defaultAlertMin}
 	var err error
-	if r.Share, err = parsePercentage(a.Denied); err != nil {
+	if r.Ratio, err = parsePercentage(a.Denied); err != nil {
 		return nil, err
 	}
 	if a.Over != "" {
@@ -99,45 +97,4 @@ func (a *Alert) plain() *Alert {
 	p.Over = unless(p.Over.plainDuration(), plainDuration(defaultAlertOver))
 	p.Min = unless(p.Min.plainInt(), Value(strconv.Itoa(defaultAlertMin)))
 	return &p
-}
-
-// unmarshalAlert reads the option, which has a block or none.
-func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
-	if d.NextArg() {
-		return nil, d.Errf("alert has no arguments; write alert { denied %s }", d.Val())
-	}
-	a, seen := new(Alert), make(seenOptions)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
-			return nil, err
-		}
-		if err := a.unmarshal(d); err != nil {
-			return nil, err
-		}
-		if _, err := a.rule(); err != nil {
-			return nil, d.WrapErr(err)
-		}
-	}
-	return a, nil
-}
-
-func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
-	var value *string
-	switch option := d.Val(); option {
-	case "denied":
-		value = &a.Denied
-	case "over":
-		value = (*string)(&a.Over)
-	case "min":
-		value = (*string)(&a.Min)
-	default:
-		return d.Errf("unrecognized subdirective %q of alert; use denied, over and min", option)
-	}
-	if !d.AllArgs(value) {
-		return d.ArgErr()
-	}
-	if *value == "" {
-		return d.Err("the value is empty; write one, or take the line out")
-	}
-	return nil
 }

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -204,77 +201,6 @@ func (a *Algorithm) gcra() (window.GCRA, error) {
 		err = checkWord("native", a.Native, nativeAuto, nativeOn, nativeOff)
 	}
 	return g, err
-}
-
-// unmarshal reads the algorithm's name and block.
-func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
-	if words := suggest.PeekArgs(d); len(words) > 1 {
-		if meant := known().Algorithm(words[0], words[1:]); strings.Contains(meant, "{") {
-			return d.Errf("algorithm %s: options of an algorithm are in a block; write %s", strings.Join(words, " "), meant)
-		}
-	}
-	if !d.AllArgs(&a.Name) {
-		return d.ArgErr()
-	}
-	if _, err := a.engine(); err != nil {
-		return d.WrapErr(err)
-	}
-	seen := make(seenOptions)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
-			return err
-		}
-		if err := a.unmarshalOption(d, seen); err != nil {
-			return err
-		}
-		if _, err := a.engine(); err != nil {
-			return d.WrapErr(err)
-		}
-	}
-	return nil
-}
-
-func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) error {
-	var words []*string
-	option := d.Val()
-	switch option {
-	case "count":
-		words = []*string{(*string)(&a.Count)}
-	case "size":
-		words = []*string{(*string)(&a.Size)}
-	case "layers":
-		a.Layers = new(Layers)
-		words = []*string{(*string)(&a.Layers.Coarse), (*string)(&a.Layers.Fine)}
-	case "adaptive":
-		a.Adaptive = new(Adaptive)
-		words = []*string{(*string)(&a.Adaptive.Min), (*string)(&a.Adaptive.Max)}
-	case "burst":
-		words = []*string{(*string)(&a.Burst)}
-	case "native":
-		words = []*string{&a.Native}
-	case "keep":
-		words = []*string{(*string)(&a.Keep)}
-	case "max_value":
-		words = []*string{(*string)(&a.MaxValue)}
-	case "max_entry":
-		words = []*string{(*string)(&a.MaxEntry)}
-	case "fields":
-		return a.unmarshalFields(d)
-	case "strict", "weighted":
-		if a.Name != "slices" {
-			return d.WrapErr(errForeign(a.Name, option, "slices"))
-		}
-		if seen["strict"] && seen["weighted"] {
-			return d.Err("strict and weighted cannot be combined; take out one")
-		}
-		a.Weighted = option == "weighted"
-	default:
-		return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
-	}
-	if !d.AllArgs(words...) {
-		return d.ArgErr()
-	}
-	return nil
 }
 
 // Layers are slices of two lengths, one over the other.

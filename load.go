@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -256,45 +254,4 @@ func (l *Load) plain() *Load {
 	p.Recover = unless(p.Recover.plainDuration(), plainDuration(defaultRecover))
 	p.Combine = unless(p.Combine, combineProduct)
 	return &p
-}
-
-// unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
-func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
-	l, seen := new(Load), make(seenOptions)
-	if d.NextArg() {
-		_ = seen.once(d)
-		if err := l.unmarshal(d); err != nil {
-			return nil, err
-		}
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
-			return nil, err
-		}
-		if err := l.unmarshal(d); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
-}
-
-func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
-	switch option := d.Val(); option {
-	case "cpu", "memory", "latency":
-		r := new(LoadRange)
-		if !d.AllArgs((*string)(&r.Lo), (*string)(&r.Hi)) {
-			return d.Errf("%s takes two values: write %[1]s <lo> <hi>", option)
-		}
-		*map[string]**LoadRange{"cpu": &l.CPU, "memory": &l.Memory, "latency": &l.Latency}[option] = r
-	case "floor", "ceiling", "recover":
-		values := map[string]*Value{"floor": &l.Floor, "ceiling": &l.Ceiling, "recover": &l.Recover}
-		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
-		}
-	case "combine":
-		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
-	default:
-		return d.Errf("unrecognized subdirective %q of load; use cpu, memory, latency, floor, ceiling, recover or combine", option)
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
@@ -327,96 +326,4 @@ func (s *Settle) fromHeader(header http.Header) usage.Result {
 		return usage.Result{Missing: usage.NoUsage}
 	}
 	return usage.Result{Input: min(n, usage.MaxCount)}
-}
-
-// unmarshalSettle reads where an answer tells its cost, on the line of the option or in a block.
-func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
-	s, seen := new(Settle), make(seenOptions)
-	if d.NextArg() {
-		_ = seen.once(d)
-		if err := s.unmarshal(d); err != nil {
-			return nil, err
-		}
-	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if d.Val() != "weight" {
-			if err := seen.once(d); err != nil {
-				return nil, err
-			}
-		}
-		if err := s.unmarshal(d); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
-}
-
-func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
-	switch option := d.Val(); option {
-	case "usage":
-		return parseWord(d, option, &s.Usage, "openai", "anthropic")
-	case "header":
-		words := d.RemainingArgs()
-		if len(words) == 0 || len(words) > 2 {
-			return d.ArgErr()
-		}
-		s.Header = words[0]
-		if s.Strip = len(words) == 2; s.Strip && words[1] != "strip" {
-			return d.Errf("unrecognized word %q of header; use strip", words[1])
-		}
-	case "json":
-		if !d.AllArgs(&s.JSON) {
-			return d.ArgErr()
-		}
-	case "weight":
-		return s.unmarshalWeight(d)
-	case "reserve_json":
-		if s.ReserveJSON = d.RemainingArgs(); len(s.ReserveJSON) == 0 {
-			return d.ArgErr()
-		}
-	case "refund_if":
-		s.RefundIf, err = parseMatcher(d)
-		return err
-	case "reserve_body", "on_missing", "on_abort", "max":
-		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
-		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
-		}
-	default:
-		return d.Errf("unrecognized subdirective %q of settle", option)
-	}
-	return nil
-}
-
-// unmarshalWeight reads pairs of a kind of tokens and its weight.
-func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
-	if s.Weight == nil {
-		s.Weight = new(Weight)
-	}
-	words := d.RemainingArgs()
-	if len(words) == 0 || len(words)%2 != 0 {
-		return d.Errf("weight: write weight input <units> cached <units> output <units>, or some of these")
-	}
-	for i := 0; i < len(words); i += 2 {
-		var to **float64
-		switch words[i] {
-		case "input":
-			to = &s.Weight.Input
-		case "cached":
-			to = &s.Weight.Cached
-		case "output":
-			to = &s.Weight.Output
-		default:
-			return d.Errf("weight %q is unknown; use one of input, cached, output", words[i])
-		}
-		if *to != nil {
-			return d.Errf("weight %s is given twice; keep one", words[i])
-		}
-		value, err := strconv.ParseFloat(words[i+1], 64)
-		if err != nil {
-			return d.Errf("weight %s %q is not a number", words[i], words[i+1])
-		}
-		*to = &value
-	}
-	return nil
 }

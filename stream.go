@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -22,19 +21,6 @@ type Field struct {
 
 	// The value; placeholders are allowed.
 	Value string `json:"value"`
-}
-
-func (a *Algorithm) unmarshalFields(d *caddyfile.Dispenser) error {
-	words := d.RemainingArgs()
-	if len(words) == 0 {
-		return d.ArgErr()
-	}
-	fields, err := readFields(words)
-	if err != nil {
-		return d.WrapErr(fmt.Errorf("algorithm %s: %w", a.Name, err))
-	}
-	a.Fields = fields
-	return nil
 }
 
 // readFields reads names and values in turn.

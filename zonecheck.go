@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -205,16 +204,6 @@ func checkWord(field, value string, words ...string) error {
 		words = words[1:]
 	}
 	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
-}
-
-// parseMatcher reads a response matcher, on the line of the option or in a block.
-func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
-	matchers, option := make(map[string]caddyhttp.ResponseMatcher), d.Val()
-	if err := caddyhttp.ParseNamedResponseMatcher(d.NewFromNextSegment(), matchers); err != nil {
-		return nil, err
-	}
-	m := matchers[option]
-	return &m, nil
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.

@@ -7,7 +7,7 @@ import (
 
 // Rule says when an alert fires.
 type Rule struct {
-	Share float64 // from which on it fires, 0 to 1
+	Ratio float64 // of requests that are denied, from which on it fires, 0 to 1
 	Over  time.Duration
 	Least int64 // requests
 }
@@ -63,10 +63,10 @@ func (s *alertState) step(r *Rule, born, now time.Time, c Counted) (step alertSt
 	}
 	switch {
 	case s.since.IsZero():
-		if step.fired = step.requests >= r.Least && step.ratio >= r.Share; step.fired {
+		if step.fired = step.requests >= r.Least && step.ratio >= r.Ratio; step.fired {
 			s.since = now
 		}
-	case step.ratio <= r.Share/2, !s.quiet.IsZero() && now.Sub(s.quiet) >= r.Over: // also without requests
+	case step.ratio <= r.Ratio/2, !s.quiet.IsZero() && now.Sub(s.quiet) >= r.Over: // also without requests
 		step.resolved = true
 		s.since = time.Time{}
 	}

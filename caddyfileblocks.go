@@ -1,0 +1,282 @@
+// Tokens of options of a zone that have a block.
+
+package slidingwindow
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
+)
+
+// unmarshalAlert reads the option, which has a block or none.
+func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
+	if d.NextArg() {
+		return nil, d.Errf("alert has no arguments; write alert { denied %s }", d.Val())
+	}
+	a, seen := new(Alert), make(seenOptions)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.once(d); err != nil {
+			return nil, err
+		}
+		if err := a.unmarshal(d); err != nil {
+			return nil, err
+		}
+		if _, err := a.rule(); err != nil {
+			return nil, d.WrapErr(err)
+		}
+	}
+	return a, nil
+}
+
+func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
+	var value *string
+	switch option := d.Val(); option {
+	case "denied":
+		value = &a.Denied
+	case "over":
+		value = (*string)(&a.Over)
+	case "min":
+		value = (*string)(&a.Min)
+	default:
+		return d.Errf("unrecognized subdirective %q of alert; use denied, over and min", option)
+	}
+	if !d.AllArgs(value) {
+		return d.ArgErr()
+	}
+	if *value == "" {
+		return d.Err("the value is empty; write one, or take the line out")
+	}
+	return nil
+}
+
+// unmarshal reads the algorithm's name and block.
+func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
+	if words := suggest.PeekArgs(d); len(words) > 1 {
+		if meant := known().Algorithm(words[0], words[1:]); strings.Contains(meant, "{") {
+			return d.Errf("algorithm %s: options of an algorithm are in a block; write %s", strings.Join(words, " "), meant)
+		}
+	}
+	if !d.AllArgs(&a.Name) {
+		return d.ArgErr()
+	}
+	if _, err := a.engine(); err != nil {
+		return d.WrapErr(err)
+	}
+	seen := make(seenOptions)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.once(d); err != nil {
+			return err
+		}
+		if err := a.unmarshalOption(d, seen); err != nil {
+			return err
+		}
+		if _, err := a.engine(); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) error {
+	var words []*string
+	option := d.Val()
+	switch option {
+	case "count":
+		words = []*string{(*string)(&a.Count)}
+	case "size":
+		words = []*string{(*string)(&a.Size)}
+	case "layers":
+		a.Layers = new(Layers)
+		words = []*string{(*string)(&a.Layers.Coarse), (*string)(&a.Layers.Fine)}
+	case "adaptive":
+		a.Adaptive = new(Adaptive)
+		words = []*string{(*string)(&a.Adaptive.Min), (*string)(&a.Adaptive.Max)}
+	case "burst":
+		words = []*string{(*string)(&a.Burst)}
+	case "native":
+		words = []*string{&a.Native}
+	case "keep":
+		words = []*string{(*string)(&a.Keep)}
+	case "max_value":
+		words = []*string{(*string)(&a.MaxValue)}
+	case "max_entry":
+		words = []*string{(*string)(&a.MaxEntry)}
+	case "fields":
+		return a.unmarshalFields(d)
+	case "strict", "weighted":
+		if a.Name != "slices" {
+			return d.WrapErr(errForeign(a.Name, option, "slices"))
+		}
+		if seen["strict"] && seen["weighted"] {
+			return d.Err("strict and weighted cannot be combined; take out one")
+		}
+		a.Weighted = option == "weighted"
+	default:
+		return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+	}
+	if !d.AllArgs(words...) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+// unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
+func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
+	l, seen := new(Load), make(seenOptions)
+	if d.NextArg() {
+		_ = seen.once(d)
+		if err := l.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.once(d); err != nil {
+			return nil, err
+		}
+		if err := l.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
+	switch option := d.Val(); option {
+	case "cpu", "memory", "latency":
+		r := new(LoadRange)
+		if !d.AllArgs((*string)(&r.Lo), (*string)(&r.Hi)) {
+			return d.Errf("%s takes two values: write %[1]s <lo> <hi>", option)
+		}
+		*map[string]**LoadRange{"cpu": &l.CPU, "memory": &l.Memory, "latency": &l.Latency}[option] = r
+	case "floor", "ceiling", "recover":
+		values := map[string]*Value{"floor": &l.Floor, "ceiling": &l.Ceiling, "recover": &l.Recover}
+		if !d.AllArgs((*string)(values[option])) {
+			return d.ArgErr()
+		}
+	case "combine":
+		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
+	default:
+		return d.Errf("unrecognized subdirective %q of load; use cpu, memory, latency, floor, ceiling, recover or combine", option)
+	}
+	return nil
+}
+
+// unmarshalSettle reads where an answer tells its cost, on the line of the option or in a block.
+func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
+	s, seen := new(Settle), make(seenOptions)
+	if d.NextArg() {
+		_ = seen.once(d)
+		if err := s.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if d.Val() != "weight" {
+			if err := seen.once(d); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.unmarshal(d); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
+	switch option := d.Val(); option {
+	case "usage":
+		return parseWord(d, option, &s.Usage, "openai", "anthropic")
+	case "header":
+		words := d.RemainingArgs()
+		if len(words) == 0 || len(words) > 2 {
+			return d.ArgErr()
+		}
+		s.Header = words[0]
+		if s.Strip = len(words) == 2; s.Strip && words[1] != "strip" {
+			return d.Errf("unrecognized word %q of header; use strip", words[1])
+		}
+	case "json":
+		if !d.AllArgs(&s.JSON) {
+			return d.ArgErr()
+		}
+	case "weight":
+		return s.unmarshalWeight(d)
+	case "reserve_json":
+		if s.ReserveJSON = d.RemainingArgs(); len(s.ReserveJSON) == 0 {
+			return d.ArgErr()
+		}
+	case "refund_if":
+		s.RefundIf, err = parseMatcher(d)
+		return err
+	case "reserve_body", "on_missing", "on_abort", "max":
+		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
+		if !d.AllArgs((*string)(values[option])) {
+			return d.ArgErr()
+		}
+	default:
+		return d.Errf("unrecognized subdirective %q of settle", option)
+	}
+	return nil
+}
+
+// unmarshalWeight reads pairs of a kind of tokens and its weight.
+func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
+	if s.Weight == nil {
+		s.Weight = new(Weight)
+	}
+	words := d.RemainingArgs()
+	if len(words) == 0 || len(words)%2 != 0 {
+		return d.Errf("weight: write weight input <units> cached <units> output <units>, or some of these")
+	}
+	for i := 0; i < len(words); i += 2 {
+		var to **float64
+		switch words[i] {
+		case "input":
+			to = &s.Weight.Input
+		case "cached":
+			to = &s.Weight.Cached
+		case "output":
+			to = &s.Weight.Output
+		default:
+			return d.Errf("weight %q is unknown; use one of input, cached, output", words[i])
+		}
+		if *to != nil {
+			return d.Errf("weight %s is given twice; keep one", words[i])
+		}
+		value, err := strconv.ParseFloat(words[i+1], 64)
+		if err != nil {
+			return d.Errf("weight %s %q is not a number", words[i], words[i+1])
+		}
+		*to = &value
+	}
+	return nil
+}
+
+func (a *Algorithm) unmarshalFields(d *caddyfile.Dispenser) error {
+	words := d.RemainingArgs()
+	if len(words) == 0 {
+		return d.ArgErr()
+	}
+	fields, err := readFields(words)
+	if err != nil {
+		return d.WrapErr(fmt.Errorf("algorithm %s: %w", a.Name, err))
+	}
+	a.Fields = fields
+	return nil
+}
+
+// parseMatcher reads a response matcher, on the line of the option or in a block.
+func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
+	matchers, option := make(map[string]caddyhttp.ResponseMatcher), d.Val()
+	if err := caddyhttp.ParseNamedResponseMatcher(d.NewFromNextSegment(), matchers); err != nil {
+		return nil, err
+	}
+	m := matchers[option]
+	return &m, nil
+}
