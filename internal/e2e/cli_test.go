@@ -86,6 +86,7 @@ var endless = regexp.MustCompile(`--watch|sliding-window page`)
 
 // TestOperating runs every command of docs/operating.md.
 func TestOperating(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
 	dir, process := operate(t)
 	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(readFile(t, "docs/operating.md"), -1)
 	if len(blocks) < 7 {
@@ -109,6 +110,7 @@ func TestOperating(t *testing.T) {
 
 // TestCommands holds what commands print, where they find the endpoint, and how they fail.
 func TestCommands(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
 	dir, process := operate(t)
 	nowhere := caddyrun.FreeAddress(t)
 	for _, test := range []struct {

@@ -179,6 +179,7 @@ func TestParallelGuesses(t *testing.T) {
 
 // The same with three Caddys.
 func TestParallelGuessesInAFleet(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
 	server, l := redistest.Start(t), newLogin(t)
 	store := "redis redis://" + server.Addr + " {\n\t\t\ttimeout 10s\n\t\t}"
 	var addresses []string

@@ -24,6 +24,7 @@ func enforced(t *testing.T, p *caddyrun.Process, body string, want int) (e contr
 // What an operator tells one of three Caddys with one Redis about a zone holds on all within 3 s, for keys with overrides, too,
 // and ends on all by its ttl. It survives a restart, a Redis that has lost it, and one that is away.
 func TestEnforceInAFleet(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
 	f := startFleet(t)
 	server, client, caddys := f.server, f.client, &f.caddys
 	everywhere := func(what string, status int) {

@@ -237,6 +237,7 @@ func (f *fleet) everywhere(what string, status int, keys ...string) {
 // What is set at one of three Caddys with one Redis holds on all within 3 s. It survives a restart of a
 // Caddy while Redis is away, and a Redis that has lost it.
 func TestOverridesInAFleet(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
 	f := startFleet(t)
 	server, client, caddys := f.server, f.client, &f.caddys
 	everywhere := func(what, key string, status int) {

@@ -21,7 +21,7 @@ import (
 type Copy struct {
 	Version string             `json:"version"`
 	Records []overrides.Record `json:"records"`
-	Read    time.Time          // when the store last said so
+	Read    time.Time          `json:"-"` // when the store last said so
 }
 
 // Storage is what is used of Caddy's storage.
