@@ -54,7 +54,7 @@ func (t *Tally) Read() Counted {
 
 var tallies = caddy.NewUsagePool()
 
-// acquireTally returns that of a zone on a store. Release it with Release.
+// acquireTally returns the tally of a zone on a store. Release it with Release.
 func acquireTally(store, zone string) *Tally {
 	id := tallyID{store, zone}
 	value, _, _ := tallies.LoadOrNew(id, func() (caddy.Destructor, error) {
