@@ -133,7 +133,7 @@ func (s *secureSite) left(client http.RoundTripper, key string) (tokens, failure
 	return tokens, failures + 1
 }
 
-// wantLeft waits until as many units are left in both zones.
+// wantLeft waits until these units are left in both zones.
 func (s *secureSite) wantLeft(client http.RoundTripper, key string, tokens, failures int) {
 	s.Helper()
 	var haveTokens, haveFailures int
