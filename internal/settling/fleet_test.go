@@ -161,7 +161,7 @@ func counters(t testing.TB, servers []*redistest.Server, zone string) map[string
 	return all
 }
 
-// fleets are stores that three Caddys have in common, each as it stands in its own configuration.
+// fleets are stores that three Caddys have in common, each with a line of its own.
 var fleets = []struct {
 	name    string
 	cluster bool
