@@ -53,7 +53,8 @@ type overrideBook struct {
 
 	mu      sync.Mutex // guards all below
 	copy    overrideCopy
-	lost    bool // the store has no version, though this Caddy knows one
+	past    []overrides.Record // have ended, see retire
+	lost    bool               // the store has no version, though this Caddy knows one
 	storage *overrideStorage
 	zones   map[*runningZone]struct{}
 	changed time.Time       // when the zones got other records
@@ -120,7 +121,7 @@ func (b *overrideBook) begin(zones []*runningZone, storage caddyStorage) {
 func (b *overrideBook) foresee(z *runningZone) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.copy.Records) > 0 {
+	if len(b.copy.Records)+len(b.past) > 0 {
 		b.applyTo(z, time.Now())
 	}
 }
@@ -229,6 +230,7 @@ func (b *overrideBook) note(version string) {
 // install has other records hold. mu is held.
 func (b *overrideBook) install(c overrideCopy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
+	b.retire(c.Records, time.Now())
 	b.copy, b.lost, b.changed = c, false, time.Now()
 	overridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
@@ -267,7 +269,8 @@ func (b *overrideBook) applyTo(z *runningZone, now time.Time) []overrides.Misfit
 	if quiet := b.changed.Add(overrideQuiet); now.Before(quiet) {
 		next.quietUntil = quiet.UnixMilli()
 	}
-	if next.set == nil && next.misfits == nil && next.quietUntil == 0 {
+	b.lookBack(z, next, now)
+	if next.set == nil && next.misfits == nil && next.quietUntil == 0 && next.back == nil {
 		next = nil
 	}
 	z.zone.overrides.now.Store(next)
@@ -296,13 +299,14 @@ func (b *overrideBook) tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due := false
+	b.past = forget(b.past, now)
 	for z := range b.zones {
 		if o := z.zone.overrides.now.Load(); o != nil {
 			ended := o.nextEnd != 0 && now.UnixMilli() >= o.nextEnd
 			if ended {
 				b.changed = now
 			}
-			due = due || ended || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > overrideQuiet) // the clock may step back
+			due = due || ended || o.backEnd != 0 && now.UnixMilli() >= o.backEnd || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > overrideQuiet) // the clock may step back
 		}
 	}
 	if due {
