@@ -82,6 +82,11 @@ var (
 		Help: "Overrides that were not applied as they do not fit their zone: once a record, and for a factor that is too large for a dynamic limit once a request.",
 	}, []string{"zone"})
 
+	overridesNotApplied = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides_not_applied",
+		Help: "Overrides of a zone that hold now and are not applied, as they do not fit it as it is configured here.",
+	}, []string{"store", "zone"})
+
 	overrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
 		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",
@@ -134,7 +139,7 @@ var collectors = []prometheus.Collector{
 	settledTotal, settleErrorsTotal, settleMissingTotal, settleSeconds,
 	storeOpen, storeClockOffset, storeMemory, storeMemoryMax, storeInfo, storeInstances,
 	alertFiring, eventsDroppedTotal,
-	overridesHeld, overrideMisfitsTotal, overrideErrorsTotal, &loadMetrics, topCollector{},
+	overridesHeld, overrideMisfitsTotal, overridesNotApplied, overrideErrorsTotal, &loadMetrics, topCollector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each

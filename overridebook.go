@@ -147,12 +147,26 @@ func (b *overrideBook) end(zones []*runningZone) {
 	for _, z := range zones {
 		delete(b.zones, z)
 	}
+	b.forgetMisfits(zones)
 	b.runs--
 	last := b.runs == 0
 	b.mu.Unlock()
 	if last {
 		b.stop()
 		b.ended.Wait()
+	}
+}
+
+// forgetMisfits has no gauge tell of zones that have ended, unless others of their name run. mu is held.
+func (b *overrideBook) forgetMisfits(ended []*runningZone) {
+	names := make(map[string]bool)
+	for z := range b.zones {
+		names[z.zone.Name] = true
+	}
+	for _, z := range ended {
+		if !names[z.zone.Name] {
+			overridesNotApplied.DeleteLabelValues(b.name, z.zone.Name)
+		}
 	}
 }
 
@@ -250,7 +264,9 @@ func (b *overrideBook) keep(c overrideCopy) {
 // apply gives every zone its overrides. mu is held.
 func (b *overrideBook) apply(now time.Time) {
 	for z := range b.zones {
-		for _, m := range b.applyTo(z, now) {
+		misfits := b.applyTo(z, now)
+		overridesNotApplied.WithLabelValues(b.name, z.zone.Name).Set(float64(len(misfits)))
+		for _, m := range misfits {
 			b.warn(z, m)
 		}
 	}

@@ -96,7 +96,7 @@ func (f *fleet) everywhere(since time.Time, key string, status int) {
 	f.Logf("%s: %d everywhere after %s", key, status, ms(took))
 }
 
-// known wants every Caddy to have the same records, as many, and none to take them for lost.
+// known wants every Caddy to have the same records, this number of them, and none to take them for lost.
 func (f *fleet) known(count int) {
 	f.Helper()
 	versions := make(map[string]bool)
