@@ -99,6 +99,7 @@ bench-beside: ## Compare Go benchmarks with those of a commit: make bench-beside
 .PHONY: plots
 plots: ## Draw the plots of the documents again, from their tables, without measuring
 	go -C bench run ./speed -redraw -document ../docs/performance.md -plots ../docs
+	go -C bench run ./course -document ../docs/performance.md -plots ../docs
 	go -C bench run ./accuracy -redraw ../docs/algorithms.md -plots ../docs >/dev/null
 
 .PHONY: test-bench

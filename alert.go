@@ -25,7 +25,8 @@ type Alert struct {
 	// The time over which the share is taken, from 10s to 1h. Default: 1m.
 	Over Value `json:"over,omitempty"`
 
-	// Requests in that time, without which the share says little. 1 or more. Default: 100.
+	// Requests in that time, without which the share says little: also for a zone that has just
+	// started, of which all that has come counts. 1 or more. Default: 100.
 	Min Value `json:"min,omitempty"`
 }
 

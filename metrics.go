@@ -17,7 +17,7 @@ var collectors = []prometheus.Collector{
 	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
 	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
 	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverrideErrorsTotal, &loadMetrics, topCollector{},
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, &loadMetrics, topCollector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each

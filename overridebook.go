@@ -56,7 +56,8 @@ type overrideBook struct {
 
 	mu      sync.Mutex // guards all below
 	copy    overridestore.Copy
-	lost    bool // the store has no version, though this Caddy knows one
+	past    []overrides.Record // have ended, see retire
+	lost    bool               // the store has no version, though this Caddy knows one
 	storage *overridestore.Place
 	zones   map[*runningZone]struct{}
 	changed time.Time       // when the zones got other records
@@ -116,7 +117,7 @@ func (b *overrideBook) begin(zones []*runningZone, storage overridestore.Storage
 func (b *overrideBook) foresee(z *runningZone) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.copy.Records) > 0 {
+	if len(b.copy.Records)+len(b.past) > 0 {
 		b.applyTo(z, time.Now())
 	}
 }
@@ -142,12 +143,26 @@ func (b *overrideBook) end(zones []*runningZone) {
 	for _, z := range zones {
 		delete(b.zones, z)
 	}
+	b.forgetMisfits(zones)
 	b.runs--
 	last := b.runs == 0
 	b.mu.Unlock()
 	if last {
 		b.stop()
 		b.ended.Wait()
+	}
+}
+
+// forgetMisfits has no gauge tell of zones that have ended, unless others of their name run. mu is held.
+func (b *overrideBook) forgetMisfits(ended []*runningZone) {
+	names := make(map[string]bool)
+	for z := range b.zones {
+		names[z.zone.Name] = true
+	}
+	for _, z := range ended {
+		if !names[z.zone.Name] {
+			metrics.OverridesNotApplied.DeleteLabelValues(b.name, z.zone.Name)
+		}
 	}
 }
 
@@ -225,6 +240,7 @@ func (b *overrideBook) note(version string) {
 // install has other records hold. mu is held.
 func (b *overrideBook) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
+	b.retire(c.Records, time.Now())
 	b.copy, b.lost, b.changed = c, false, time.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
@@ -244,7 +260,9 @@ func (b *overrideBook) keep(c overridestore.Copy) {
 // apply gives every zone its overrides. mu is held.
 func (b *overrideBook) apply(now time.Time) {
 	for z := range b.zones {
-		for _, m := range b.applyTo(z, now) {
+		misfits := b.applyTo(z, now)
+		metrics.OverridesNotApplied.WithLabelValues(b.name, z.zone.Name).Set(float64(len(misfits)))
+		for _, m := range misfits {
 			b.warn(z, m)
 		}
 	}
@@ -263,7 +281,8 @@ func (b *overrideBook) applyTo(z *runningZone, now time.Time) []overrides.Misfit
 	if quiet := b.changed.Add(overrideQuiet); now.Before(quiet) {
 		next.quietUntil = quiet.UnixMilli()
 	}
-	if next.set == nil && next.misfits == nil && next.quietUntil == 0 {
+	b.lookBack(z, next, now)
+	if next.set == nil && next.misfits == nil && next.quietUntil == 0 && next.back == nil {
 		next = nil
 	}
 	z.zone.overrides.now.Store(next)
@@ -292,13 +311,14 @@ func (b *overrideBook) tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due := false
+	b.past = forget(b.past, now)
 	for z := range b.zones {
 		if o := z.zone.overrides.now.Load(); o != nil {
 			ended := o.nextEnd != 0 && now.UnixMilli() >= o.nextEnd
 			if ended {
 				b.changed = now
 			}
-			due = due || ended || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > overrideQuiet) // the clock may step back
+			due = due || ended || o.backEnd != 0 && now.UnixMilli() >= o.backEnd || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > overrideQuiet) // the clock may step back
 		}
 	}
 	if due {

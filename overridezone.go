@@ -29,6 +29,10 @@ type overridesNow struct {
 	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
 	// records around these times. 0: not at all.
 	quietUntil, nextEnd int64
+	// Records with longer windows than the zone's, that hold or have held until a while ago; and when the
+	// first of them is forgotten, in Unix ms. Nil and 0 without any.
+	back    *overrides.Set
+	backEnd int64
 }
 
 // rule returns the override of a key as the zone counts it; nil without one.
@@ -56,11 +60,14 @@ func (z *Zone) mayLease() bool {
 	return ms >= now.quietUntil && (now.nextEnd == 0 || ms < now.nextEnd)
 }
 
-// override gives a charge the limits of its rule, which may be nil. It reports whether they are those
-// of the rule.
+// override gives a charge the limits of its rule, which may be nil, and has it look back as far as the overrides of its key
+// do. It reports whether the limits are those of the rule.
 func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if c.Lease.Units > 0 && !z.mayLease() {
 		c.Lease = window.Lease{}
+	}
+	if back := z.lookBack(c.Key); back > 0 {
+		c.Lookback = max(c.Lookback, z.longest, back)
 	}
 	if rule == nil {
 		return false

@@ -14,7 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/bench/report"
 )
 
-// Lines are lines over a logarithmic axis, each with its name at the end.
+// Lines are lines over an axis that is logarithmic unless Even is set, each with its name at the end.
 type Lines struct {
 	Title string
 	// What the figures are, with their unit.
@@ -26,6 +26,8 @@ type Lines struct {
 	Series []Series
 	// Log makes the vertical axis logarithmic; else it begins at 0.
 	Log bool
+	// Even makes equal steps of X equally long.
+	Even bool
 }
 
 // Series is a value for each X.
@@ -76,7 +78,10 @@ func paint(c draw.Canvas, p *plot.Plot, series []Series) {
 func (l Lines) plot(series []Series) (*plot.Plot, error) {
 	p := plot.New()
 	p.BackgroundColor = nil
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.ConstantTicks(named(l.X))
+	p.X.Tick.Marker = plot.ConstantTicks(named(l.X))
+	if !l.Even {
+		p.X.Scale = plot.LogScale{}
+	}
 	p.X.Label.Text, p.X.Label.TextStyle = l.XLabel, letters(10, ink)
 	p.X.Label.TextStyle.XAlign, p.X.Label.TextStyle.YAlign = draw.XCenter, draw.YBottom
 	p.X.Label.Padding = gap

@@ -76,6 +76,11 @@ var (
 		Help: "Overrides that were not applied as they do not fit their zone: once a record, and for a factor that is too large for a dynamic limit once a request.",
 	}, []string{"zone"})
 
+	OverridesNotApplied = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides_not_applied",
+		Help: "Overrides of a zone that hold now and are not applied, as they do not fit it as it is configured here.",
+	}, []string{"store", "zone"})
+
 	OverrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
 		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",

@@ -50,9 +50,7 @@ func (n *networks) add(p netip.Prefix, r *Rule) {
 	node := network{addressOf(p.Addr()), p.Bits(), -1, r}
 	for i := range n.nodes {
 		if o := &n.nodes[i]; o.address == node.address && o.bits == node.bits {
-			if r.newer(o.rule) {
-				o.rule = r
-			}
+			o.rule = r.over(o.rule)
 			return
 		}
 	}
@@ -73,8 +71,9 @@ func (n *networks) seal() {
 	}
 }
 
-// find returns the rule of the longest network that holds the address.
-func (n *networks) find(a address, c *clock) *Rule {
+// last returns the place of the last network that begins at or before the address; -1 for none. That one, or one that
+// holds it, holds the address if any does.
+func (n *networks) last(a address) int {
 	low, high := 0, len(n.nodes)
 	for low < high {
 		if middle := (low + high) / 2; n.nodes[middle].address.compare(a) <= 0 {
@@ -83,9 +82,12 @@ func (n *networks) find(a address, c *clock) *Rule {
 			high = middle
 		}
 	}
-	// The last network that begins at or before the address, or one that holds it, holds the address
-	// if any does.
-	for at := low - 1; at >= 0; at = n.nodes[at].parent {
+	return low - 1
+}
+
+// find returns the rule of the longest network that holds the address.
+func (n *networks) find(a address, c *clock) *Rule {
+	for at := n.last(a); at >= 0; at = n.nodes[at].parent {
 		if n.nodes[at].bits <= n.nodes[at].address.common(a) && c.live(n.nodes[at].rule) {
 			return n.nodes[at].rule
 		}
@@ -93,11 +95,14 @@ func (n *networks) find(a address, c *clock) *Rule {
 	return nil
 }
 
+// longestAddress is how long an address is at most.
+const longestAddress = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
+
 // findAddress returns the rule of the longest network for a key that is an address, or a group of
 // addresses.
 func (s *Set) findAddress(key string, c *clock) *Rule {
 	text, _, _ := strings.Cut(key, "/")
-	if len(text) > len("0000:0000:0000:0000:0000:ffff:255.255.255.255") {
+	if len(text) > longestAddress {
 		return nil
 	}
 	a, ok := plain.Address(text)

@@ -46,9 +46,7 @@ type literal struct {
 func (l *literals) add(text string, r *Rule) {
 	for i := range l.nodes {
 		if o := &l.nodes[i]; o.text == text {
-			if r.newer(o.rule) {
-				o.rule = r
-			}
+			o.rule = r.over(o.rule)
 			return
 		}
 	}
@@ -95,9 +93,10 @@ func (l *literals) seal() {
 	}
 }
 
-// find returns the rule of the longest text that the key begins with, and its length.
-func (l *literals) find(key string, c *clock) (*Rule, int) {
-	low, high, shared := 0, len(l.nodes), 0
+// last returns the place of the last text at or before the key; -1 for none. Those of it and its parents that
+// are no longer than what it shares with the key are what the key begins with.
+func (l *literals) last(key string) (at, shared int) {
+	low, high := 0, len(l.nodes)
 	for low < high {
 		middle := (low + high) / 2
 		if n, order := l.common(l.nodes[middle].text, key); order <= 0 {
@@ -106,7 +105,13 @@ func (l *literals) find(key string, c *clock) (*Rule, int) {
 			high = middle
 		}
 	}
-	for at := low - 1; at >= 0; at = l.nodes[at].parent {
+	return low - 1, shared
+}
+
+// find returns the rule of the longest text that the key begins with, and its length.
+func (l *literals) find(key string, c *clock) (*Rule, int) {
+	last, shared := l.last(key)
+	for at := last; at >= 0; at = l.nodes[at].parent {
 		if text := l.nodes[at].text; len(text) <= shared && c.live(l.nodes[at].rule) {
 			return l.nodes[at].rule, len(text)
 		}

@@ -39,6 +39,7 @@ type Rule struct {
 	Policies []window.Policy // of Limits
 
 	until int64 // Unix ms; 0: never
+	looks looking
 }
 
 // Decides reports whether the rule decides by itself: it denies the key, or exempts it. A nil rule does not.
@@ -120,6 +121,7 @@ func (s *Set) add(r *Rule, z *Zone) error {
 	if r.Until != nil {
 		r.until = r.Until.UnixMilli()
 	}
+	r.looks = looking{r.Window(), r.Forgotten()}
 	if z.Fit != nil && !r.Deny && !r.Exempt {
 		if err := z.Fit(r); err != nil {
 			return err
@@ -128,9 +130,7 @@ func (s *Set) add(r *Rule, z *Zone) error {
 	kind, _ := r.kind()
 	switch {
 	case kind == "all":
-		if r.newer(s.all) {
-			s.all = r
-		}
+		s.all = r.over(s.all)
 		return nil
 	case kind == "hashes":
 		return s.addHashes(r, z)
@@ -159,9 +159,7 @@ func (s *Set) add(r *Rule, z *Zone) error {
 	if s.exact == nil {
 		s.exact = make(map[string]*Rule)
 	}
-	if r.newer(s.exact[key]) {
-		s.exact[key] = r
-	}
+	s.exact[key] = r.over(s.exact[key])
 	return nil
 }
 
@@ -177,9 +175,7 @@ func (s *Set) addHashes(r *Rule, z *Zone) error {
 		if n, err := hex.Decode(sum[:], []byte(text[:min(len(text), 64)])); err != nil || n != len(sum) || len(text) != 64 {
 			return errors.New("hashes: must be HMACs of 64 hex digits each")
 		}
-		if r.newer(s.hashed[sum]) {
-			s.hashed[sum] = r
-		}
+		s.hashed[sum] = r.over(s.hashed[sum])
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 // watched is a master with two replicas, and the Sentinels that watch them.
 type watched struct {
 	*testing.T
+	cert      *redistest.Certificate
 	master    *redistest.Server
 	replicas  []*redistest.Server
 	sentinels []*redistest.Server
@@ -26,7 +27,7 @@ const prefix = "sw"
 
 func startWatched(t *testing.T) *watched {
 	cert := redistest.NewCertificate(t)
-	w := &watched{T: t, master: redistest.StartTLS(t, cert)}
+	w := &watched{T: t, cert: cert, master: redistest.StartTLS(t, cert)}
 	for range 2 {
 		w.replicas = append(w.replicas, redistest.StartReplica(t, cert, w.master))
 	}

@@ -1,0 +1,76 @@
+package slidingwindow
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+)
+
+// An override that ends leaves its keys to the limits of the zone, with windows that may be shorter. Until one window
+// after its end, charges of these keys look as far back as the override did: an operator who sets it again, or
+// replaces it by another one, finds what they have used in the meantime.
+
+// retire notes records with limits that no longer hold at now, in favour of next. mu is held.
+func (b *overrideBook) retire(next []overrides.Record, now time.Time) {
+	kept := make(map[string]time.Duration, len(next))
+	for i := range next {
+		if !next[i].Expired(now) {
+			kept[next[i].ID] = next[i].Window()
+		}
+	}
+	for _, r := range b.copy.Records {
+		if r.Limits == nil || kept[r.ID] >= r.Window() {
+			continue
+		}
+		if !r.Expired(now) {
+			r.Until = &now
+		}
+		b.past = append(b.past, r)
+	}
+	b.past = forget(b.past, now)
+}
+
+// forget returns the records that still matter to how far back zones look, those that end last if they are too
+// many.
+func forget(past []overrides.Record, now time.Time) []overrides.Record {
+	past = slices.DeleteFunc(past, func(r overrides.Record) bool { return now.UnixMilli() >= r.Forgotten() })
+	if over := len(past) - overrides.MaxRecords; over > 0 {
+		slices.SortFunc(past, func(x, y overrides.Record) int { return int(x.Forgotten() - y.Forgotten()) })
+		past = slices.Delete(past, 0, over)
+	}
+	return past
+}
+
+// lookBack completes what a zone knows of the book's records: how far back its keys look, beyond the windows of the
+// configuration. mu is held.
+func (b *overrideBook) lookBack(z *runningZone, next *overridesNow, now time.Time) {
+	var longer []overrides.Record
+	for _, all := range [][]overrides.Record{b.copy.Records, b.past} {
+		for _, r := range all {
+			till := r.Forgotten()
+			if r.Zone != z.zone.Name || r.Window() <= z.zone.longest || till != 0 && now.UnixMilli() >= till {
+				continue
+			}
+			longer = append(longer, r)
+			if till != 0 && (next.backEnd == 0 || till < next.backEnd) {
+				next.backEnd = till
+			}
+		}
+	}
+	if longer != nil {
+		next.back, _ = overrides.Compile(longer, z.zone.forOverrides(b.hasher))
+	}
+}
+
+// lookBack returns how far back charges of a key look for overrides, beyond the zone's own windows; 0 for no further.
+func (z *Zone) lookBack(key string) time.Duration {
+	if z.overrides == nil {
+		return 0
+	}
+	now := z.overrides.now.Load()
+	if now == nil || now.back == nil {
+		return 0
+	}
+	return now.back.LookBack(key)
+}
