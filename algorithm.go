@@ -143,8 +143,8 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		return nil, fmt.Errorf("algorithm %q is unknown; use %s or %s", name, strings.Join(algorithmNames[:last], ", "), algorithmNames[last])
 	}
 	engine, err := build(a)
-	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
-		err = checked.Check()
+	if err == nil {
+		err = window.CheckAlgorithm(engine)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)

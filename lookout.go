@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -34,7 +35,7 @@ type lookout struct {
 	// Used by the goroutine of run only.
 	evicts, high bool
 	blind        bool               // the log has that the memory is not known
-	server       window.Description // as it was last seen
+	server       engine.Description // as it was last seen
 }
 
 // begin has the store watched. It does not wait.
@@ -59,7 +60,7 @@ func (l *lookout) end() {
 	for _, gauge := range []*prometheus.GaugeVec{storeClockOffset, storeMemory, storeMemoryMax, storeInstances} {
 		gauge.DeleteLabelValues(l.name)
 	}
-	l.noteServer(window.Description{})
+	l.noteServer(engine.Description{})
 }
 
 func (l *lookout) run(ctx context.Context) {
@@ -99,7 +100,7 @@ func (l *lookout) run(ctx context.Context) {
 // finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
 // away one by one, and a ping tells of one only.
 func (l *lookout) mayBeAway() bool {
-	_, tells := l.store.(window.Describer)
+	_, tells := l.store.(engine.Describer)
 	return tells && l.server.Mode != modeCluster
 }
 
@@ -107,10 +108,10 @@ const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
-func (l *lookout) look(ctx context.Context) (window.Description, bool) {
-	describer, ok := l.store.(window.Describer)
+func (l *lookout) look(ctx context.Context) (engine.Description, bool) {
+	describer, ok := l.store.(engine.Describer)
 	if !ok {
-		return window.Description{}, false
+		return engine.Description{}, false
 	}
 	d, err := describer.Describe(ctx)
 	if err != nil {
@@ -121,7 +122,7 @@ func (l *lookout) look(ctx context.Context) (window.Description, bool) {
 }
 
 // note shows what a server said in metrics, and warns once of each danger that begins.
-func (l *lookout) note(d window.Description) {
+func (l *lookout) note(d engine.Description) {
 	storeClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
 	l.noteServer(d)
 	m := d.Memory
@@ -154,7 +155,7 @@ func (l *lookout) note(d window.Description) {
 }
 
 // noteServer shows which server the store has. An empty description takes that away.
-func (l *lookout) noteServer(d window.Description) {
+func (l *lookout) noteServer(d engine.Description) {
 	if d.Version != l.server.Version || d.Mode != l.server.Mode {
 		storeInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
 	}
@@ -165,7 +166,7 @@ func (l *lookout) noteServer(d window.Description) {
 }
 
 // memoryFields returns what the log says of a server's memory; nothing if it is not known.
-func memoryFields(m *window.ServerMemory) []zap.Field {
+func memoryFields(m *engine.ServerMemory) []zap.Field {
 	if m == nil {
 		return nil
 	}

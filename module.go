@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -149,7 +150,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
 		}
-		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
+		if c, ok := store.(engine.AlgorithmChecker); ok && z.native != nil {
 			z.onServer = !use.script
 			if err := c.CheckAlgorithm(z.native); err != nil {
 				return fmt.Errorf("zone %s: %w", z.Name, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -76,7 +77,7 @@ func TestNative(t *testing.T) {
 				if packed := strings.Contains(c.zone, `"pack":9`); packed != (charges[0].Pack == 9) {
 					t.Errorf("pack %d of %s", charges[0].Pack, c.zone)
 				}
-				if err := window.CheckCharges(charges); err != nil {
+				if err := engine.CheckCharges(charges); err != nil {
 					t.Error(err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -256,7 +257,7 @@ var decisionFields = []string{"allowed", "limit", "remaining", "retry_after", "r
 
 // decisionsOf returns the decisions on charge i, one per policy.
 func (req *request) decisionsOf(i int) []window.Decision {
-	from := window.CountPolicies(req.charges[:i])
+	from := engine.CountPolicies(req.charges[:i])
 	return req.decisions[from : from+len(req.charges[i].Policies)]
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -179,7 +180,7 @@ func (s *settler) settleNow(batch []settling) {
 	if s.guard.fallback != nil {
 		errs = s.guard.fallback.SettleBatch(context.Background(), all)
 	} else {
-		errs = window.SettleBatch(context.Background(), s.guard.store, all)
+		errs = engine.SettleBatch(context.Background(), s.guard.store, all)
 	}
 	for i := range batch {
 		s.settled(&batch[i], errs[i])

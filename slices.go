@@ -79,7 +79,7 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 	case a.Weighted:
 		return nil, fmt.Errorf("%s and weighted cannot be combined; take out weighted, for layers are strict", layers)
 	}
-	if err := s.Check(); err != nil {
+	if err := window.CheckAlgorithm(s); err != nil {
 		return nil, fmt.Errorf("%s: %w", layers, err)
 	}
 	return s, nil

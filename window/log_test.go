@@ -22,23 +22,25 @@ type kept struct {
 // take decides as a store does on a request of one charge.
 func (k *kept) take(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	if h := History(k.h); k.Look(h, now, c, ds) && c.Cost > 0 {
-		k.h = records(k.Spend(h, now, c, ds))
+	c.Algorithm = k.Algorithm
+	if h := History(k.h); k.look(h, now, c, ds) && c.Cost > 0 {
+		k.h = records(k.spend(h, now, c, ds))
 	} else {
-		k.h = records(k.Explain(h, now, c, ds, true))
+		k.h = records(k.explain(h, now, c, ds, true))
 	}
 	return ds
 }
 
 func (k *kept) peek(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	k.Look(History(k.h), now, c, ds)
-	k.Explain(History(k.h), now, c, ds, false)
+	c.Algorithm = k.Algorithm
+	k.look(History(k.h), now, c, ds)
+	k.explain(History(k.h), now, c, ds, false)
 	return ds
 }
 
 func (k *kept) settle(now int64, c *Charge, at, delta int64) {
-	k.h = records(k.Settle(History(k.h), now, c, at, delta))
+	k.h = records(k.Algorithm.settle(History(k.h), now, c, at, delta))
 }
 
 // chunks returns where the chunks lie.
@@ -303,7 +305,7 @@ func TestLogRebase(t *testing.T) {
 			now += r.Int64N(1 + window/4)
 			c := &Charge{Policies: []Policy{logPolicy(limit, window)}, Cost: 1 + r.Int64N(limit)>>r.IntN(10)}
 			_, total := log.h.last()
-			gone := log.h.count(now, c.Policies[0]) == 0
+			gone := log.h.holds(now, c.Policies[0]) == 0
 			if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
 				t.Fatalf("walk %d, step %d at %d: take(%+v) = %+v, want %+v", walk, step, now, c, got, want)
 			}
@@ -322,7 +324,7 @@ func TestLogRebase(t *testing.T) {
 		log.settle(logStart+k, c, 0, MaxProduct)
 		log.check(t)
 	}
-	if got := log.h.count(logStart+40, c.Policies[0]); got != MaxProduct {
+	if got := log.h.holds(logStart+40, c.Policies[0]); got != MaxProduct {
 		t.Errorf("%d units, want %d", got, MaxProduct)
 	}
 	if d := log.peek(logStart+1_000, c)[0]; d.Remaining != 1 {
@@ -360,7 +362,7 @@ func TestLogClockBack(t *testing.T) {
 				}
 				for window := int64(1); window < 1_000; window += 9 {
 					n := want - max(0, keep+1-(window+4)/10)
-					if got := log.h.count(now, logPolicy(1, window)); got != n {
+					if got := log.h.holds(now, logPolicy(1, window)); got != n {
 						t.Fatalf("keep %d, cost %d: %d units in %d ms, want %d", keep, cost, got, window, n)
 					}
 				}

@@ -1,10 +1,8 @@
 package window
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 )
 
 // Place is where a charge was admitted.
@@ -49,35 +47,6 @@ func (r *Receipt) Settled() bool { return r.settled.Load() }
 type Settlement struct {
 	*Receipt
 	Delta int64
-}
-
-// Holder is implemented by stores that have to stay open for receipts.
-type Holder interface {
-	// Hold keeps the store open until Release, but no longer than a time after it was to be
-	// closed: a window after the last decision there is nothing left to give back.
-	Hold(longest time.Duration)
-	// Release undoes one Hold.
-	Release()
-}
-
-// BatchSettler is implemented by stores that settle many charges in one call.
-type BatchSettler interface {
-	// SettleBatch settles receipts of the store, each with its own verdict: error i is that of
-	// settlement i, as of Settle.
-	SettleBatch(ctx context.Context, all []Settlement) []error
-}
-
-// SettleBatch settles receipts of a store: together if it is a BatchSettler, else one after the
-// other. It returns an error, or nil, for each.
-func SettleBatch(ctx context.Context, store Store, all []Settlement) []error {
-	if s, ok := store.(BatchSettler); ok {
-		return s.SettleBatch(ctx, all)
-	}
-	errs := make([]error, len(all))
-	for i, s := range all {
-		errs[i] = store.Settle(ctx, s.Charge, s.At, s.Delta)
-	}
-	return errs
 }
 
 // CheckReceipts reports why no receipts can be had for charges of an algorithm, with or without a

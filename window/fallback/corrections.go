@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -103,7 +104,7 @@ func hopeless(err error) bool {
 //
 // The charge needs its policies, unlike that of window.Store.Reset.
 func (g *Guard) Reset(ctx context.Context, charge window.Charge) (done bool, err error) {
-	if err := window.CheckCharges([]window.Charge{charge}); err != nil {
+	if err := engine.CheckCharges([]window.Charge{charge}); err != nil {
 		return false, err
 	}
 	hash := g.table().hash(&charge)

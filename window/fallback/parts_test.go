@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -45,7 +46,7 @@ func TestGuardWhilePartAway(t *testing.T) {
 			guards = append(guards, g)
 			for n := range 5 {
 				_, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)})
-				if open := errors.Is(err, window.ErrOpen); open != (i == 1 || n >= 3) {
+				if open := errors.Is(err, breaker.ErrOpen); open != (i == 1 || n >= 3) {
 					t.Errorf("guard %d, request %d: %v, asked: %v", i, n, err, !open)
 				}
 				if _, err := g.Take(t.Context(), []window.Charge{charge("there", "key", 10, time.Minute)}); err != nil {
@@ -60,7 +61,7 @@ func TestGuardWhilePartAway(t *testing.T) {
 			}
 		}
 		g := fallback.New(partedRemote{newRemote()}, fallback.Options{Counts: counts})
-		if _, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)}); errors.Is(err, window.ErrOpen) {
+		if _, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)}); errors.Is(err, breaker.ErrOpen) {
 			t.Errorf("a guard after the others: %v, want it to ask", err)
 		}
 		if err := errors.Join(g.Close(), counts.Close()); err != nil {

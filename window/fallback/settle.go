@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -19,7 +20,7 @@ func (g *Guard) SettleBatch(ctx context.Context, all []window.Settlement) []erro
 	var there []window.Settlement
 	var places []int // of there among all
 	for i := range all {
-		if errs[i] = window.CheckSettle(all[i].Charge, all[i].Delta); errs[i] != nil {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] != nil {
 			continue
 		}
 		switch {

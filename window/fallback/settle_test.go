@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -69,7 +70,7 @@ func TestSettleWhileAway(t *testing.T) {
 		}
 		s.back()
 		synctest.Wait()
-		if d, by := s.foresee(t, c); d.Remaining != 100-10-17-10-17 || by != window.SourceStore {
+		if d, by := s.foresee(t, c); d.Remaining != 100-10-17-10-17 || by != engine.SourceStore {
 			t.Errorf("when it is back %d remain, by %q, want 46 by the store", d.Remaining, by)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -37,7 +38,7 @@ func (c *commit) alone(ctx context.Context, f *flight, charges []window.Charge, 
 	f.deadline = f.deadline.stop()
 	switch err := ctx.Err(); {
 	case r.Err == nil: // the flight uses its memory again
-		r.Decisions = append(window.MakeDecisions(charges, room)[:0], r.Decisions...)
+		r.Decisions = append(engine.MakeDecisions(charges, room)[:0], r.Decisions...)
 	case err != nil && !errors.Is(r.Err, err):
 		r.Err = fmt.Errorf("%w: %w", err, r.Err)
 	}

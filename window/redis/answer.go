@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -48,7 +49,7 @@ func (c *call) read(results []window.Result) error {
 	}
 	policies := 0
 	for _, charges := range c.requests {
-		policies += window.CountPolicies(charges)
+		policies += engine.CountPolicies(charges)
 	}
 	c.decisions = slices.Grow(c.decisions[:0], policies)
 	a := answers{at: c.reply[0], rest: c.reply[1:], ds: c.decisions}

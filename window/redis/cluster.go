@@ -8,6 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -127,7 +128,7 @@ func (s *Store) assemble(ctx context.Context, op string, calls []*call) (r windo
 		if charged && !errors.Is(r.Err, window.ErrUnknown) { // it may not be given back
 			r.Err = unknown{r.Err}
 		}
-		r.Err = &window.PartError{Parts: failed, Err: r.Err}
+		r.Err = &engine.PartError{Parts: failed, Err: r.Err}
 		return r, undo
 	}
 	for i := 0; i < len(answers); i += len(s.namings) {

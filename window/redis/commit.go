@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -141,7 +142,7 @@ func (c *commit) take(ctx context.Context, charges []window.Charge, room []windo
 		}
 	}
 	t := c.tickets.Get().(*ticket)
-	t.charges, t.result.Decisions = charges, window.MakeDecisions(charges, room)
+	t.charges, t.result.Decisions = charges, engine.MakeDecisions(charges, room)
 	if !c.queue(t) {
 		return window.Result{Err: fmt.Errorf("%s: %w: %w", c.store.name, window.ErrUnavailable, window.ErrBusy)}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -224,8 +225,8 @@ func (one *denial) other(ds []window.Decision, now time.Duration, c *window.Char
 	first := len(ds)
 	ds = append(ds, make([]window.Decision, len(c.Policies))...)
 	at := later(one.decisions[0], passed).At
-	c.Algorithm.Look(nil, at, c, ds[first:])
-	c.Algorithm.Explain(nil, at, c, ds[first:], false)
+	window.History(nil).Look(at, c, ds[first:])
+	window.History(nil).Explain(at, c, ds[first:], false)
 	for i := range ds[first:] {
 		d := &ds[first+i]
 		d.At, d.Remaining = at, max(0, d.Remaining)
@@ -330,7 +331,7 @@ func (d *denials) holds(one *denial, now time.Duration) bool {
 
 func (d *denials) slot(c *window.Charge) uint16 {
 	var buf [256]byte
-	return uint16(maphash.Bytes(d.seed, window.AppendKey(buf[:0], c)) % uint64(len(d.slots)))
+	return uint16(maphash.Bytes(d.seed, engine.AppendKey(buf[:0], c)) % uint64(len(d.slots)))
 }
 
 func (d *denials) shard(key []byte) *denialShard {
@@ -391,17 +392,17 @@ func appendOptions(dst []byte, c *window.Charge, cost int64) []byte {
 	native := window.NativeOff // counts apart
 	switch a := c.Algorithm.(type) {
 	case window.Slices: // where the type is known, the options need no allocation
-		options = a.Options()
+		options = window.Options(a)
 	case window.Layers:
-		options = a.Options()
+		options = window.Options(a)
 	case window.Stream:
-		options = a.Options()
+		options = window.Options(a)
 	case window.GCRA:
-		options, native = a.Options(), a.Native
+		options, native = window.Options(a), a.Native
 	default:
-		options = a.Options()
+		options = window.Options(a)
 	}
-	dst = binary.AppendVarint(window.AppendKey(dst, c), int64(native)) // a byte that no name has
+	dst = binary.AppendVarint(engine.AppendKey(dst, c), int64(native)) // a byte that no name has
 	dst = binary.AppendVarint(binary.AppendVarint(dst, c.Pack), cost)
 	dst = binary.AppendVarint(dst, int64(len(options)))
 	for _, o := range options {

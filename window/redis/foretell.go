@@ -1,22 +1,25 @@
 package redis
 
-import "github.com/slidingwindow/caddy-sliding-window/window"
+import (
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
 
-// Foretell implements window.Foreteller: units of a lease and remembered denials decide without
+// Foretell implements engine.Foreteller: units of a lease and remembered denials decide without
 // the server.
-func (s *Store) Foretell(charges []window.Charge) ([]window.Decision, window.Source) {
-	if window.CheckCharges(charges) != nil || len(charges) == 0 {
-		return nil, window.SourceStore
+func (s *Store) Foretell(charges []window.Charge) ([]window.Decision, engine.Source) {
+	if engine.CheckCharges(charges) != nil || len(charges) == 0 {
+		return nil, engine.SourceStore
 	}
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		if ds := s.leases.foretell(&charges[0]); ds != nil {
-			return ds, window.SourceLease
+			return ds, engine.SourceLease
 		}
 	}
 	if ds := s.denials.answer(s.denials.ask(), charges, nil); ds != nil {
-		return ds, window.SourceRemembered
+		return ds, engine.SourceRemembered
 	}
-	return nil, window.SourceStore
+	return nil, engine.SourceStore
 }
 
 // foretell returns what a lease would say to a request of this charge before its cost is handed
@@ -38,7 +41,7 @@ func (l *leases) foretell(c *window.Charge) []window.Decision {
 	return nil
 }
 
-// CounterName implements window.CounterNamer.
+// CounterName implements engine.CounterNamer.
 func (s *Store) CounterName(c window.Charge) string {
 	if s.throttles([]window.Charge{c}) {
 		return string(s.namings[0].appendNative(nil, &c))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
@@ -117,12 +118,12 @@ func checkResult(t *testing.T, charges []window.Charge, r window.Result) {
 		}
 		return
 	}
-	if len(r.Decisions) != window.CountPolicies(charges) {
-		t.Fatalf("got %d decisions, want %d", len(r.Decisions), window.CountPolicies(charges))
+	if len(r.Decisions) != engine.CountPolicies(charges) {
+		t.Fatalf("got %d decisions, want %d", len(r.Decisions), engine.CountPolicies(charges))
 	}
 	for i, c := range charges {
 		for j, p := range c.Policies {
-			d := r.Decisions[window.CountPolicies(charges[:i])+j]
+			d := r.Decisions[engine.CountPolicies(charges[:i])+j]
 			if d.Limit != window.AtOnce(c.Algorithm, p) || d.Remaining < 0 || d.Remaining > d.Limit ||
 				d.RetryAfter < 0 || d.ResetAfter < 0 || d.EffectiveWindow < 0 {
 				t.Errorf("got %+v", d)

@@ -8,10 +8,10 @@ import (
 // holds are receipts that are still to be settled.
 type holds struct {
 	n       atomic.Int64
-	longest atomic.Int64 // a time.Duration; see window.Holder
+	longest atomic.Int64 // a time.Duration; see engine.Holder
 }
 
-// Hold implements window.Holder.
+// Hold implements engine.Holder.
 func (s *Store) Hold(longest time.Duration) {
 	s.holds.n.Add(1)
 	for {
@@ -22,7 +22,7 @@ func (s *Store) Hold(longest time.Duration) {
 	}
 }
 
-// Release implements window.Holder.
+// Release implements engine.Holder.
 func (s *Store) Release() { s.holds.n.Add(-1) }
 
 // Held returns for how long, from when the store was to be closed, it has to stay open for what

@@ -12,11 +12,11 @@ const instanceLife = 15 * time.Second
 
 var instancesSHA = sha(lua.Instances)
 
-// Attend implements window.Instancer. Stores of one prefix on one database count as
+// Attend implements engine.Instancer. Stores of one prefix on one database count as
 // those that share it.
 func (s *Store) Attend(ctx context.Context) (int64, error) { return s.attend(ctx, instanceLife) }
 
-// Leave implements window.Instancer.
+// Leave implements engine.Instancer.
 func (s *Store) Leave(ctx context.Context) error {
 	_, err := s.attend(ctx, 0)
 	return err

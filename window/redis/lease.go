@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -204,7 +205,7 @@ func (l *leases) wait(ctx context.Context, f *fetch, end *time.Time) error {
 	}
 	select {
 	case <-f.done:
-		return window.NotSent(f.err)
+		return engine.NotSent(f.err)
 	case <-ctx.Done():
 		return l.store.failUncharged(ctx, ctx.Err()) // what is charged is the lease
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -52,7 +53,7 @@ func (d *debts) init(l *leases) {
 	d.leases, d.stop, d.byName = l, make(chan struct{}), make(map[string]*debt)
 }
 
-func nameOf(c *window.Charge) string { return string(window.AppendKey(nil, c)) }
+func nameOf(c *window.Charge) string { return string(engine.AppendKey(nil, c)) }
 
 // add adds a lease, which was not booked because of a cause. If there are too many, or the
 // store is closed, it reports the lease instead.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -101,7 +102,7 @@ func (l *leases) recent(ctx context.Context, all []*lease, errs []error) (rest [
 		i := asked[k]
 		switch own := all[i]; {
 		case r.Err != nil:
-			errs[i] = window.NotSent(r.Err)
+			errs[i] = engine.NotSent(r.Err)
 		case !own.over(time.Duration(r.Decisions[0].At-own.decisions[0].At) * time.Millisecond):
 			rest, places = append(rest, own), append(places, i)
 		}
@@ -144,7 +145,7 @@ func (l *leases) repay(ctx context.Context, end *time.Time, charges ...window.Ch
 			continue
 		}
 		if err := l.repayOne(ctx, *end, nameOf(&charges[i])); err != nil {
-			return window.NotSent(err)
+			return engine.NotSent(err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -60,7 +61,7 @@ func (n *naming) appendNative(dst []byte, c *window.Charge) []byte {
 
 func (n *naming) appendCounter(dst []byte, c *window.Charge) []byte {
 	if n.hash == nil {
-		return window.AppendKey(dst, c)
+		return engine.AppendKey(dst, c)
 	}
 	sum := n.hash.sum(c.Key)
 	return base64.RawURLEncoding.AppendEncode(appendZone(dst, c), sum[:])
@@ -75,7 +76,7 @@ func (n *naming) appendPacked(dst []byte, c *window.Charge) []byte {
 
 // appendZone appends the name of a counter up to its key.
 func appendZone(dst []byte, c *window.Charge) []byte {
-	return window.AppendKey(dst, &window.Charge{Zone: c.Zone, Algorithm: c.Algorithm})
+	return engine.AppendKey(dst, &window.Charge{Zone: c.Zone, Algorithm: c.Algorithm})
 }
 
 // packedField returns the name of the counter in its hash: 96 bits of the SHA-256 of

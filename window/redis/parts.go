@@ -8,7 +8,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Parts implements window.Parted: the parts of a Cluster are its nodes, by address. Where
+// Parts implements engine.Parted: the parts of a Cluster are its nodes, by address. Where
 // the client does not know yet which node holds what, and for a single server, the name is empty.
 func (s *Store) Parts(charges []window.Charge, names []string) []string {
 	first := len(names)
@@ -47,7 +47,7 @@ const pingTries = 120_000
 // manyHashes is a number of packed counters that has hashes on every node.
 const manyHashes = 1 << 40
 
-// PingPart implements window.Parted. It spends on counters that lived on the node when it
+// PingPart implements engine.Parted. It spends on counters that lived on the node when it
 // failed: once another node holds their slots, that one answers, and the node is not needed.
 func (s *Store) PingPart(ctx context.Context, node string) error {
 	var charges []window.Charge

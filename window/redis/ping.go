@@ -7,7 +7,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Ping implements window.Pinger. It spends on counters of its own, because a server
+// Ping implements engine.Pinger. It spends on counters of its own, because a server
 // that answers PING may still refuse to write: on one of each kind with which
 // requests failed, because each takes other commands, and one may not be allowed.
 func (s *Store) Ping(ctx context.Context) error {

@@ -21,6 +21,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -86,7 +87,7 @@ type Options struct {
 	Now func() int64
 }
 
-// Store implements window.Store, window.Pinger and window.Instancer.
+// Store implements window.Store, engine.Pinger and engine.Instancer.
 type Store struct {
 	client  goredis.UniversalClient
 	cluster bool
@@ -254,7 +255,7 @@ func (o Options) name() string {
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
-// CheckAlgorithm implements window.AlgorithmChecker.
+// CheckAlgorithm implements engine.AlgorithmChecker.
 func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 	if g, ok := a.(window.GCRA); ok && g.Native == window.NativeOn && len(s.namings) > 1 {
 		return errors.New("algorithm gcra: native on: CL.THROTTLE cannot count under the names of two secrets; use native auto until the former one is taken out")
@@ -286,7 +287,7 @@ func (s *Store) Close() error {
 // Cancelling ctx may not interrupt a call that was already sent: Take then returns when the
 // server answers or the timeout expires.
 func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
+	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
 	var leased *lessee
@@ -341,7 +342,7 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 	var rest [][]window.Charge
 	var places []int // of the rest among all
 	for i, charges := range requests {
-		results[i].Err = window.CheckCharges(charges)
+		results[i].Err = engine.CheckCharges(charges)
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
@@ -364,7 +365,7 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 
 // Peek implements window.Store. It asks the server, whatever is remembered or leased.
 func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil || len(charges) == 0 {
+	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
 	if s.leases.owes(charges) {
@@ -378,7 +379,7 @@ func (s *Store) Peek(ctx context.Context, charges []window.Charge) ([]window.Dec
 
 // Settle implements window.Store.
 func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
+	if err := engine.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
 	if delta < 0 && charge.Lease.Units > 0 && s.leases.giveBack(&charge, at, -delta) {
@@ -394,7 +395,7 @@ func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int6
 
 // Reset implements window.Store.
 func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
-	if err := window.CheckReset(charge); err != nil {
+	if err := engine.CheckReset(charge); err != nil {
 		return err
 	}
 	s.leases.forget(&charge)

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// SettleBatch implements window.BatchSettler, in one round trip. One run of the script settles as
+// SettleBatch implements engine.BatchSettler, in one round trip. One run of the script settles as
 // much as one decides; in a Cluster each charge is a call of its own, for each of its names.
 func (s *Store) SettleBatch(ctx context.Context, all []window.Settlement) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -15,7 +16,7 @@ func (s *Store) SettleBatch(ctx context.Context, all []window.Settlement) []erro
 	errs := make([]error, len(all))
 	var own []settlement
 	for i := range all {
-		if errs[i] = window.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 {
 			own = append(own, s.newSettlement(&all[i], &errs[i]))
 		}
 	}

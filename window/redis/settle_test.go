@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -76,7 +77,7 @@ func TestSettleBatch(t *testing.T) {
 					clock.Add(1)
 				}
 			}
-			for i, err := range window.SettleBatch(t.Context(), s, all) {
+			for i, err := range engine.SettleBatch(t.Context(), s, all) {
 				if err != nil {
 					t.Errorf("settlement %d: %v", i, err)
 				}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -166,7 +167,7 @@ func nameCharge(c *window.Charge) string {
 			policies[i].Limit = 0
 		}
 	}
-	return string(fmt.Appendf(window.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, policies, c.Cost, c.Pack))
+	return string(fmt.Appendf(engine.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, policies, c.Cost, c.Pack))
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.
@@ -205,7 +206,7 @@ func (r *Remembering) meet(charges []window.Charge) {
 	r.latest = now
 	for i := range charges {
 		c := &charges[i]
-		name, kind := string(window.AppendKey(nil, c)), fmt.Sprint(c.Algorithm, c.Policies)
+		name, kind := string(engine.AppendKey(nil, c)), fmt.Sprint(c.Algorithm, c.Policies)
 		if old, met := r.kinds[name]; met && old != kind {
 			r.change++
 		}

@@ -1,10 +1,11 @@
-package window_test
+package breaker_test
 
 import (
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -18,7 +19,7 @@ func (s *fakeStore) TakeBatch(ctx context.Context, requests [][]window.Charge) [
 
 // A batch that fails counts as one failure, and an open breaker asks for none of it.
 func TestBreakerBatch(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		batch := make([][]window.Charge, 5)
 		b.store.set(errDown)
 		for n := range 5 {
@@ -33,13 +34,13 @@ func TestBreakerBatch(t *testing.T) {
 				b.Errorf("batch %d: the store is asked %d times, want %d", n+1, after-before, asked)
 			}
 			for _, r := range results {
-				if !errors.Is(r.Err, window.ErrUnavailable) || errors.Is(r.Err, window.ErrOpen) != (asked == 0) {
+				if !errors.Is(r.Err, window.ErrUnavailable) || errors.Is(r.Err, breaker.ErrOpen) != (asked == 0) {
 					b.Errorf("batch %d: %v", n+1, r.Err)
 				}
 			}
 		}
 	})
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		batch := make([][]window.Charge, 5)
 		b.fail(2)
 		b.store.set(nil)

@@ -1,4 +1,4 @@
-package window_test
+package breaker_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -72,19 +73,19 @@ func (s *fakeStore) counts() (takes, pings int) {
 
 var errDown = fmt.Errorf("connection refused: %w", window.ErrUnavailable)
 
-// breaker is a Breaker under test, in a bubble of synctest.
-type breaker struct {
+// guarded is a Breaker under test, in a bubble of synctest.
+type guarded struct {
 	*testing.T
-	*window.Breaker
+	*breaker.Breaker
 	store   *fakeStore
 	mu      sync.Mutex
 	changes []string
 }
 
-func inBubble(t *testing.T, run func(b *breaker)) {
+func inBubble(t *testing.T, run func(b *guarded)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &breaker{T: t, store: new(fakeStore)}
-		b.Breaker = window.NewBreaker(b.store, func(part string, open bool, cause error) {
+		b := &guarded{T: t, store: new(fakeStore)}
+		b.Breaker = breaker.New(b.store, func(part string, open bool, cause error) {
 			time.Sleep(time.Millisecond) // as a log may
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -98,7 +99,7 @@ func inBubble(t *testing.T, run func(b *breaker)) {
 }
 
 // take asks, and tells whether the store was asked.
-func (b *breaker) take() (asked bool, err error) {
+func (b *guarded) take() (asked bool, err error) {
 	before, _ := b.store.counts()
 	_, err = b.Take(b.Context(), nil)
 	after, _ := b.store.counts()
@@ -106,20 +107,20 @@ func (b *breaker) take() (asked bool, err error) {
 }
 
 // fail makes n calls that fail.
-func (b *breaker) fail(n int) {
+func (b *guarded) fail(n int) {
 	b.Helper()
 	b.store.set(errDown)
 	for range n {
-		if asked, err := b.take(); !asked || !errors.Is(err, errDown) || errors.Is(err, window.ErrOpen) {
+		if asked, err := b.take(); !asked || !errors.Is(err, errDown) || errors.Is(err, breaker.ErrOpen) {
 			b.Fatalf("Take = %v (asked: %v), want the store's error", err, asked)
 		}
 	}
 }
 
-func (b *breaker) wantOpen(want bool) {
+func (b *guarded) wantOpen(want bool) {
 	b.Helper()
 	asked, err := b.take()
-	if open := errors.Is(err, window.ErrOpen); open != want || asked == want {
+	if open := errors.Is(err, breaker.ErrOpen); open != want || asked == want {
 		b.Errorf("Take = %v (asked: %v), want open: %v", err, asked, want)
 	}
 	if want && !errors.Is(err, window.ErrUnavailable) {
@@ -127,7 +128,7 @@ func (b *breaker) wantOpen(want bool) {
 	}
 }
 
-func (b *breaker) wantChanges(want ...string) {
+func (b *guarded) wantChanges(want ...string) {
 	b.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +143,7 @@ const (
 )
 
 func TestBreakerOpensAndCloses(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.fail(2)
 		b.store.set(nil)
 		b.wantOpen(false) // one answer, and the count starts anew
@@ -180,7 +181,7 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 }
 
 // wantOpenAfterOneMore makes the failure that opens.
-func (b *breaker) wantOpenAfterOneMore() {
+func (b *guarded) wantOpenAfterOneMore() {
 	b.Helper()
 	b.fail(1)
 	b.wantOpen(true)
@@ -189,7 +190,7 @@ func (b *breaker) wantOpenAfterOneMore() {
 
 // A store of which others say that it is away is asked once it has answered a ping.
 func TestBreakerDoubt(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		const doubted = "true others say so"
 		others := errors.New("others say so")
 		b.Doubt("", others)
@@ -232,7 +233,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrBusy),
 		fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrForeign),
 	} {
-		inBubble(t, func(b *breaker) {
+		inBubble(t, func(b *guarded) {
 			b.fail(2)
 			b.store.set(err)
 			for range 10 {
@@ -247,7 +248,7 @@ func TestBreakerStaysClosed(t *testing.T) {
 
 // TestBreakerSettles counts failures of either call, and refuses both while open.
 func TestBreakerSettles(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		settle := func() error { return b.Settle(b.Context(), window.Charge{}, 0, 1) }
 		if err := settle(); err != nil || b.Open() {
 			b.Errorf("Settle = %v, open: %v, want neither", err, b.Open())
@@ -258,7 +259,7 @@ func TestBreakerSettles(t *testing.T) {
 		}
 		b.wantOpen(true)
 		before, _ := b.store.counts()
-		if err := settle(); !errors.Is(err, window.ErrOpen) || !b.Open() {
+		if err := settle(); !errors.Is(err, breaker.ErrOpen) || !b.Open() {
 			b.Errorf("Settle = %v, open: %v, want ErrOpen", err, b.Open())
 		}
 		if after, _ := b.store.counts(); after != before {
@@ -271,7 +272,7 @@ func TestBreakerSettles(t *testing.T) {
 
 // TestBreakerDenials has a store that knows some denials while it is away.
 func TestBreakerDenials(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		for range 2 {
 			b.fail(1)
 			b.store.set(nil)
@@ -287,14 +288,14 @@ func TestBreakerDenials(t *testing.T) {
 // What a lease lets pass says nothing of the server, but that the lease was taken does.
 func TestBreakerLeases(t *testing.T) {
 	leased := []window.Charge{{Zone: "zone", Lease: window.Lease{Units: 10}}}
-	ask := func(b *breaker, at int64) {
+	ask := func(b *guarded, at int64) {
 		b.store.set(nil)
 		b.store.at = at
 		if ds, err := b.Take(b.Context(), leased); err != nil || !ds[0].Allowed {
 			b.Errorf("Take = %+v, %v, want it allowed", ds, err)
 		}
 	}
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		ask(b, 5)
 		for range 2 {
 			b.fail(1)
@@ -304,7 +305,7 @@ func TestBreakerLeases(t *testing.T) {
 		b.wantOpenAfterOneMore()
 		b.wantChanges(opened)
 	})
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		for at := range int64(4) {
 			b.fail(2)
 			ask(b, 5+at)
@@ -314,7 +315,7 @@ func TestBreakerLeases(t *testing.T) {
 }
 
 func TestBreakerDeadlineCounts(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.store.set(fmt.Errorf("%w: %w", window.ErrUnavailable, context.DeadlineExceeded))
 		for range 3 {
 			_, _ = b.take()
@@ -326,7 +327,7 @@ func TestBreakerDeadlineCounts(t *testing.T) {
 // TestBreakerLateFailures lets calls fail that began before the store was away
 // and came back.
 func TestBreakerLateFailures(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.store.set(errDown)
 		b.store.gate = make(chan struct{})
 		var late sync.WaitGroup
@@ -353,7 +354,7 @@ func TestBreakerLateFailures(t *testing.T) {
 // TestBreakerManyFailAtOnce lets calls fail together, as a lost connection does to
 // those that share it. They count as one; three crowds are a row.
 func TestBreakerManyFailAtOnce(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.store.set(errDown)
 		for range 3 {
 			time.Sleep(10 * time.Millisecond)
@@ -379,7 +380,7 @@ func TestBreakerManyFailAtOnce(t *testing.T) {
 }
 
 func TestBreakerClose(t *testing.T) {
-	inBubble(t, func(b *breaker) { // closed while open, with a ping under way
+	inBubble(t, func(b *guarded) { // closed while open, with a ping under way
 		b.store.stuck = true
 		b.fail(3)
 		time.Sleep(time.Second)
@@ -389,7 +390,7 @@ func TestBreakerClose(t *testing.T) {
 		b.wantOpen(true)
 		b.wantChanges(opened)
 	})
-	inBubble(t, func(b *breaker) { // nothing opens after Close
+	inBubble(t, func(b *guarded) { // nothing opens after Close
 		if err := b.Close(); err != nil {
 			b.Error(err)
 		}
@@ -401,7 +402,7 @@ func TestBreakerClose(t *testing.T) {
 // Reach pings a store that is away five times a second, as the breaker does once it is open, and
 // not beside it.
 func TestReach(t *testing.T) {
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.store.set(errDown)
 		reached := make(chan error, 1)
 		go func() { reached <- b.Reach(b.Context()) }()
@@ -409,7 +410,7 @@ func TestReach(t *testing.T) {
 		if _, pings := b.store.counts(); pings < 50 || pings > 52 {
 			t.Errorf("%d pings in 10 s, want 5 a second", pings)
 		}
-		if asked, err := b.take(); asked || !errors.Is(err, window.ErrOpen) {
+		if asked, err := b.take(); asked || !errors.Is(err, breaker.ErrOpen) {
 			t.Errorf("the store was asked %v, %v, want that it is not", asked, err)
 		}
 		b.store.set(nil)
@@ -420,7 +421,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("the store was asked %v, %v, once it was reached", asked, err)
 		}
 	})
-	inBubble(t, func(b *breaker) {
+	inBubble(t, func(b *guarded) {
 		b.store.set(errDown)
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()

@@ -1,4 +1,4 @@
-package window_test
+package breaker_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -48,7 +50,7 @@ func (s *partedStore) Take(_ context.Context, charges []window.Charge, _ ...wind
 	case s.silent:
 		return nil, errDown
 	}
-	return nil, fmt.Errorf("asked: %w", &window.PartError{Parts: failed, Err: errDown})
+	return nil, fmt.Errorf("asked: %w", &engine.PartError{Parts: failed, Err: errDown})
 }
 
 func (s *partedStore) Ping(ctx context.Context) error { return s.PingPart(ctx, "") }
@@ -72,7 +74,7 @@ func (s *partedStore) set(down ...string) {
 // partedBreaker is a Breaker under test, in a bubble of synctest.
 type partedBreaker struct {
 	*testing.T
-	*window.Breaker
+	*breaker.Breaker
 	store   *partedStore
 	mu      sync.Mutex
 	changes []string
@@ -81,7 +83,7 @@ type partedBreaker struct {
 func inPartedBubble(t *testing.T, run func(b *partedBreaker)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &partedBreaker{T: t, store: &partedStore{pinged: make(map[string]int)}}
-		b.Breaker = window.NewBreaker(b.store, func(part string, open bool, _ error) {
+		b.Breaker = breaker.New(b.store, func(part string, open bool, _ error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.changes = append(b.changes, fmt.Sprint(part, " ", open))
@@ -101,7 +103,7 @@ func (b *partedBreaker) take(zones ...string) (asked bool, err error) {
 	}
 	before := b.store.asked
 	_, err = b.Take(b.Context(), charges)
-	if open := errors.Is(err, window.ErrOpen); open == (b.store.asked > before) {
+	if open := errors.Is(err, breaker.ErrOpen); open == (b.store.asked > before) {
 		b.Errorf("Take of %q = %v, and the store was asked: %v", zones, err, !open)
 	}
 	return b.store.asked > before, err

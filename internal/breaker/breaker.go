@@ -1,4 +1,4 @@
-package window
+package breaker
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // ErrOpen is in the chain of errors of a Breaker that does not ask its store.
@@ -32,9 +35,9 @@ const (
 // context.Canceled, ErrInvalid, ErrBusy and ErrForeign do not count as failures. Answers given
 // without the server, remembered denials and leased units, do not reset the failure count.
 type Breaker struct {
-	store    Store
-	pinger   Pinger
-	parted   Parted // nil: the store is one part
+	store    window.Store
+	pinger   engine.Pinger
+	parted   engine.Parted // nil: the store is one part
 	onChange func(part string, open bool, cause error)
 	onPing   func(part string, cause error)
 
@@ -61,23 +64,23 @@ type part struct {
 	failures atomic.Int64 // in a row
 }
 
-// NewBreaker guards store, which has to be a Pinger, and may be Parted. onChange is told of
+// New guards store, which has to be a Pinger, and may be Parted. onChange is told of
 // every change of state of every part, one after the other, and onPing of every ping that fails
 // while a part is open; nil: nobody is told. The name of the part is empty for the store as a
 // whole.
-func NewBreaker(store interface {
-	Store
-	Pinger
+func New(store interface {
+	window.Store
+	engine.Pinger
 }, onChange func(part string, open bool, cause error), onPing func(part string, cause error),
 ) *Breaker {
 	b := &Breaker{store: store, pinger: store, onChange: onChange, onPing: onPing, whole: new(part)}
-	b.parted, _ = store.(Parted)
+	b.parted, _ = store.(engine.Parted)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
 
 // Take is Store.Take, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Take(ctx context.Context, charges []Charge, room ...Decision) ([]Decision, error) {
+func (b *Breaker) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
 	if b.Open(charges...) {
 		return nil, errBreakerOpen
 	}
@@ -85,7 +88,7 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge, room ...Decision) 
 	ds, err := b.store.Take(ctx, charges, room...)
 	if err != nil {
 		b.failed(began, charges, err)
-	} else if Allowed(ds) {
+	} else if window.Allowed(ds) {
 		b.allowed(charges, ds)
 	}
 	return ds, err
@@ -93,7 +96,7 @@ func (b *Breaker) Take(ctx context.Context, charges []Charge, room ...Decision) 
 
 // allowed ends a row of failures, unless it may have been a lease that let the request
 // pass: its decisions have the time at which it was taken.
-func (b *Breaker) allowed(charges []Charge, ds []Decision) {
+func (b *Breaker) allowed(charges []window.Charge, ds []window.Decision) {
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		latest := b.leased.Load()
 		if ds[0].At <= latest || !b.leased.CompareAndSwap(latest, ds[0].At) {
@@ -117,21 +120,21 @@ func (p *part) succeeded(b *Breaker) {
 }
 
 // Settle is Store.Settle, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Settle(ctx context.Context, charge Charge, at, delta int64) error {
+func (b *Breaker) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
 	if b.Open(charge) {
 		return errBreakerOpen
 	}
 	began := b.tick.Load()
 	err := b.store.Settle(ctx, charge, at, delta)
 	if err != nil {
-		b.failed(began, []Charge{charge}, err)
+		b.failed(began, []window.Charge{charge}, err)
 	}
 	return err
 }
 
 // SettleBatch is BatchSettler.SettleBatch, with ErrUnavailable and ErrOpen at once for charges of
 // which the store is away.
-func (b *Breaker) SettleBatch(ctx context.Context, all []Settlement) []error {
+func (b *Breaker) SettleBatch(ctx context.Context, all []window.Settlement) []error {
 	errs := make([]error, len(all))
 	asked, places := all, []int(nil)
 	if b.failing.Load() != 0 {
@@ -146,9 +149,9 @@ func (b *Breaker) SettleBatch(ctx context.Context, all []Settlement) []error {
 		return errs
 	}
 	began := b.tick.Load()
-	for k, err := range SettleBatch(ctx, b.store, asked) {
+	for k, err := range engine.SettleBatch(ctx, b.store, asked) {
 		if err != nil {
-			b.failed(began, []Charge{asked[k].Charge}, err)
+			b.failed(began, []window.Charge{asked[k].Charge}, err)
 		}
 		if places != nil {
 			errs[places[k]] = err
@@ -160,21 +163,21 @@ func (b *Breaker) SettleBatch(ctx context.Context, all []Settlement) []error {
 }
 
 // Reset is Store.Reset, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Reset(ctx context.Context, charge Charge) error {
+func (b *Breaker) Reset(ctx context.Context, charge window.Charge) error {
 	if b.Open(charge) {
 		return errBreakerOpen
 	}
 	began := b.tick.Load()
 	err := b.store.Reset(ctx, charge)
 	if err != nil {
-		b.failed(began, []Charge{charge}, err)
+		b.failed(began, []window.Charge{charge}, err)
 	}
 	return err
 }
 
 // Peek is Store.Peek, or ErrUnavailable and ErrOpen at once. Its errors do not count as failures:
 // nobody but an operator asks.
-func (b *Breaker) Peek(ctx context.Context, charges []Charge) ([]Decision, error) {
+func (b *Breaker) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if b.Open(charges...) {
 		return nil, errBreakerOpen
 	}
@@ -183,7 +186,7 @@ func (b *Breaker) Peek(ctx context.Context, charges []Charge) ([]Decision, error
 
 // Open reports whether the store is not asked about a request: it is away as a whole, or one
 // of the parts is that the charges need.
-func (b *Breaker) Open(charges ...Charge) bool {
+func (b *Breaker) Open(charges ...window.Charge) bool {
 	if b.failing.Load() == 0 {
 		return false
 	}
@@ -199,7 +202,7 @@ func (b *Breaker) Open(charges ...Charge) bool {
 }
 
 // partsOf returns the named parts that a request needs, but for those that have never failed.
-func (b *Breaker) partsOf(charges []Charge) (parts []*part) {
+func (b *Breaker) partsOf(charges []window.Charge) (parts []*part) {
 	if b.parted == nil || len(charges) == 0 {
 		return nil
 	}
@@ -224,7 +227,7 @@ func (b *Breaker) part(name string) *part {
 	return p.(*part)
 }
 
-var errBreakerOpen = fmt.Errorf("%w: %w", ErrUnavailable, ErrOpen)
+var errBreakerOpen = fmt.Errorf("%w: %w", window.ErrUnavailable, ErrOpen)
 
 // Doubt opens the breaker for a part of the store that was away just now, to others; for the
 // store as a whole if the name is empty. It pings at once, and five times a second from then
@@ -299,8 +302,8 @@ func (b *Breaker) Close() error {
 
 // failed counts a failure of a call that began at a tick, for the parts that the error names,
 // or else for the one that the charges need. Where they need several, nobody knows which.
-func (b *Breaker) failed(began int64, charges []Charge, err error) {
-	for _, none := range []error{context.Canceled, ErrInvalid, ErrBusy, ErrForeign} {
+func (b *Breaker) failed(began int64, charges []window.Charge, err error) {
+	for _, none := range []error{context.Canceled, window.ErrInvalid, window.ErrBusy, window.ErrForeign} {
 		if errors.Is(err, none) {
 			return
 		}
@@ -310,7 +313,7 @@ func (b *Breaker) failed(began int64, charges []Charge, err error) {
 		return
 	}
 	var names []string
-	if of := new(PartError); errors.As(err, &of) {
+	if of := new(engine.PartError); errors.As(err, &of) {
 		names = of.Parts
 	} else if names = b.parted.Parts(charges, nil); len(names) > 1 {
 		return

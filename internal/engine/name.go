@@ -1,8 +1,10 @@
-package window
+package engine
 
 import (
 	"crypto/sha256"
 	"encoding/base64"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // maxPlain is the longest zone or key, in bytes, that stays readable in the
@@ -18,7 +20,7 @@ const maxPlain = 64
 // '#' and its SHA-256 in URL-safe base64, so that names never collide, are never
 // longer than about a hundred bytes and hold no braces: no client can choose the
 // Cluster slot of its key by writing a hash tag.
-func AppendKey(dst []byte, c *Charge) []byte {
+func AppendKey(dst []byte, c *window.Charge) []byte {
 	dst = append(dst, c.Algorithm.Name()...)
 	dst = append(dst, ':')
 	dst = appendPart(dst, c.Zone, false)

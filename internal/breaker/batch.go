@@ -1,12 +1,16 @@
-package window
+package breaker
 
-import "context"
+import (
+	"context"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
 
 // TakeBatch is Store.TakeBatch. A request that needs a part which is away gets ErrUnavailable and
 // ErrOpen, and the store is asked about the others only.
-func (b *Breaker) TakeBatch(ctx context.Context, requests [][]Charge) []Result {
-	results := make([]Result, len(requests))
-	rest, places := make([][]Charge, 0, len(requests)), make([]int, 0, len(requests))
+func (b *Breaker) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	rest, places := make([][]window.Charge, 0, len(requests)), make([]int, 0, len(requests))
 	for i, charges := range requests {
 		if b.Open(charges...) {
 			results[i].Err = errBreakerOpen
@@ -22,7 +26,7 @@ func (b *Breaker) TakeBatch(ctx context.Context, requests [][]Charge) []Result {
 		results[places[i]] = r
 		if r.Err != nil {
 			b.failed(began, rest[i], r.Err)
-		} else if Allowed(r.Decisions) {
+		} else if window.Allowed(r.Decisions) {
 			b.allowed(rest[i], r.Decisions)
 		}
 	}
