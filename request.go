@@ -23,7 +23,7 @@ type request struct {
 	// Whether the fields of the response held what this request announced and what
 	// earlier handlers did, and nothing else.
 	announced bool
-	place     window.Place // where it was, if it was
+	place     engine.Place // where it was, if it was
 	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	keyless *Zone

@@ -23,7 +23,7 @@ const (
 
 // receipt is that of a charge in a zone.
 type receipt struct {
-	window.Receipt
+	engine.Receipt
 	zone    *Zone
 	counter uint64        // see inFlight
 	decided time.Duration // in uptime
@@ -43,7 +43,7 @@ type settler struct {
 // settling is a receipt that is being settled.
 type settling struct {
 	receipt *receipt
-	window.Settlement
+	engine.Settlement
 	done chan struct{} // closed when it is settled; nil: nobody waits
 }
 
@@ -112,7 +112,7 @@ func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 		done = make(chan struct{})
 	}
 	one := settling{r, own, done}
-	if s.guard.fallback == nil || own.Place == window.InProcess || own.Delta == 0 || !s.enqueue(one) {
+	if s.guard.fallback == nil || own.Place == engine.InProcess || own.Delta == 0 || !s.enqueue(one) {
 		s.settleNow([]settling{one})
 	}
 	return done
@@ -172,7 +172,7 @@ func (s *settler) drain(longest time.Duration) {
 
 // settleNow settles a batch. Clients may go: the context of no request ends it.
 func (s *settler) settleNow(batch []settling) {
-	all := make([]window.Settlement, len(batch))
+	all := make([]engine.Settlement, len(batch))
 	for i := range batch {
 		all[i] = batch[i].Settlement
 	}

@@ -43,9 +43,6 @@ func (usual) atOnce(p Policy) int64        { return p.Limit }
 func (usual) newest(History) (int64, bool) { return 0, false }
 func (usual) until(History) int64          { return 0 }
 
-// Options are what an algorithm's Lua twin has to know beyond the policies.
-func Options(a Algorithm) []int64 { return a.options() }
-
 // AtOnce returns how many units may pass at once.
 func AtOnce(a Algorithm, p Policy) int64 { return a.atOnce(p) }
 

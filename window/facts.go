@@ -79,8 +79,8 @@ var (
 		SettleWeight: oneSlice,
 		Lease:        func(a Algorithm) bool { return !a.(Slices).Weighted },
 		Pack: func(a Algorithm) (int, error) {
-			if n := a.(Slices).Count; n < 1 || n > MaxPackedSlices {
-				return 0, fmt.Errorf("more than %d slices cannot be packed; set count to %d or less, or take out pack", MaxPackedSlices, MaxPackedSlices)
+			if n := a.(Slices).Count; n < 1 || n > maxPackedSlices {
+				return 0, fmt.Errorf("more than %d slices cannot be packed; set count to %d or less, or take out pack", maxPackedSlices, maxPackedSlices)
 			}
 			return 1, nil
 		},
@@ -99,7 +99,7 @@ var (
 			if a.(GCRA).Native != NativeOff {
 				return 0, errors.New("CL.THROTTLE packs nothing; turn native off, or take out pack")
 			}
-			return MaxPackedPolicies, nil
+			return maxPackedPolicies, nil
 		},
 	}
 	table = []*Facts{&zsetFacts, &logFacts, &streamFacts, &slicesFacts, &layersFacts, &gcraFacts}
@@ -114,6 +114,9 @@ func (GCRA) facts() *Facts   { return &gcraFacts }
 
 // AllFacts returns the facts of every algorithm.
 func AllFacts() []*Facts { return slices.Clone(table) }
+
+// Options returns what the algorithm's Lua twin has to know beyond the policies.
+func (*Facts) Options(a Algorithm) []int64 { return a.options() }
 
 // FactsOf returns the facts of an algorithm.
 func FactsOf(a Algorithm) *Facts { return a.facts() }

@@ -30,7 +30,7 @@ func TestFacts(t *testing.T) {
 			t.Errorf("%s: the probe is no charge: %v", name, err)
 		}
 		one := f.Weight(&c)
-		c.Policies = append(c.Policies, make([]window.Policy, window.MaxPackedPolicies*8)...)
+		c.Policies = append(c.Policies, make([]window.Policy, 24)...)
 		for i := range c.Policies {
 			c.Policies[i] = window.Policy{Limit: 1, Window: 100 * time.Millisecond}
 		}

@@ -27,8 +27,8 @@ const MaxFields = 100
 // Bounds of a packed counter, whose state must fit into the 64 bytes of a field in a small
 // hash.
 const (
-	MaxPackedPolicies = 3 // with GCRA; one with Slices
-	MaxPackedSlices   = 3 // Slices.Count
+	maxPackedPolicies = 3 // with GCRA; one with Slices
+	maxPackedSlices   = 3 // Slices.Count
 )
 
 // Policy is a limit: at most Limit units in every interval (t-Window, t].
@@ -70,10 +70,10 @@ type Charge struct {
 	// bytes. The other algorithms ignore them.
 	Fields []string
 	// How many counters the zone is expected to have, for a store in Redis to keep
-	// many of them in one key; 0 for a key each. Only with GCRA and no more than
-	// MaxPackedPolicies policies, or with Slices whose Count is from 1 to
-	// MaxPackedSlices and one policy. It is a part of the counter's name there: with
-	// another number it starts afresh. Other stores have no use for it.
+	// many of them in one key; 0 for a key each. Only with GCRA and no more than three
+	// policies, or with Slices whose Count is from 1 to 3 and one policy. It is a part of
+	// the counter's name there: with another number it starts afresh. Other stores have no
+	// use for it.
 	Pack int64
 	// How much a store may take ahead. The memory store has no use for it.
 	Lease Lease
@@ -81,10 +81,15 @@ type Charge struct {
 	// windows than this one; whole milliseconds. No decision forgets a unit that is
 	// younger. Default: the longest window of Policies.
 	Lookback time.Duration
+
+	zone *Zone // that made the charge; nil for none
 }
 
 // Check returns an error that wraps ErrInvalid unless a store can decide on the charge.
 func (c *Charge) Check() error {
+	if c.Cost >= 0 && len(c.Fields) == 0 && c.checked() {
+		return nil
+	}
 	invalid := func(err error) error { return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err) }
 	switch {
 	case c.Algorithm == nil:

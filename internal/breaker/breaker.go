@@ -134,7 +134,7 @@ func (b *Breaker) Settle(ctx context.Context, charge window.Charge, at, delta in
 
 // SettleBatch is BatchSettler.SettleBatch, with ErrUnavailable and ErrOpen at once for charges of
 // which the store is away.
-func (b *Breaker) SettleBatch(ctx context.Context, all []window.Settlement) []error {
+func (b *Breaker) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
 	errs := make([]error, len(all))
 	asked, places := all, []int(nil)
 	if b.failing.Load() != 0 {

@@ -118,12 +118,12 @@ type Holder interface {
 type BatchSettler interface {
 	// SettleBatch settles receipts of the store, each with its own verdict: error i is that of
 	// settlement i, as of Settle.
-	SettleBatch(ctx context.Context, all []window.Settlement) []error
+	SettleBatch(ctx context.Context, all []Settlement) []error
 }
 
 // SettleBatch settles receipts of a store: together if it is a BatchSettler, else one after the
 // other. It returns an error, or nil, for each.
-func SettleBatch(ctx context.Context, store window.Store, all []window.Settlement) []error {
+func SettleBatch(ctx context.Context, store window.Store, all []Settlement) []error {
 	if s, ok := store.(BatchSettler); ok {
 		return s.SettleBatch(ctx, all)
 	}

@@ -18,7 +18,7 @@ const maxGiveBacks = 64
 type corrections struct {
 	charge window.Charge
 	reset  bool // it comes first
-	backs  []window.Settlement
+	backs  []engine.Settlement
 }
 
 // takeCorrections returns those of a counter, or nil, and forgets them. The shard's lock must be
@@ -79,7 +79,7 @@ func (g *Guard) correct(ctx context.Context, own *corrections) (rest *correction
 		}
 		own.reset = false
 	}
-	var left []window.Settlement
+	var left []engine.Settlement
 	for i, failed := range g.breaker.SettleBatch(ctx, own.backs) {
 		if failed != nil && !hopeless(failed) && !errors.Is(failed, window.ErrUnknown) {
 			left, err = append(left, own.backs[i]), failed

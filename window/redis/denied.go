@@ -392,15 +392,15 @@ func appendOptions(dst []byte, c *window.Charge, cost int64) []byte {
 	native := window.NativeOff // counts apart
 	switch a := c.Algorithm.(type) {
 	case window.Slices: // where the type is known, the options need no allocation
-		options = window.Options(a)
+		options = window.FactsOf(a).Options(a)
 	case window.Layers:
-		options = window.Options(a)
+		options = window.FactsOf(a).Options(a)
 	case window.Stream:
-		options = window.Options(a)
+		options = window.FactsOf(a).Options(a)
 	case window.GCRA:
-		options, native = window.Options(a), a.Native
+		options, native = window.FactsOf(a).Options(a), a.Native
 	default:
-		options = window.Options(a)
+		options = window.FactsOf(a).Options(a)
 	}
 	dst = binary.AppendVarint(engine.AppendKey(dst, c), int64(native)) // a byte that no name has
 	dst = binary.AppendVarint(binary.AppendVarint(dst, c.Pack), cost)

@@ -10,7 +10,7 @@ import (
 
 // SettleBatch implements engine.BatchSettler, in one round trip. One run of the script settles as
 // much as one decides; in a Cluster each charge is a call of its own, for each of its names.
-func (s *Store) SettleBatch(ctx context.Context, all []window.Settlement) []error {
+func (s *Store) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	errs := make([]error, len(all))
@@ -36,7 +36,7 @@ type settlement struct {
 	err     *error // where the verdict goes
 }
 
-func (s *Store) newSettlement(of *window.Settlement, err *error) settlement {
+func (s *Store) newSettlement(of *engine.Settlement, err *error) settlement {
 	c := of.Charge
 	c.Cost, c.Fields = max(of.Delta, -of.Delta), nil
 	at := []int64{of.At, of.At + int64(of.Former)}[:min(len(s.namings), 2)]

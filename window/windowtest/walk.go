@@ -93,7 +93,7 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 
 // fewSlices returns slices that can be packed.
 func fewSlices(r *rand.Rand, weighted bool) window.Algorithm {
-	return window.Slices{Count: 1 + r.Int64N(window.MaxPackedSlices), Weighted: weighted}
+	return window.Slices{Count: 1 + r.Int64N(MaxPackedSlices), Weighted: weighted}
 }
 
 func randomAdaptive(r *rand.Rand) window.Algorithm {

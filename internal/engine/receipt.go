@@ -1,8 +1,10 @@
-package window
+package engine
 
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Place is where a charge was admitted.
@@ -18,7 +20,7 @@ const (
 // can be settled, and only once. A nil Receipt is that of a charge of which nothing was spent.
 type Receipt struct {
 	// The charge as it was admitted. Cost is what it spent.
-	Charge Charge
+	Charge window.Charge
 	// Decision.At and Decision.Former: when the units were charged, under each name.
 	At     int64
 	Former int32
@@ -54,8 +56,8 @@ type Settlement struct {
 //
 // A lease books its units again at its end, so that they lose their time. A bucket loses it when
 // they run in, and CL.THROTTLE takes nothing back.
-func CheckReceipts(a Algorithm, lease Lease) error {
-	if !a.facts().Receipts {
+func CheckReceipts(a window.Algorithm, lease window.Lease) error {
+	if !window.FactsOf(a).Receipts {
 		return fmt.Errorf("algorithm %s cannot give units back at the time at which they were spent; use zset, log, stream or slices", a.Name())
 	}
 	if lease.Units > 0 {
