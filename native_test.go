@@ -93,10 +93,13 @@ func TestNative(t *testing.T) {
 func TestBurstOfExpandedLimit(t *testing.T) {
 	z := &Zone{
 		Limits:    []Limit{{Max: "1000000", Window: "{w}"}},
-		fallback:  window.Policy{Limit: 5, Window: time.Minute},
+		fallback:  window.Policy{Limit: 1_000_000, Window: time.Minute},
 		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
 	}
 	z.compileValues()
+	if err := z.compileQuota(); err != nil {
+		t.Fatal(err)
+	}
 	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
 		repl := caddy.NewReplacer()
 		repl.Set("w", w)

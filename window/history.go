@@ -40,8 +40,8 @@ func (h History) Settle(now int64, c *Charge, at, delta int64) History {
 // Empty reports whether h has no unit, whatever the limits and the time.
 func (h History) Empty(a Algorithm) bool { return a.empty(h) }
 
-// Newest returns the time of the newest unit in Unix ms. It reports false where there is none, and
-// for algorithms that do not forget what no window needs.
+// Newest returns the time of the newest unit in Unix ms. It reports false for a history without
+// units, and for algorithms that do not forget what no window needs.
 func (h History) Newest(a Algorithm) (at int64, ok bool) { return a.newest(h) }
 
 // Until returns the time in ms until which matters what a charge does not look at; 0 if there is
