@@ -165,11 +165,11 @@ func (g *guard) closeUnlessHeld() {
 func (g *guard) take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	start := uptime()
 	if g.fallback == nil {
-		ds, err := g.store.Take(ctx, charges, room...)
+		ds, err := engine.TakeInto(ctx, g.store, room, charges)
 		g.seconds.Observe((uptime() - start).Seconds())
 		return ds, err
 	}
-	ds, err := g.fallback.Take(ctx, charges, room...)
+	ds, err := g.fallback.TakeInto(ctx, room, charges)
 	switch {
 	case err == nil:
 		g.seconds.Observe((uptime() - start).Seconds())

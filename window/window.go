@@ -182,10 +182,7 @@ type Store interface {
 	// one Decision per policy, in the order of the charges and, within each, of
 	// its policies. No two charges of a request may name the same counter. After
 	// an error the store may still read the charges: leave them as they are.
-	//
-	// The decisions are written into room if they fit there, such as into those of an
-	// earlier request: Take(ctx, charges, old...). Else they get new memory.
-	Take(ctx context.Context, charges []Charge, room ...Decision) ([]Decision, error)
+	Take(ctx context.Context, charges []Charge) ([]Decision, error)
 
 	// TakeBatch takes many requests at once, one after the other, each with its
 	// own verdict: Result i answers request i.

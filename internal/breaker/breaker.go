@@ -80,12 +80,17 @@ func New(store interface {
 }
 
 // Take is Store.Take, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (b *Breaker) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return b.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (b *Breaker) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	if b.Open(charges...) {
 		return nil, errBreakerOpen
 	}
 	began := b.tick.Load()
-	ds, err := b.store.Take(ctx, charges, room...)
+	ds, err := engine.TakeInto(ctx, b.store, room, charges)
 	if err != nil {
 		b.failed(began, charges, err)
 	} else if window.Allowed(ds) {

@@ -29,7 +29,7 @@ type fakeStore struct {
 	stuck  bool          // pings wait for their context
 }
 
-func (s *fakeStore) Take(context.Context, []window.Charge, ...window.Decision) ([]window.Decision, error) {
+func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, error) {
 	s.mu.Lock()
 	s.takes++
 	err, gate, allowed, at := s.err, s.gate, !s.denies, s.at

@@ -34,7 +34,7 @@ func (s *partedStore) Parts(charges []window.Charge, names []string) []string {
 	return names
 }
 
-func (s *partedStore) Take(_ context.Context, charges []window.Charge, _ ...window.Decision) ([]window.Decision, error) {
+func (s *partedStore) Take(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++

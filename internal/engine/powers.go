@@ -7,6 +7,21 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
+// IntoTaker is implemented by stores that need no memory for decisions.
+type IntoTaker interface {
+	// TakeInto is Store.Take. The decisions are written into dst if they fit there, such as
+	// into those of an earlier request; else they get new memory.
+	TakeInto(ctx context.Context, dst []window.Decision, charges []window.Charge) ([]window.Decision, error)
+}
+
+// TakeInto calls a store's TakeInto, or Take if it is no IntoTaker.
+func TakeInto(ctx context.Context, store window.Store, dst []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	if s, ok := store.(IntoTaker); ok {
+		return s.TakeInto(ctx, dst, charges)
+	}
+	return store.Take(ctx, charges)
+}
+
 // Pinger is implemented by stores that can be away.
 type Pinger interface {
 	// Ping makes a decision of no effect, and reports whether the store could.

@@ -118,12 +118,17 @@ func (g *Guard) Close() error {
 }
 
 // Take asks the store, unless it is known to be away.
-func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (g *Guard) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return g.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (g *Guard) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	switch {
 	case !g.settled() && !g.breaker.Open(charges...):
 		return g.repayAndTake(ctx, charges, room)
 	case g.users.Load() == 0:
-		return g.breaker.Take(ctx, charges, room...)
+		return g.breaker.TakeInto(ctx, room, charges)
 	}
 	return g.ask(ctx, charges, room)
 }
@@ -131,7 +136,7 @@ func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...windo
 // ask asks the store, and keeps what it says.
 func (g *Guard) ask(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	asked := g.now()
-	ds, err := g.breaker.Take(ctx, charges, room...)
+	ds, err := g.breaker.TakeInto(ctx, room, charges)
 	if err == nil {
 		g.table().note(asked, g.now(), charges, ds)
 	}

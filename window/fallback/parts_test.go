@@ -28,11 +28,15 @@ func (partedRemote) find(zone string) error {
 	return nil
 }
 
-func (r partedRemote) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (r partedRemote) TakeInto(ctx context.Context, _ []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return r.Take(ctx, charges)
+}
+
+func (r partedRemote) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := r.find(charges[0].Zone); err != nil {
 		return nil, err
 	}
-	return r.remote.Take(ctx, charges, room...)
+	return r.remote.Take(ctx, charges)
 }
 
 // A guard that takes over while a part of the store is away does not ask for it, and asks the

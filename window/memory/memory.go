@@ -110,7 +110,12 @@ func (s *Store) Close() error {
 }
 
 // Take implements window.Store.
-func (s *Store) Take(_ context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (s *Store) TakeInto(_ context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	return s.decide(charges, true, room)
 }
 

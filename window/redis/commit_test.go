@@ -277,7 +277,7 @@ func TestSentOrNot(t *testing.T) {
 	rooms := make([]window.Decision, redis.Flights+1)
 	take := func(i int, sent bool) {
 		callers.Go(func() {
-			_, err := s.Take(ctx, []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)}, rooms[i:i+1]...)
+			_, err := s.TakeInto(ctx, rooms[i:i+1], []window.Charge{charge("zone", strconv.Itoa(i), 1, time.Hour)})
 			if !errors.Is(err, context.Canceled) || errors.Is(err, window.ErrUnknown) != sent {
 				t.Errorf("Take = %v; want Canceled, and ErrUnknown: %t", err, sent)
 			}

@@ -98,7 +98,7 @@ func TestDeniedAllocations(t *testing.T) {
 		one := charge("zone", "a key of some length", 0, time.Hour)
 		one.Algorithm = suited(algo, time.Hour)
 		charges, room := []window.Charge{one}, take(t, s, one)
-		if n := testing.AllocsPerRun(100, func() { _, _ = s.Take(t.Context(), charges, room...) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = s.TakeInto(t.Context(), room, charges) }); n > 0 {
 			t.Errorf("%s: %.0f allocations, want none", algo.Name(), n)
 		}
 	}

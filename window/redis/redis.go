@@ -286,7 +286,12 @@ func (s *Store) Close() error {
 //
 // Cancelling ctx may not interrupt a call that was already sent: Take then returns when the
 // server answers or the timeout expires.
-func (s *Store) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (s *Store) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}

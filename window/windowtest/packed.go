@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -37,8 +38,13 @@ func pack(charges ...window.Charge) []window.Charge {
 	return charges
 }
 
-func (p packing) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
-	return p.Store.Take(ctx, pack(charges...), room...)
+func (p packing) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return p.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (p packing) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return engine.TakeInto(ctx, p.Store, room, pack(charges...))
 }
 
 func (p packing) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
