@@ -27,14 +27,28 @@
 --         -3         of several requests, this one failed as a command is not allowed,
 --                    and may have been charged
 --
--- Modules: the algorithms, and the record that some of them keep, come before this file in
--- the script. `module(name)` makes one when it is first needed. An algorithm has:
+-- Modules: the algorithms, and what they share, come before this file in the script.
+-- `module(name)` makes one when it is first needed. An algorithm has:
 --
 --   look, spend, explain, settle   with the meaning of window.Algorithm
 --   names                          true: its units have names
 --   fields                         true: it notes fields
 --
--- Charges are reused for later requests of the call: look must reset them.
+-- A charge c is a table:
+--
+--   algorithm, option              its module, and the list of its options
+--   policies, limit[j], window[j]  number of policies; of each, the limit and the window in ms
+--   longest                        ms that it looks back
+--   key, member                    of its counter; the field of the hash there, if it is packed
+--   cost                           units
+--   id                             what the names of its units begin with, if these have names
+--   fields                         name, value..., if the algorithm notes fields
+--   allowed[j], remaining[j], retry[j], reset[j], effective[j]
+--                                  the decision, as in the reply; allowed is a boolean
+--   own                            a table of the algorithm, whose file lists what is in there
+--
+-- and holds what the headers of horizon.lua and record.lua list. Charges are used again for
+-- later requests of the call: look must set all that it or another function reads.
 --
 -- Quick paths: most requests are for one unit of one policy whose window is the longest of
 -- its key. For these an algorithm may have a module pass/<name>, which is a function:
@@ -87,9 +101,9 @@ end
 local reply, replied, answered = {now}, 1, 1
 local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
 
--- any() -> read_request, decide, item
+-- any() -> read_request, decide_any, item
 --   read_request() -> charges, n   of the next request
---   decide()                       reads the next request, and decides on it
+--   decide_any()                   reads the next request, and decides on it
 --   item() -> value                the next item of the plan
 local function any()
   local known, charges = {}, {}
@@ -108,7 +122,7 @@ local function any()
     return {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
-      allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
+      allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {}, own = {},
     }
   end
 
@@ -142,7 +156,7 @@ local function any()
     return charges, n
   end
 
-  local function decide()
+  local function decide_any()
     local _, n = read_request()
     local fits = op == 'take'
     for i = 1, n do
@@ -170,7 +184,7 @@ local function any()
     end
   end
 
-  return read_request, decide, item
+  return read_request, decide_any, item
 end
 
 if op == 'reset' then
@@ -200,20 +214,20 @@ local function failure(err, unwritten)
 end
 
 if op == 'settle' then
-  local read_request, _, item = any()
+  local next_request, _, next_item = any()
   while keys < total do
-    local c = read_request()[1]
-    c.algorithm.settle(c, now, item(), item())
+    local c = next_request()[1]
+    c.algorithm.settle(c, now, next_item(), next_item())
   end
   return reply
 end
 
 if op == 'settle_each' then
-  local read_request, _, item = any()
+  local next_request, _, next_item = any()
   spending = true
   while keys < total do
-    local c = read_request()[1]
-    local done, err = pcall(c.algorithm.settle, c, now, item(), item())
+    local c = next_request()[1]
+    local done, err = pcall(c.algorithm.settle, c, now, next_item(), next_item())
     replied = replied + 1
     reply[replied] = done and 0 or failure(err, 'WRONGTYPE ') -- one key: the first command meets that
   end
@@ -238,7 +252,7 @@ for k, at in ipairs(definitions) do
   end
 end
 
-local decide_on_any
+local decide_general
 
 -- Decides on requests until the list is empty, or one fails.
 local function decide()
@@ -281,11 +295,11 @@ local function decide()
       reply[replied] = left
     else
       if own then keys, group, read = keys - 1, group + 1, read - items[unit] end
-      if not decide_on_any then
+      if not decide_general then
         local _
-        _, decide_on_any = any()
+        _, decide_general = any()
       end
-      decide_on_any()
+      decide_general()
       same_key = nil
     end
   end

@@ -8,8 +8,13 @@
 --                 the newest unit
 --         newest  a function that returns the time of the newest unit, or nil
 --         -> what to store from now on. till is 0 unless other charges need a longer window
---         Sets c.keep, the ms for which units are kept, and c.expires, the time in ms at
---         which the key expires, as text.
+-- renewed(c, now, window, till) -> ms
+--         when the key expires, as text, if its units are as good as spent at now
+--
+-- A charge holds here, too:
+--   keep         ms for which units are kept
+--   expires      the time in ms at which the key expires, as text
+--   own_expires  expires, where no other charge needs a longer window
 local horizon = {}
 local floor, max, min = math.floor, math.max, math.min
 
@@ -17,7 +22,7 @@ local floor, max, min = math.floor, math.max, math.min
 local function text(n) return string.format('%d', n) end
 
 -- The key lives for a while longer than any unit counts: it must never expire earlier.
-local function expires(till, now) return text(till + min(till - now, 100)) end
+local function expires(till, now) return text(till + min(till - now, grace)) end
 
 function horizon.after(c, now, window, till, newest)
   local own = c.longest
@@ -41,7 +46,6 @@ function horizon.after(c, now, window, till, newest)
   return own, 0
 end
 
--- Returns when the key expires, as text, if its units are as good as spent at now.
 function horizon.renewed(c, now, window, till)
   if not window or window <= c.longest then return expires(now + c.longest, now) end
   if till == 0 then till = now + window end

@@ -15,7 +15,9 @@
 --         of the second
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
-local layers, horizon = {}, module('horizon')
+--
+-- c.own.history is what was read of the key, and what is to be written.
+local layers, horizon, verdict = {}, module('horizon'), module('verdict')
 local unpack = table.unpack or unpack
 
 -- Names that a decision forgets at once, and fields that it looks at for those to forget: all
@@ -37,11 +39,11 @@ local function number(l, t) return math.floor(t / l.length) end
 local function field(l, n) return string.format('%s%d', l.prefix, n) end
 local function value(l, t) return string.format('%d:%d', t.count, t.at - number(l, t.at) * l.length) end
 
-local function tally(l, n, value)
-  local colon = string.find(value, ':', 1, true)
+local function tally(l, n, raw)
+  local colon = string.find(raw, ':', 1, true)
   return {
-    at = n * l.length + tonumber(string.sub(value, colon + 1)),
-    count = tonumber(string.sub(value, 1, colon - 1)),
+    at = n * l.length + tonumber(string.sub(raw, colon + 1)),
+    count = tonumber(string.sub(raw, 1, colon - 1)),
   }
 end
 
@@ -87,15 +89,15 @@ local function fetch(c, l, first, last)
 end
 
 -- Has a field written.
-local function put(h, name, value)
+local function put(h, name, raw)
   h.written[#h.written + 1] = name
-  h.written[#h.written + 1] = value
+  h.written[#h.written + 1] = raw
 end
 
 -- Writes the history. Writes that need memory come first: without it nothing at
 -- all is changed. Without a time at which the key expires, it does when it would have.
 local function save(c, expires)
-  local h, gone = c.history, {}
+  local h, gone = c.own.history, {}
   local coarse, fine = h.coarse.open, h.fine.open
   if fine then
     h.stale.open, h.stale.kept = nil, nil
@@ -114,14 +116,14 @@ end
 -- to the open slice; else that one is closed.
 local function add_to(h, l, at, n)
   if l.open then
-    local newest = number(l, l.open.at)
-    if newest == number(l, at) then
+    local current = number(l, l.open.at)
+    if current == number(l, at) then
       l.open.count = l.open.count + n
       return true
     end
-    l.closed[newest] = l.open
-    put(h, field(l, newest), value(l, l.open))
-    h.stale[field(l, newest)] = nil
+    l.closed[current] = l.open
+    put(h, field(l, current), value(l, l.open))
+    h.stale[field(l, current)] = nil
   end
   l.open = {at = at, count = n}
   return false
@@ -186,11 +188,11 @@ end
 local function each_of(c, l, first, last, visit)
   if not l.open then return true end
   fetch(c, l, first, last)
-  local newest = number(l, l.open.at)
-  for n = first, math.min(last, newest - 1) do
+  local current = number(l, l.open.at)
+  for n = first, math.min(last, current - 1) do
     if l.closed[n] and not visit(l.closed[n]) then return false end
   end
-  return newest < first or newest > last or visit(l.open)
+  return current < first or current > last or visit(l.open)
 end
 
 -- Counts n units in both layers, at a time no earlier than any other.
@@ -208,7 +210,7 @@ local function earlier(a, b) return a.at < b.at end
 
 -- Reads the fine slices that are not forgotten, oldest first, and the names of all
 -- fields.
-local function load(c, h)
+local function load_all(c, h)
   local raw, all, names = redis.call('HGETALL', c.key), {}, {}
   for i = 1, #raw, 2 do
     names[raw[i]] = true
@@ -233,7 +235,7 @@ end
 local function refit(c, h, now, at, back)
   local fit = history(c.option[1], c.option[2], math.min(h.since, now))
   fit.window, fit.till = h.window, h.till
-  local loaded, names = load(c, h)
+  local loaded, names = load_all(c, h)
   local all = {}
   for _, t in ipairs(loaded) do
     t.at = math.min(t.at, now)
@@ -278,41 +280,40 @@ end
 -- Visits what the window holds, oldest first: the fine slices before the first
 -- whole coarse one, and then the coarse ones.
 local function each(c, now, window, visit)
-  local h = c.history
+  local h = c.own.history
   local from, whole = within(h, now, window)
-  local function edge(t) return t.at < from or visit(t, false) end
-  if each_of(c, h.fine, number(h.fine, from), whole * (h.coarse.length / h.fine.length) - 1, edge) then
+  local function visit_fine(t) return t.at < from or visit(t, false) end
+  if each_of(c, h.fine, number(h.fine, from), whole * (h.coarse.length / h.fine.length) - 1, visit_fine) then
     each_of(c, h.coarse, whole, math.huge, function(t) return visit(t, true) end)
   end
 end
 
-local function total(c, now, window)
-  local total = 0
-  each(c, now, window, function(t)
-    total = total + t.count
+-- How many units the window of policy j holds.
+local function count(c, now, j)
+  local units = 0
+  each(c, now, c.window[j], function(t)
+    units = units + t.count
     return true
   end)
-  return total
+  return units
 end
 
--- The time until the window holds at most target units; the whole window if
--- target is below 0.
-local function falls(c, now, window, target)
-  if target < 0 then return window end
-  local rest = total(c, now, window)
-  if rest <= target then return 0 end
-  local h, edge = c.history, 0
+-- The time until the window of policy j holds at most n units.
+local function falls(c, now, j, n)
+  local window, rest = c.window[j], count(c, now, j)
+  if rest <= n then return 0 end
+  local h, edge = c.own.history, 0
   local function leave(t, whole)
     -- Where a coarse slice's first unit is not enough, but its last is too much,
     -- its fine slices tell.
-    if whole and rest - target > 1 and rest - t.count <= target then
+    if whole and rest - n > 1 and rest - t.count <= n then
       local fine = h.coarse.length / h.fine.length
       local first = number(h.coarse, t.at) * fine
       return each_of(c, h.fine, first, first + fine - 1, function(t) return leave(t, false) end)
     end
     rest = rest - t.count
     edge = t.at
-    return rest > target
+    return rest > n
   end
   each(c, now, window, leave)
   return edge + window - now
@@ -320,7 +321,7 @@ end
 
 -- Adds n units at now, after it dropped the slices that nobody looks at any more.
 local function add(c, now, n)
-  local h = c.history
+  local h = c.own.history
   h.window, h.till = horizon.after(c, now, h.window, h.till, function() return h.fine.open and h.fine.open.at end)
   local since = now - c.keep + 1
   if not h.fine.open then
@@ -334,49 +335,17 @@ local function add(c, now, n)
   save(c, c.expires)
 end
 
-function layers.look(c, now)
-  c.history = view(c, now)
-  local fits = true
-  for j = 1, c.policies do
-    local left = c.limit[j] - total(c, now, c.window[j])
-    c.allowed[j] = c.cost == 0 or c.cost <= left
-    c.remaining[j] = left
-    fits = fits and c.allowed[j]
-  end
-  return fits
+-- Reads the history of a charge.
+local function load(c, now) c.own.history = view(c, now) end
+
+-- The time of the newest unit, or nil. With repair, writes the history if it lay in the future.
+local function newest(c, now, repair)
+  local h = c.own.history
+  if repair and c.stepped then save(c, horizon.renewed(c, now, h.window, h.till)) end
+  return h.fine.open and h.fine.open.at
 end
 
-function layers.spend(c, now)
-  add(c, now, c.cost)
-  for j = 1, c.policies do
-    c.remaining[j] = c.remaining[j] - c.cost
-    c.retry[j], c.reset[j], c.effective[j] = 0, c.window[j], c.window[j]
-    if c.remaining[j] == 0 then
-      c.effective[j] = falls(c, now, c.window[j], c.limit[j] - 1)
-    end
-  end
-end
-
-function layers.explain(c, now, repair)
-  if c.stepped and repair then save(c, horizon.renewed(c, now, c.history.window, c.history.till)) end
-  for j = 1, c.policies do
-    local limit, window = c.limit[j], c.window[j]
-    local count = limit - c.remaining[j]
-    if c.allowed[j] then
-      c.retry[j] = 0
-    elseif c.cost > limit then
-      c.retry[j] = -1
-    else
-      c.retry[j] = falls(c, now, window, limit - c.cost)
-    end
-    c.reset[j], c.effective[j] = 0, window
-    if count > 0 then
-      c.reset[j] = window - (now - c.history.fine.open.at)
-      c.effective[j] = falls(c, now, window, math.min(count, limit) - 1)
-    end
-    c.remaining[j] = math.max(0, c.remaining[j])
-  end
-end
+layers.look, layers.spend, layers.explain = verdict({read = load, count = count, falls = falls, newest = newest, add = add})
 
 -- Returns the number of the latest closed slice from first to last that has units at since
 -- or later, and that slice; nil if no slice has.
@@ -392,7 +361,7 @@ end
 -- more. Returns whether there are any.
 local function open_latest(c, h, is_empty)
   local coarse, fine = h.coarse, h.fine
-  local each = coarse.length / fine.length
+  local parts = coarse.length / fine.length
   local c_number = number(coarse, coarse.open.at)
   if is_empty then
     local n, t = latest(c, coarse, number(coarse, h.since), c_number - 1, -math.huge)
@@ -400,7 +369,7 @@ local function open_latest(c, h, is_empty)
     forget(h, coarse, n)
     coarse.open, c_number = t, n
   end
-  local n, t = latest(c, fine, c_number * each, math.min(c_number * each + each, number(fine, fine.open.at)) - 1, h.since)
+  local n, t = latest(c, fine, c_number * parts, math.min(c_number * parts + parts, number(fine, fine.open.at)) - 1, h.since)
   if not n then return false end
   forget(h, fine, n)
   fine.open = t
@@ -414,10 +383,10 @@ local function put_closed(h, l, n, t) put(h, field(l, n), value(l, t)) end
 -- whether there is one, and whether others are left.
 local function take_back(c, h, at, n)
   local coarse, fine = h.coarse, h.fine
-  local f, newest = number(fine, at), number(fine, fine.open.at)
-  if f > newest then return false end
+  local f, last = number(fine, at), number(fine, fine.open.at)
+  if f > last then return false end
   fetch(c, fine, f, f)
-  local t = f == newest and fine.open or fine.closed[f]
+  local t = f == last and fine.open or fine.closed[f]
   if not t or at > t.at or t.at < h.since then return false end
   local k = number(coarse, at)
   local is_open = k == number(coarse, coarse.open.at)
@@ -427,15 +396,15 @@ local function take_back(c, h, at, n)
   t.count = t.count - back
   whole.count = whole.count - back
   if t.count > 0 then
-    if f < newest then put_closed(h, fine, f, t) end
+    if f < last then put_closed(h, fine, f, t) end
     if not is_open then put_closed(h, coarse, k, whole) end
     return true, true
   end
   -- The fine slice is gone. The coarse one begins with the next one, if there is any.
-  local each, first = coarse.length / fine.length
-  fetch(c, fine, k * each, k * each + each - 1)
-  for i = k * each, k * each + each - 1 do
-    local other = i == newest and fine.open or fine.closed[i]
+  local parts, first = coarse.length / fine.length
+  fetch(c, fine, k * parts, k * parts + parts - 1)
+  for i = k * parts, k * parts + parts - 1 do
+    local other = i == last and fine.open or fine.closed[i]
     if i ~= f and other and other.at >= h.since then
       first = other
       break
@@ -447,7 +416,7 @@ local function take_back(c, h, at, n)
   elseif not is_open then
     forget(h, coarse, k)
   end
-  if f < newest then
+  if f < last then
     forget(h, fine, f)
     return true, true
   end
@@ -456,16 +425,16 @@ end
 
 function layers.settle(c, now, at, delta)
   if delta > 0 then
-    c.history = view(c, now)
+    load(c, now)
     add(c, now, delta)
     return
   end
   local h = open(c)
   if not h then return end
-  c.history, c.stepped = h, stepped(h, now)
+  c.own.history, c.stepped = h, stepped(h, now)
   if c.stepped or h.coarse.length ~= c.option[1] or h.fine.length ~= c.option[2] then
     local found
-    c.history, found = refit(c, h, now, at, -delta)
+    c.own.history, found = refit(c, h, now, at, -delta)
     if found or c.stepped then save(c) end
     return
   end

@@ -1,11 +1,17 @@
-// Package lua holds the scripts that decide inside Redis: one file per
-// algorithm, for some a second one in pass that is quick where all is simple, a record
-// that some of them keep, the horizon of those that keep units, and the driver that calls
-// them; one that counts those who ask, and one that keeps overrides. The header of each file names its keys, arguments and reply.
+// Package lua holds the scripts that run inside Redis. The script that decides is made of
+//
+//   - the driver, which is called, and calls the algorithms;
+//   - a file per algorithm, and files of its own for how it reads and writes keys;
+//   - what algorithms share: the verdict, the horizon, the record and some constants;
+//   - for some algorithms, a quick path in pass, which decides where all is simple.
+//
+// Two small scripts count processes and keep overrides. The header of each script names its
+// keys, arguments and reply; that of each module what it returns, and what it keeps.
 package lua
 
 import (
 	"embed"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +24,10 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
-// Script is the one script that the Redis store runs: the record, the horizon, every
+// parts are the modules that algorithms are made of: first those that several share.
+var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "streamentries", "streamback"}
+
+// Script is the one script that the Redis store runs: the constants, the parts, every
 // algorithm and what it has in pass, then the driver.
 var Script = build()
 
@@ -32,6 +41,7 @@ func build() string {
 	var s strings.Builder
 	// One of each in a run: what a module notes of a key holds for all who write it.
 	s.WriteString("local spending, made = false, {}\nlocal function module(name)\nif made[name] then return made[name] end\nlocal function make()\n")
+	s.WriteString(read("constants")) // locals of make: they cost what does not use them nothing
 	for _, name := range modules() {
 		s.WriteString("if name == '" + name + "' then\n" + read(name) + "end\n")
 	}
@@ -42,7 +52,7 @@ func build() string {
 
 // modules are the files that the driver loads, each when it needs it.
 func modules() []string {
-	all := append([]string{"record", "horizon"}, Algorithms...)
+	all := slices.Concat(parts, Algorithms)
 	for _, name := range Passing {
 		all = append(all, "pass/"+name)
 	}
