@@ -25,5 +25,6 @@ local zset_windows, zset_tidied = 2 ^ 50, 500
 -- of a chunk, and ms of a window without extension, that are too many.
 local log_alone, log_fill, log_longest_lone, log_widest = 128, 208, 18 + 8, 2 ^ 32
 
--- log: how a ring begins, in how many bytes, where its slot 0 begins, and the bytes of a slot.
-local log_front, log_front_size, log_slots, log_page = '>BI4I4I4BBI6I7I7B', 36, 36 + 255, 256
+-- log: how a ring begins, in how many bytes, where its slot 0 begins, the bytes of a slot, and the
+-- pages of a block.
+local log_front, log_front_size, log_slots, log_page, log_block = '>BI4I4I4BBI6I7I7B', 36, 36 + 255, 256, 32

@@ -45,7 +45,8 @@
 --   fields                         name, value..., if the algorithm notes fields
 --   allowed[j], remaining[j], retry[j], reset[j], effective[j]
 --                                  the decision, as in the reply; allowed is a boolean
---   own                            a table of the algorithm, whose file lists what is in there
+--   own                            nil at first; then a table of the algorithm, whose file lists
+--                                  what it holds
 --
 -- and holds what the headers of horizon.lua and record.lua list. Charges are used again for
 -- later requests of the call: look must set all that it or another function reads.
@@ -122,7 +123,8 @@ local function any()
     return {
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
-      allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {}, own = {},
+      allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
+      key = nil, cost = nil, member = nil, id = nil, own = nil, keep = nil, expires = nil, -- room, made at once
     }
   end
 

@@ -18,7 +18,7 @@
 --                     first + step × (k - 1)
 --   count, current    how many buckets it has, and how many of these are those of the last charge
 --   state             the record that is written
-local gcra, record = {}, module('record')
+local record = module('record')
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local unpack = table.unpack or unpack
 
@@ -54,8 +54,8 @@ end
 -- Makes room for what the charge's next requests use again: how many units a bucket
 -- holds, how full it is with them, and the record that is written.
 local function prepare(c)
-  local own = c.own
-  own.burst, own.full, own.state = {}, {}, {0}
+  local own = {burst = {}, full = {}, state = {0}, before = nil, first = 0, step = 0, count = 0, current = 0}
+  c.own = own
   for j = 1, c.policies do
     own.burst[j] = at_once(c, j)
     own.full[j] = own.burst[j] * c.window[j]
@@ -178,11 +178,11 @@ local function save(c, now, longest, n)
   record.set(c, now + max(1, longest + min(longest, grace)), unpack(state))
 end
 
-function gcra.look(c, now)
-  local own = c.own
-  if not own.state then prepare(c) end
+local function look(c, now)
+  if not c.own then prepare(c) end
   read(c, now)
-  local fits, cost, state = true, c.cost, own.state
+  local own, fits, cost = c.own, true, c.cost
+  local state = own.state
   for j = 1, c.policies do
     local level = level_of(c, now, j)
     local left = max(0, floor((own.full[j] - level) / c.window[j]))
@@ -204,7 +204,7 @@ local function times(c, j, level)
   return reset
 end
 
-function gcra.spend(c, now)
+local function spend(c, now)
   local cost, state, longest = c.cost, c.own.state, 0
   for j = 1, c.policies do
     local level = state[2 * j + 1] + cost * c.window[j]
@@ -230,7 +230,7 @@ local function mend(c, now)
   record.set(c, now + max(1, longest + min(longest, grace)), unpack(before))
 end
 
-function gcra.explain(c, now, repair)
+local function explain(c, now, repair)
   if repair and c.stepped then mend(c, now) end
   local own = c.own
   for j = 1, c.policies do
@@ -259,8 +259,8 @@ local function charge(c, now, n)
   save(c, now, longest, n)
 end
 
-function gcra.settle(c, now, at, delta)
-  gcra.look(c, now)
+local function settle(c, now, at, delta)
+  look(c, now)
   if delta > 0 then return charge(c, now, delta) end
   local own, left = c.own, 0
   local before = own.before
@@ -281,4 +281,4 @@ function gcra.settle(c, now, at, delta)
   record.set(c, nil, unpack(before))
 end
 
-return gcra
+return {look = look, spend = spend, explain = explain, settle = settle}

@@ -16,8 +16,8 @@
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
 --
--- c.own.history is what was read of the key, and what is to be written.
-local layers, horizon, verdict = {}, module('horizon'), module('verdict')
+-- c.own is the history: what was read of the key, and what is to be written.
+local horizon, verdict = module('horizon'), module('verdict')
 local unpack = table.unpack or unpack
 
 -- Names that a decision forgets at once, and fields that it looks at for those to forget: all
@@ -97,7 +97,7 @@ end
 -- Writes the history. Writes that need memory come first: without it nothing at
 -- all is changed. Without a time at which the key expires, it does when it would have.
 local function save(c, expires)
-  local h, gone = c.own.history, {}
+  local h, gone = c.own, {}
   local coarse, fine = h.coarse.open, h.fine.open
   if fine then
     h.stale.open, h.stale.kept = nil, nil
@@ -280,7 +280,7 @@ end
 -- Visits what the window holds, oldest first: the fine slices before the first
 -- whole coarse one, and then the coarse ones.
 local function each(c, now, window, visit)
-  local h = c.own.history
+  local h = c.own
   local from, whole = within(h, now, window)
   local function visit_fine(t) return t.at < from or visit(t, false) end
   if each_of(c, h.fine, number(h.fine, from), whole * (h.coarse.length / h.fine.length) - 1, visit_fine) then
@@ -302,7 +302,7 @@ end
 local function falls(c, now, j, n)
   local window, rest = c.window[j], count(c, now, j)
   if rest <= n then return 0 end
-  local h, edge = c.own.history, 0
+  local h, edge = c.own, 0
   local function leave(t, whole)
     -- Where a coarse slice's first unit is not enough, but its last is too much,
     -- its fine slices tell.
@@ -321,7 +321,7 @@ end
 
 -- Adds n units at now, after it dropped the slices that nobody looks at any more.
 local function add(c, now, n)
-  local h = c.own.history
+  local h = c.own
   h.window, h.till = horizon.after(c, now, h.window, h.till, function() return h.fine.open and h.fine.open.at end)
   local since = now - c.keep + 1
   if not h.fine.open then
@@ -336,16 +336,16 @@ local function add(c, now, n)
 end
 
 -- Reads the history of a charge.
-local function load(c, now) c.own.history = view(c, now) end
+local function load(c, now) c.own = view(c, now) end
 
 -- The time of the newest unit, or nil. With repair, writes the history if it lay in the future.
 local function newest(c, now, repair)
-  local h = c.own.history
+  local h = c.own
   if repair and c.stepped then save(c, horizon.renewed(c, now, h.window, h.till)) end
   return h.fine.open and h.fine.open.at
 end
 
-layers.look, layers.spend, layers.explain = verdict({read = load, count = count, falls = falls, newest = newest, add = add})
+local look, spend, explain = verdict(load, count, falls, newest, add)
 
 -- Returns the number of the latest closed slice from first to last that has units at since
 -- or later, and that slice; nil if no slice has.
@@ -423,7 +423,7 @@ local function take_back(c, h, at, n)
   return true, open_latest(c, h, not first)
 end
 
-function layers.settle(c, now, at, delta)
+local function settle(c, now, at, delta)
   if delta > 0 then
     load(c, now)
     add(c, now, delta)
@@ -431,10 +431,10 @@ function layers.settle(c, now, at, delta)
   end
   local h = open(c)
   if not h then return end
-  c.own.history, c.stepped = h, stepped(h, now)
+  c.own, c.stepped = h, stepped(h, now)
   if c.stepped or h.coarse.length ~= c.option[1] or h.fine.length ~= c.option[2] then
     local found
-    c.own.history, found = refit(c, h, now, at, -delta)
+    c.own, found = refit(c, h, now, at, -delta)
     if found or c.stepped then save(c) end
     return
   end
@@ -446,4 +446,4 @@ function layers.settle(c, now, at, delta)
   end
 end
 
-return layers
+return {look = look, spend = spend, explain = explain, settle = settle}

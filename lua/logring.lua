@@ -1,4 +1,5 @@
--- logring: reads and writes the key of log.lua: a chunk, or a ring of pages with a chunk each.
+-- logring: reads the key of log.lua, and writes its newest chunk. The key is a chunk, or a ring of
+-- pages with a chunk each.
 --
 -- Ring    the newest chunk, behind what is said of the pages; most significant bytes first:
 --           1 byte   255, with which no chunk begins until the year 3084
@@ -20,6 +21,8 @@
 --
 -- Chunks are numbered from the oldest page, 0, to the newest chunk, whose number is l.pages.
 --
+-- room() -> own
+--         what c.own has to be before the first load, with all its fields at once
 -- load(c)
 --         Reads the newest chunk, and what the ring says of the oldest page.
 -- locate(c, t, k) -> at, before, index, i
@@ -33,20 +36,11 @@
 --         the chunk, its newest time and its running total
 -- chunk_of(c, index) -> chunk
 -- base(c, index) -> units, from which on the chunk counts
--- records(c, index) -> list, total
---         the records of a chunk that count, and its running total
--- put_alone(c, chunk, expires), put_newest(c, chunk), put_page(c, index, chunk)
---         Write the only chunk; the newest one, and what the ring says of its pages; a page.
--- put_ring(c, all, total, window, till, expires)
---         Writes a list of records as a new ring. total is the running total of the last one.
--- push(c, page, chunk, expires)
---         Adds a page, and writes the newest chunk behind it.
--- forget(c, index, at, before, i)
---         Takes the pages before a chunk out of the ring, which put_newest then writes: the
---         oldest record of the chunk is at a time, before units come before it, and its entries
---         begin at i.
--- lower(c, index, n)
---         Lowers the running totals of all chunks from one on by n.
+-- place(l, index) -> where the page lies
+-- put_alone(c, chunk, expires), put_newest(c, chunk)
+--         Write the only chunk; the newest one, and what the ring says of its pages.
+-- front(l, chunk) -> text
+--         of a ring up to the end of its newest chunk
 --
 -- c.own holds
 --   log   nil if there is no key; else the newest chunk and what the ring says:
@@ -55,15 +49,23 @@
 --                     of that: what read_chunk of logchunk.lua returns
 --           slot, pages, slots, nth, skip, oldest, before, base
 --                     of the ring, in the order of its bytes; pages is 0 if there is none
---   room  the table that log is, to be used again
+--   room  the table that log is, to be used again: see room()
 local chunks = module('logchunk')
-local entry, read_chunk, read_varint, write_records = chunks.entry, chunks.read, chunks.read_varint, chunks.write_records
-local since, total_of = chunks.since, chunks.total_of
-local call, byte, char, sub, floor, min = redis.call, string.byte, string.char, string.sub, math.floor, math.min
+local read_chunk, read_varint, total_of = chunks.read, chunks.read_varint, chunks.total_of
+local call, byte, sub, floor, min = redis.call, string.byte, string.sub, math.floor, math.min
 local pack, unpack = struct.pack, struct.unpack
 
-local block = 32     -- pages
 local reach = '2047' -- up to where a key is read at first: more than the longest single chunk
+
+local function room()
+  return {
+    log = nil, oldest = {},
+    room = {
+      text = '', tail = '', at = 0, total = 0, units = 0, entries = 0, span = 0, inside = 0, window = 0, till = 0,
+      slot = 0, pages = 0, slots = 0, nth = 0, skip = 0, oldest = 0, before = 0, base = 0,
+    },
+  }
+end
 
 -- A single chunk is a ring without pages: what a ring says of its oldest page is computed.
 local function load(c)
@@ -73,10 +75,6 @@ local function load(c)
   local kind = byte(text)
   if #text < 18 or kind % 128 > 31 and (kind < 255 or #text < log_slots) then error('WRONGTYPE the key holds no log', 0) end
   local l = c.own.room
-  if not l then
-    l = {}
-    c.own.room = l
-  end
   c.own.log, l.text = l, text
   if kind == 255 then
     local _, length
@@ -91,7 +89,6 @@ local function load(c)
   end
 end
 
--- Returns where a page lies.
 local function place(l, i) return log_slots + (l.slot + i) % l.slots * log_page end
 
 local function chunk_of(c, i)
@@ -108,9 +105,9 @@ end
 
 local function base(c, i)
   local l = c.own.log
-  local nth = i < l.pages and (l.nth + i) % block or 0
+  local nth = i < l.pages and (l.nth + i) % log_block or 0
   if nth == 0 then return 0 end
-  if l.nth + i < block then return l.base end
+  if l.nth + i < log_block then return l.base end
   return total_of(chunk_of(c, i - nth))
 end
 
@@ -168,33 +165,9 @@ local function locate(c, t, k)
   return at, before, index, i
 end
 
-local function records(c, i)
-  local at, _, from, text, _, total = begin(c, i)
-  local last, _, units = read_chunk(text)
-  local all = {}
-  while from <= #text do
-    local gap, n
-    gap, from = read_varint(text, from)
-    n = gap % 2
-    gap = (gap - n) / 2
-    if n == 0 then n = 1 else n, from = read_varint(text, from) end
-    all[#all + 1] = {at = at, units = n}
-    at = at + gap
-  end
-  all[#all + 1] = {at = last, units = units}
-  return all, total
-end
-
--- Returns a ring up to the end of the newest chunk.
-local function ring(l, tail)
+local function front(l, tail)
   return pack(log_front, 255, l.slot, l.pages, l.slots, l.nth, l.skip, l.oldest, l.before, l.base, #tail) .. tail
 end
-
--- Returns text with zeros behind it, of a size.
-local function padded(text, size) return text .. string.rep('\0', size - #text) end
-
--- Returns what is in the slot of a chunk.
-local function slot(text) return char(#text) .. text end
 
 -- Without a time at which the key expires, it does when it would have.
 local function put_alone(c, text, expires)
@@ -209,113 +182,10 @@ end
 
 local function put_newest(c, tail)
   c.own.log.text = ''
-  call('SETRANGE', c.key, '0', ring(c.own.log, tail))
-end
-
-local function put_page(c, i, text)
-  c.own.log.text = ''
-  call('SETRANGE', c.key, place(c.own.log, i), slot(text))
-end
-
-local function forget(c, first, at, before, i)
-  local l = c.own.log
-  l.skip, l.oldest, l.before = i, at, before
-  if first == 0 then return end
-  local nth = (l.nth + first) % block
-  if nth == 0 or l.nth + first >= block then
-    l.base = total_of(chunk_of(c, first - nth)) -- which is in its slot still
-  end
-  l.slot, l.nth, l.pages = (l.slot + first) % l.slots, nth, l.pages - first
-end
-
--- Writes the ring anew: its pages, one more, and the newest chunk. One slot of seventeen
--- stays free.
-local function rebuild(c, text, tail, expires)
-  local l = c.own.log
-  local upper = min(l.pages, l.slots - l.slot) -- pages up to the last slot
-  local from = log_slots + l.slot * log_page
-  local all = {'', padded('', 255 - #tail), call('GETRANGE', c.key, from, from + upper * log_page - 1)}
-  if upper < l.pages then all[4] = call('GETRANGE', c.key, log_slots, log_slots + (l.pages - upper) * log_page - 1) end
-  all[#all + 1] = padded(slot(text), log_page)
-  l.slot, l.pages = 0, l.pages + 1
-  l.slots = l.pages + floor(l.pages / 16)
-  all[1] = ring(l, tail)
-  all[#all + 1] = padded('', (l.slots - l.pages) * log_page)
-  if expires then
-    call('SET', c.key, table.concat(all), 'PXAT', expires)
-  else
-    call('SET', c.key, table.concat(all), 'KEEPTTL')
-  end
-end
-
--- Writes that need memory come first, and of these one that changes nothing: without memory
--- all stays as it is.
-local function push(c, text, tail, expires)
-  local l = c.own.log
-  local nth = (l.nth + l.pages) % block
-  if nth > 0 then
-    local total = l.base
-    if l.nth + l.pages >= block then total = total_of(chunk_of(c, l.pages - nth)) end
-    text = since(text, total)
-  end
-  if l.pages >= l.slots or l.slots > 16 and l.pages < l.slots / 4 then
-    rebuild(c, text, tail, expires)
-    return
-  end
-  put_page(c, l.pages, text)
-  l.pages = l.pages + 1
-  put_newest(c, tail)
-  if expires then call('PEXPIREAT', c.key, expires) end
-end
-
-local function put_ring(c, all, total, window, till, expires)
-  local texts, first, size, before = {}, 1, 0, total
-  for k = 1, #all do before = before - all[k].units end
-  local l, inside = {slot = 0, nth = 0, oldest = all[1].at, before = before}, 0
-  for k = 1, #all - 1 do
-    before, inside = before + all[k].units, inside + all[k].units
-    size = size + #entry(all[k + 1].at - all[k].at, all[k].units)
-    local span, is_last = all[k + 1].at - all[first].at, k == #all - 1 and #texts == 0
-    if size > log_fill or span >= log_widest or inside >= log_widest or is_last then
-      local text = write_records(all, before, first, k)
-      l.base = l.base or before
-      if #texts > 0 then text = since(text, l.base) end
-      texts[#texts + 1] = padded(slot(text), log_page)
-      first, size, inside = k + 1, 0, 0
-    end
-  end
-  local tail = write_records(all, total, first, #all, window, till)
-  local _, _, _, skip = read_chunk(sub(texts[1], 2, 1 + byte(texts[1])))
-  l.skip, l.pages, l.slots = skip, #texts, #texts
-  call('SET', c.key, ring(l, tail) .. padded('', 255 - #tail) .. table.concat(texts), 'PXAT', expires)
-end
-
-local function lower(c, first, n)
-  local l = c.own.log
-  local function less(i, n)
-    local from = place(l, i) + 7
-    local total = unpack('>I7', call('GETRANGE', c.key, from, from + 6))
-    l.text = ''
-    call('SETRANGE', c.key, from, pack('>I7', total - n))
-  end
-  local nth, i, here = (l.nth + first) % block, first, n
-  if first == 0 then -- all pages of the oldest block
-    here = n - min(l.base, n)
-    l.base = l.base - n + here
-  end
-  if nth > 0 then
-    i = min(first + block - nth, l.pages)
-    if here > 0 then
-      for k = first, i - 1 do less(k, here) end
-    end
-  end
-  for k = i, l.pages - 1, block do less(k, n) end
-  l.total = l.total - n
-  l.tail = since(l.tail, n)
+  call('SETRANGE', c.key, '0', front(c.own.log, tail))
 end
 
 return {
-  load = load, chunk_of = chunk_of, base = base, begin = begin, search = search, locate = locate, records = records,
-  put_alone = put_alone, put_newest = put_newest, put_page = put_page, put_ring = put_ring,
-  forget = forget, push = push, lower = lower,
+  room = room, load = load, chunk_of = chunk_of, base = base, begin = begin, search = search, locate = locate,
+  place = place, front = front, put_alone = put_alone, put_newest = put_newest,
 }

@@ -25,7 +25,7 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
 // parts are the modules that algorithms are made of: first those that several share.
-var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "streamentries", "streamback"}
+var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "logpages", "logchange", "streamentries", "streamback"}
 
 // Script is the one script that the Redis store runs: the constants, the parts, every
 // algorithm and what it has in pass, then the driver.
@@ -52,11 +52,11 @@ func build() string {
 
 // modules are the files that the driver loads, each when it needs it.
 func modules() []string {
-	all := slices.Concat(parts, Algorithms)
+	var all []string
 	for _, name := range Passing {
 		all = append(all, "pass/"+name)
 	}
-	return all
+	return slices.Concat(all, Algorithms, parts) // those first that most calls need
 }
 
 func read(name string) string {

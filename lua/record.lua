@@ -37,7 +37,6 @@
 --   ends     when the key expires, in ms; looks, when to look for some that are over
 --   pairs    how many pairs of numbers the string holds
 --   life     the first byte of the packed counter, or nil
-local record = {}
 local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
 local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
@@ -97,14 +96,14 @@ local function slack(ms)
 end
 
 local function packed_values(c)
-  local values
+  local found
   if c.shared then
-    values = call('HMGET', c.key, c.member, 'expires', c.shared)
+    found = call('HMGET', c.key, c.member, 'expires', c.shared)
   else
-    values = call('HMGET', c.key, c.member, 'expires')
+    found = call('HMGET', c.key, c.member, 'expires')
   end
-  local value, times = values[1], values[2]
-  c.sharing = values[3]
+  local value, times = found[1], found[2]
+  c.sharing = found[3]
   if not times then
     c.ends, c.looks, changed[c.key] = 0, never, nil
   elseif #times == 12 then
@@ -121,7 +120,7 @@ local function packed_values(c)
   return read(numbers[shape], value)
 end
 
-function record.values(c)
+local function values(c)
   if c.member then return packed_values(c) end
   local value = call('GET', c.key)
   c.ends = nil
@@ -132,10 +131,10 @@ function record.values(c)
   return read(formats[n], value)
 end
 
-function record.get(c)
-  local numbers = {record.values(c)}
+local function get(c)
+  local numbers = {values(c)}
   if numbers[1] == nil then return nil end
-  numbers[#numbers] = nil -- the additional value of record.values
+  numbers[#numbers] = nil -- the additional value of values
   return numbers
 end
 
@@ -207,7 +206,7 @@ end
 
 -- With c.stepped, the clock has stepped back, and a key of before the step may expire no
 -- later than it has to by the clock of now.
-function record.set(c, expires, at, ...)
+local function set(c, expires, at, ...)
   if c.member then return set_packed(c, expires, at, ...) end
   local n = select('#', ...) / 2
   local value, ends = write(formats[n], at, ...), c.ends
@@ -219,8 +218,8 @@ function record.set(c, expires, at, ...)
   end
 end
 
-function record.drop(c)
+local function drop(c)
   if c.member then call('HDEL', c.key, c.member) else call('UNLINK', c.key) end
 end
 
-return record
+return {values = values, get = get, set = set, drop = drop}

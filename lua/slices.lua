@@ -21,7 +21,7 @@
 --   loaded      those of a hash as they were read
 --   kept, till  the horizon; stored, the field w of a hash that is no record
 --   common      the window that the packed counters of the hash have, or 0
-local slices, horizon, verdict = {}, module('horizon'), module('verdict')
+local horizon, verdict = module('horizon'), module('verdict')
 local record -- from the first packed counter on
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
 local unpack, min = table.unpack or unpack, math.min
@@ -45,7 +45,6 @@ local function stored_packed(c)
   c.shared = 'w'
   local numbers, all, own = record.get(c), {}, c.own
   own.common = c.sharing and #c.sharing == 6 and struct.unpack('>I6', c.sharing) or 0
-  own.kept, own.till = 0, 0
   if not numbers then return all end
   if #numbers < 4 then error('WRONGTYPE the key holds no slices', 0) end
   local rest = (#numbers - 1) % 3 -- numbers of the horizon
@@ -78,7 +77,6 @@ end
 local function stored(c)
   if c.member then return stored_packed(c) end
   local raw, all, n, before, sorted, own = call('HGETALL', c.key), {}, 0, 0, true, c.own
-  own.kept, own.till, own.stored = 0, 0, nil
   for i = 1, #raw, 2 do
     local f, v = raw[i], raw[i + 1]
     local colon = find(v, ':', 1, true)
@@ -272,7 +270,10 @@ local function add(c, now, n)
 end
 
 -- Reads the slices of a charge.
-local function load(c, now) c.own.slices, c.stepped = clamp(stored(c), now) end
+local function load(c, now)
+  c.own = {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil, common = nil}
+  c.own.slices, c.stepped = clamp(stored(c), now)
+end
 
 -- The time of the newest unit, or nil. With repair, writes the slices if some lay in the future.
 local function newest(c, now, repair)
@@ -281,9 +282,9 @@ local function newest(c, now, repair)
   return all[1] and all[#all].last
 end
 
-slices.look, slices.spend, slices.explain = verdict({read = load, count = count, falls = falls, newest = newest, add = add})
+local look, spend, explain = verdict(load, count, falls, newest, add)
 
-function slices.settle(c, now, at, delta)
+local function settle(c, now, at, delta)
   load(c, now)
   if delta > 0 then
     add(c, now, delta)
@@ -301,4 +302,4 @@ function slices.settle(c, now, at, delta)
   if found or c.stepped then save(c, now, rest) end
 end
 
-return slices
+return {look = look, spend = spend, explain = explain, settle = settle}

@@ -18,7 +18,7 @@
 --   first, number, base
 --          by policy, the first entry in its window, or nil; and the units that came before it,
 --          with and without those given back
-local stream, horizon, verdict = {fields = true}, module('horizon'), module('verdict')
+local horizon, verdict = module('horizon'), module('verdict')
 local entries, back = module('streamentries'), module('streamback')
 local text, read, note, nothing, last = entries.text, entries.read, entries.note, entries.nothing, entries.last
 local write, expires, expire = entries.write, entries.expires, entries.expire
@@ -147,9 +147,11 @@ end
 
 -- Reads the newest entry.
 local function load(c, now)
-  local own = c.own
-  own.now, own.index, own.leaves, own.newest = now, nil, nil, last(c, '+') or nothing()
-  own.base, own.number, own.first, own.looks = {}, {}, {}, max(unpack(c.window, 1, c.policies))
+  local own = {
+    now = now, newest = last(c, '+') or nothing(), index = nil, leaves = nil,
+    looks = max(unpack(c.window, 1, c.policies)), live = 0, first = {}, number = {}, base = {},
+  }
+  c.own = own
   own.live = left(c, own.newest.total)
 end
 
@@ -159,7 +161,7 @@ local function latest(c, now, repair)
   return c.own.newest.ms
 end
 
-stream.look, stream.spend, stream.explain = verdict({read = load, count = count, falls = falls, newest = latest, add = add})
+local look, spend, explain = verdict(load, count, falls, latest, add)
 
 -- Whether an entry holds the charge's fields, and no others.
 local function is_alike(c, fields)
@@ -283,9 +285,9 @@ local function give_back(c, at, n)
   for _, id in ipairs(old) do call('XDEL', c.key, id) end
 end
 
-function stream.settle(c, now, at, delta)
-  stream.look(c, now)
+local function settle(c, now, at, delta)
+  look(c, now)
   if delta > 0 then add(c, now, delta) else give_back(c, at, -delta) end
 end
 
-return stream
+return {fields = true, look = look, spend = spend, explain = explain, settle = settle}

@@ -1,21 +1,22 @@
 -- verdict: look, spend and explain of every algorithm that counts the units of a window.
 --
--- verdict(of) -> look, spend, explain   with the meaning of window.Algorithm
---
---   of.read(c, now)                  reads the counter of a charge
---   of.count(c, now, j) -> units     what the window of policy j holds
---   of.falls(c, now, j, n) -> ms     the time until the window of policy j holds at most n units.
---                                    It holds limit[j] - remaining[j], which is more, and n is
---                                    0 or more
---   of.newest(c, now, repair) -> ms  the time of the newest unit, if there is one. With repair,
---                                    units that lie in the future are moved to now before
---   of.add(c, now, n)                adds n units at now, and forgets those at which nobody looks
---                                    any more
+-- verdict(read, count, falls, newest, add) -> look, spend, explain
+--         with the meaning of window.Algorithm, from functions of an algorithm:
+--   read(c, now)
+--         Reads the counter of a charge.
+--   count(c, now, j) -> units
+--         what the window of policy j holds
+--   falls(c, now, j, n) -> ms
+--         the time until the window of policy j holds at most n units, 0 or more. It holds
+--         limit[j] - remaining[j], which is more.
+--   newest(c, now, repair) -> ms
+--         the time of the newest unit, if there is one. With repair, units that lie in the
+--         future are moved to now before.
+--   add(c, now, n)
+--         Adds n units at now, and forgets those at which nobody looks any more.
 local max, min = math.max, math.min
 
-return function(of)
-  local read, count, falls, newest, add = of.read, of.count, of.falls, of.newest, of.add
-
+return function(read, count, falls, newest, add)
   local function look(c, now)
     read(c, now)
     local fits, cost = true, c.cost

@@ -13,7 +13,7 @@
 -- c.own holds
 --   top         the largest p of which there may be members of 10^p units
 --   kept, till  the horizon, as it is in Redis
-local zset, horizon, verdict = {names = true}, module('horizon'), module('verdict')
+local horizon, verdict = module('horizon'), module('verdict')
 local unpack, call = table.unpack or unpack, redis.call
 
 local apart = zset_apart
@@ -52,8 +52,8 @@ local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
 -- Reads the horizon, and the largest p of which there may be members of 10^p units.
 local function load(c)
-  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), c.own
-  own.top, own.kept, own.till = 0, 0, 0
+  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), {top = 0, kept = 0, till = 0}
+  c.own = own
   for i = #last, 2, -2 do
     local score = tonumber(last[i])
     if score >= tills then
@@ -179,9 +179,9 @@ local function add(c, now, n)
   expire(c)
 end
 
-zset.look, zset.spend, zset.explain = verdict({read = load, count = count, falls = falls, newest = newest, add = add})
+local look, spend, explain = verdict(load, count, falls, newest, add)
 
-function zset.settle(c, now, at, delta)
+local function settle(c, now, at, delta)
   load(c)
   if delta > 0 then
     add(c, now, delta)
@@ -214,4 +214,4 @@ function zset.settle(c, now, at, delta)
   end
 end
 
-return zset
+return {names = true, look = look, spend = spend, explain = explain, settle = settle}
