@@ -78,7 +78,7 @@ local function add(c, now, n)
     pages.push(c, l.tail, write_chunk(now, total, n, 0, 0, '', window, till), ends)
     return
   end
-  rings.put_newest(c, write_chunk(now, total, n, span, inside, sub(l.tail, from) .. added, window, till))
+  pages.put_newest(c, write_chunk(now, total, n, span, inside, sub(l.tail, from) .. added, window, till))
   if ends then call('PEXPIREAT', c.key, ends) end
 end
 

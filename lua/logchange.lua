@@ -8,11 +8,11 @@
 -- give_back(c, at, n)
 --         Gives back up to n of the units that were spent at a time.
 local chunks, rings, pages = module('logchunk'), module('logring'), module('logpages')
-local read_chunk, write_chunk, write_records = chunks.read, chunks.write, chunks.write_records
-local rest, since = chunks.rest, chunks.since
+local read_chunk, write_chunk = chunks.read, chunks.write
 local base, begin, load, locate, search = rings.base, rings.begin, rings.load, rings.locate, rings.search
-local put_alone, put_newest = rings.put_alone, rings.put_newest
-local forget, lower, records = pages.forget, pages.lower, pages.records
+local put_alone = rings.put_alone
+local forget, lower, put_newest = pages.forget, pages.lower, pages.put_newest
+local records, write_records, rest, since = pages.records, pages.write_records, pages.rest, pages.since
 local call, sub, min = redis.call, string.sub, math.min
 
 local function pull_back(c, now)
@@ -94,7 +94,7 @@ local function give_back(c, at, n)
   if all[1] then
     text = write_records(all, total - base(c, i), 1, #all)
   else
-    text = chunks.empty(last, total - base(c, i))
+    text = pages.empty(last, total - base(c, i))
   end
   pages.put_page(c, i, text)
   lower(c, i, back)

@@ -19,8 +19,6 @@
 --         A varint has 7 bits in a byte, the lowest first, and the top bit set in
 --         every byte but the last.
 --
--- A list of records has {at, units} of each, oldest first.
---
 -- read(chunk) -> at, total, units, i, span, inside, window, till
 --         at, units     of the newest record
 --         total         the running total
@@ -29,22 +27,12 @@
 --         inside        units of all records but the newest
 --         window, till  the horizon
 -- write(at, total, units, span, inside, entries, window, till) -> chunk
--- write_records(all, total, first, last, window, till) -> chunk
---         of the records from first to last of the list all; total is the running total of the
---         last one. The horizon is left out if the chunk is not the newest.
 -- total_of(chunk) -> total
 -- entry(gap, units) -> text
 --         of a record, which is gap ms older than the next one
 -- read_varint(text, i) -> n, i
 --         the varint at i, and the place behind it
--- rest(chunk, at, before, i) -> chunk
---         without the records before the time at: before is the running total up to them, and
---         i where the entries of the others begin
--- since(chunk, units) -> chunk
---         with a running total that is lower by units
--- empty(at, total) -> chunk
---         of a page of which all is given back
-local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+local byte, char, floor = string.byte, string.char, math.floor
 local pack, unpack = struct.pack, struct.unpack
 
 local extended = 2 ^ 47
@@ -107,30 +95,9 @@ local function read_chunk(text)
   return at - extended, total, units, i + 12, span, inside, window, till
 end
 
-local function write_records(all, total, first, last, window, till)
-  local entries, inside, final = {}, 0, all[last]
-  for k = first, last - 1 do
-    entries[#entries + 1] = entry(all[k + 1].at - all[k].at, all[k].units)
-    inside = inside + all[k].units
-  end
-  return write_chunk(final.at, total, final.units, final.at - all[first].at, inside, table.concat(entries), window or 0, till or 0)
-end
-
-local function rest(text, at, before, i)
-  local newest_at, total, units, _, _, _, window, till = read_chunk(text)
-  return write_chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i), window, till)
-end
-
 local function total_of(text)
   local total = unpack('>I7', text, 7)
   return total
 end
 
-local function since(text, units) return sub(text, 1, 6) .. pack('>I7', total_of(text) - units) .. sub(text, 14) end
-
-local function empty(at, total) return pack(lone, at, total, 0, 0) .. char(0) end
-
-return {
-  entry = entry, read = read_chunk, read_varint = read_varint, write = write_chunk, write_records = write_records,
-  rest = rest, since = since, total_of = total_of, empty = empty,
-}
+return {entry = entry, read = read_chunk, read_varint = read_varint, write = write_chunk, total_of = total_of}

@@ -1,5 +1,9 @@
 -- logpages: changes the pages of a ring: see logring.lua.
 --
+-- A list of records has {at, units} of each, oldest first.
+--
+-- put_newest(c, chunk)
+--         Writes the newest chunk, and what the ring says of its pages.
 -- put_page(c, index, chunk)
 --         Writes a page.
 -- put_ring(c, all, total, window, till, expires)
@@ -12,12 +16,22 @@
 --         begin at i.
 -- records(c, index) -> list, total
 --         the records of a chunk that count, and its running total
+-- write_records(all, total, first, last, window, till) -> chunk
+--         of the records from first to last of the list all; total is the running total of the
+--         last one. The horizon is left out if the chunk is not the newest.
+-- rest(chunk, at, before, i) -> chunk
+--         without the records before the time at: before is the running total up to them, and
+--         i where the entries of the others begin
+-- since(chunk, units) -> chunk
+--         with a running total that is lower by units
+-- empty(at, total) -> chunk
+--         of a page of which all is given back
 -- lower(c, index, n)
 --         Lowers the running totals of all chunks from one on by n.
 local chunks, rings = module('logchunk'), module('logring')
-local entry, read_chunk, read_varint, write_records = chunks.entry, chunks.read, chunks.read_varint, chunks.write_records
-local since, total_of = chunks.since, chunks.total_of
-local begin, chunk_of, front, place, put_newest = rings.begin, rings.chunk_of, rings.front, rings.place, rings.put_newest
+local entry, read_chunk, read_varint = chunks.entry, chunks.read, chunks.read_varint
+local write_chunk, total_of = chunks.write, chunks.total_of
+local begin, chunk_of, place = rings.begin, rings.chunk_of, rings.place
 local call, byte, char, sub, floor, min = redis.call, string.byte, string.char, string.sub, math.floor, math.min
 local pack, unpack = struct.pack, struct.unpack
 
@@ -38,11 +52,39 @@ local function records(c, i)
   return all, total
 end
 
+local function write_records(all, total, first, last, window, till)
+  local entries, inside, final = {}, 0, all[last]
+  for k = first, last - 1 do
+    entries[#entries + 1] = entry(all[k + 1].at - all[k].at, all[k].units)
+    inside = inside + all[k].units
+  end
+  return write_chunk(final.at, total, final.units, final.at - all[first].at, inside, table.concat(entries), window or 0, till or 0)
+end
+
+local function rest(text, at, before, i)
+  local newest_at, total, units, _, _, _, window, till = read_chunk(text)
+  return write_chunk(newest_at, total, units, newest_at - at, total - units - before, sub(text, i), window, till)
+end
+
+local function since(text, units) return sub(text, 1, 6) .. pack('>I7', total_of(text) - units) .. sub(text, 14) end
+
+local function empty(at, total) return pack('>I6I7BI4', at, total, 0, 0) .. char(0) end
+
+-- Returns a ring up to the end of the newest chunk.
+local function front(l, tail)
+  return pack(log_front, 255, l.slot, l.pages, l.slots, l.nth, l.skip, l.oldest, l.before, l.base, #tail) .. tail
+end
+
 -- Returns text with zeros behind it, of a size.
 local function padded(text, size) return text .. string.rep('\0', size - #text) end
 
 -- Returns what is in the slot of a chunk.
 local function slot(text) return char(#text) .. text end
+
+local function put_newest(c, tail)
+  c.own.log.text = ''
+  call('SETRANGE', c.key, '0', front(c.own.log, tail))
+end
 
 local function put_page(c, i, text)
   c.own.log.text = ''
@@ -147,5 +189,6 @@ local function lower(c, first, n)
 end
 
 return {
-  put_page = put_page, put_ring = put_ring, push = push, forget = forget, records = records, lower = lower,
+  put_newest = put_newest, put_page = put_page, put_ring = put_ring, push = push, forget = forget, lower = lower,
+  records = records, write_records = write_records, rest = rest, since = since, empty = empty,
 }

@@ -1,5 +1,5 @@
--- logring: reads the key of log.lua, and writes its newest chunk. The key is a chunk, or a ring of
--- pages with a chunk each.
+-- logring: reads the key of log.lua: a chunk, or a ring of pages with a chunk each. logpages.lua
+-- changes a ring.
 --
 -- Ring    the newest chunk, behind what is said of the pages; most significant bytes first:
 --           1 byte   255, with which no chunk begins until the year 3084
@@ -37,10 +37,8 @@
 -- chunk_of(c, index) -> chunk
 -- base(c, index) -> units, from which on the chunk counts
 -- place(l, index) -> where the page lies
--- put_alone(c, chunk, expires), put_newest(c, chunk)
---         Write the only chunk; the newest one, and what the ring says of its pages.
--- front(l, chunk) -> text
---         of a ring up to the end of its newest chunk
+-- put_alone(c, chunk, expires)
+--         Writes the only chunk.
 --
 -- c.own holds
 --   log   nil if there is no key; else the newest chunk and what the ring says:
@@ -53,7 +51,7 @@
 local chunks = module('logchunk')
 local read_chunk, read_varint, total_of = chunks.read, chunks.read_varint, chunks.total_of
 local call, byte, sub, floor, min = redis.call, string.byte, string.sub, math.floor, math.min
-local pack, unpack = struct.pack, struct.unpack
+local unpack = struct.unpack
 
 local reach = '2047' -- up to where a key is read at first: more than the longest single chunk
 
@@ -165,10 +163,6 @@ local function locate(c, t, k)
   return at, before, index, i
 end
 
-local function front(l, tail)
-  return pack(log_front, 255, l.slot, l.pages, l.slots, l.nth, l.skip, l.oldest, l.before, l.base, #tail) .. tail
-end
-
 -- Without a time at which the key expires, it does when it would have.
 local function put_alone(c, text, expires)
   if expires then
@@ -180,12 +174,7 @@ local function put_alone(c, text, expires)
   end
 end
 
-local function put_newest(c, tail)
-  c.own.log.text = ''
-  call('SETRANGE', c.key, '0', front(c.own.log, tail))
-end
-
 return {
   room = room, load = load, chunk_of = chunk_of, base = base, begin = begin, search = search, locate = locate,
-  place = place, front = front, put_alone = put_alone, put_newest = put_newest,
+  place = place, put_alone = put_alone,
 }

@@ -50,6 +50,7 @@ func TestHeaders(t *testing.T) {
 	header(t, "logring", "logring:", "Ring ", "load(", "locate(")
 	header(t, "logpages", "logpages:", "push(", "forget(")
 	header(t, "logchange", "logchange:", "pull_back(", "give_back(")
+	header(t, "slicespack", "slicespack:", "Key ", "read(", "write(")
 	header(t, "streamentries", "streamentries:", "Entry ", "read(", "write(")
 	header(t, "streamback", "streamback:", "Root ", "Leaf ", "left(", "number(")
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")

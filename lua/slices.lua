@@ -3,11 +3,7 @@
 -- Key     a hash: one field per slice. The field is the slice's start in ms, its
 --         value "<units>:<time of the latest unit - start>". One more field, w, is the
 --         horizon (see horizon.lua): "<window>" or, unless till is 0, "<window>:<till>".
---         Of packed counters, a record: the time in ms; then per slice, oldest first: how
---         long before that time its latest unit is, how long before that one its start,
---         units; then the horizon's window, unless all of the hash have it and till is 0;
---         then till, unless it is 0. The field w of the hash is the window that its
---         counters have, in 6 bytes.
+--         Of packed counters, a field of a hash: see slicespack.lua.
 -- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
 --         max of an adaptive slice in ms (0: not adaptive)
 --
@@ -20,9 +16,7 @@
 --               field and value, as they are stored}
 --   loaded      those of a hash as they were read
 --   kept, till  the horizon; stored, the field w of a hash that is no record
---   common      the window that the packed counters of the hash have, or 0
 local horizon, verdict = module('horizon'), module('verdict')
-local record -- from the first packed counter on
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
 local unpack, min = table.unpack or unpack, math.min
 
@@ -39,43 +33,10 @@ local function value(s) return format('%d:%d', s.count, s.last - s.start) end
 
 local function earlier(a, b) return a.start < b.start end
 
--- Reads the slices of a packed counter.
-local function stored_packed(c)
-  record = record or module('record')
-  c.shared = 'w'
-  local numbers, all, own = record.get(c), {}, c.own
-  own.common = c.sharing and #c.sharing == 6 and struct.unpack('>I6', c.sharing) or 0
-  if not numbers then return all end
-  if #numbers < 4 then error('WRONGTYPE the key holds no slices', 0) end
-  local rest = (#numbers - 1) % 3 -- numbers of the horizon
-  own.kept = rest == 0 and own.common or numbers[#numbers - rest + 1]
-  if rest == 2 then own.till = numbers[#numbers] end
-  for k = 2, #numbers - rest, 3 do
-    local last = numbers[1] - numbers[k]
-    all[#all + 1] = {start = last - numbers[k + 1], last = last, count = numbers[k + 2]}
-  end
-  return all
-end
-
-local function save_packed(c, now, all, expires)
-  if not all[1] then return record.drop(c) end
-  local numbers, own = {now}, c.own
-  for i, s in ipairs(all) do
-    numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
-  end
-  if not c.sharing then
-    own.common = own.kept
-    call('HSET', c.key, 'w', struct.pack('>I6', own.kept))
-  end
-  if own.till > 0 or own.kept ~= own.common then numbers[#numbers + 1] = own.kept end
-  if own.till > 0 then numbers[#numbers + 1] = own.till end
-  record.set(c, tonumber(expires), unpack(numbers))
-end
-
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
 -- there is seldom anything to sort.
 local function stored(c)
-  if c.member then return stored_packed(c) end
+  if c.member then return module('slicespack').read(c) end
   local raw, all, n, before, sorted, own = call('HGETALL', c.key), {}, 0, 0, true, c.own
   for i = 1, #raw, 2 do
     local f, v = raw[i], raw[i + 1]
@@ -110,7 +71,7 @@ end
 -- without it nothing at all is changed. Without a time at which the key expires, it does
 -- when it would have.
 local function save(c, now, all, expires)
-  if c.member then return save_packed(c, now, all, expires) end
+  if c.member then return module('slicespack').write(c, now, all, expires) end
   local written, gone, own = {}, {}, c.own
   local keeps = format(own.till > 0 and '%d:%d' or '%d', own.kept, own.till)
   if keeps ~= own.stored then written = {'w', keeps} end
@@ -271,7 +232,7 @@ end
 
 -- Reads the slices of a charge.
 local function load(c, now)
-  c.own = {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil, common = nil}
+  c.own = {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil}
   c.own.slices, c.stepped = clamp(stored(c), now)
 end
 
