@@ -1,116 +1,18 @@
 -- layers: units counted in coarse and in fine slices. Twin of window/layers.go.
 --
--- Key     a hash. Slices have absolute numbers: their time divided by their length.
---         <n>   fine slice n, closed: "<units>:<time of the latest - start>"
---         c<n>  coarse slice n, closed: the same, with the time of its first fine
---               slice
---         open  the two slices that are open: "<coarse time>:<coarse units>:<fine time>:
---               <fine units>"
---         kept  "<coarse>:<fine>:<since>:<window>:<till>:<stale>": the lengths of slices,
---               when the history begins, the horizon (see horizon.lua), and 1 if there may
---               be slices from before the history
---         Every decision needs these two. They are apart because Redis keeps a hash small
---         only while each value has at most 64 bytes (hash-max-listpack-value).
+-- Key     a hash of slices: see layershistory.lua
 -- Options length of a coarse and of a fine slice in ms; the first is a multiple
 --         of the second
 --
 -- A coarse slice counts what its fine ones do. Times are ms.
 --
--- c.own is the history: what was read of the key, and what is to be written.
-local horizon, verdict = module('horizon'), module('verdict')
-local unpack = table.unpack or unpack
+-- c.own is a history: see layershistory.lua.
+local horizon, verdict, histories = module('horizon'), module('verdict'), module('layershistory')
+local fetch, forget, number, put_slice, save = histories.fetch, histories.forget, histories.number, histories.put_slice, histories.save
 
 -- Names that a decision forgets at once, and fields that it looks at for those to forget: all
 -- if there are no more than many, and some at random if there are.
 local names_at_once, many, some = 100, 200, '20'
-
--- A layer holds slices of one length. The newest is open; of the closed ones, those
--- that were read are known, as false if they are not there.
-local function layer(prefix, length) return {prefix = prefix, length = length, closed = {}} end
-
--- A history of two layers. It knows what it has to write and to delete.
-local function history(coarse, fine, since)
-  return {coarse = layer('c', coarse), fine = layer('', fine), since = since, window = 0, till = 0, written = {}, stale = {}}
-end
-
-local function number(l, t) return math.floor(t / l.length) end
-
--- Whole numbers above 10^14 lose digits in Lua's own formatting.
-local function field(l, n) return string.format('%s%d', l.prefix, n) end
-local function value(l, t) return string.format('%d:%d', t.count, t.at - number(l, t.at) * l.length) end
-
-local function tally(l, n, raw)
-  local colon = string.find(raw, ':', 1, true)
-  return {
-    at = n * l.length + tonumber(string.sub(raw, colon + 1)),
-    count = tonumber(string.sub(raw, 1, colon - 1)),
-  }
-end
-
--- Calls redis with many arguments, a thousand a call: unpack has a limit.
-local function call(command, key, args)
-  for i = 1, #args, 1000 do
-    redis.call(command, key, unpack(args, i, math.min(i + 999, #args)))
-  end
-end
-
--- The numbers of a value.
-local function numbers_of(raw)
-  local v = {}
-  for n in string.gmatch(raw, '[^:]+') do v[#v + 1] = tonumber(n) end
-  return v
-end
-
--- Reads the history with its open slices. Returns nil if the key has no history.
-local function open(c)
-  local opened, kept = unpack(redis.call('HMGET', c.key, 'open', 'kept'))
-  if not opened then return nil end
-  local o, k = numbers_of(opened), numbers_of(kept)
-  local h = history(k[1], k[2], k[3])
-  h.window, h.till, h.has_stale = k[4], k[5], k[6] == 1
-  h.coarse.open = {at = o[1], count = o[2]}
-  h.fine.open = {at = o[3], count = o[4]}
-  h.kept = kept
-  return h
-end
-
--- Reads the closed slices with numbers first to last that are not known.
-local function fetch(c, l, first, last)
-  local names, numbers = {}, {}
-  for n = first, math.min(last, number(l, l.open.at) - 1) do
-    if l.closed[n] == nil and not l.complete then
-      names[#names + 1] = field(l, n)
-      numbers[#numbers + 1] = n
-    end
-  end
-  if #names == 0 then return end
-  local values = redis.call('HMGET', c.key, unpack(names))
-  for i, n in ipairs(numbers) do l.closed[n] = values[i] and tally(l, n, values[i]) end
-end
-
--- Has a field written.
-local function put(h, name, raw)
-  h.written[#h.written + 1] = name
-  h.written[#h.written + 1] = raw
-end
-
--- Writes the history. Writes that need memory come first: without it nothing at
--- all is changed. Without a time at which the key expires, it does when it would have.
-local function save(c, expires)
-  local h, gone = c.own, {}
-  local coarse, fine = h.coarse.open, h.fine.open
-  if fine then
-    h.stale.open, h.stale.kept = nil, nil
-    put(h, 'open', string.format('%d:%d:%d:%d', coarse.at, coarse.count, fine.at, fine.count))
-    local kept = string.format('%d:%d:%d:%d:%d:%d', h.coarse.length, h.fine.length, h.since, h.window, h.till, h.has_stale and 1 or 0)
-    if kept ~= h.kept then put(h, 'kept', kept) end
-  end
-  for name in pairs(h.stale) do gone[#gone + 1] = name end
-  call('HSET', c.key, h.written)
-  call('HDEL', c.key, gone)
-  if expires then redis.call('PEXPIREAT', c.key, expires) end
-  h.written, h.stale = {}, {}
-end
 
 -- Books n units at a time no earlier than any other. Returns whether they belong
 -- to the open slice; else that one is closed.
@@ -122,17 +24,10 @@ local function add_to(h, l, at, n)
       return true
     end
     l.closed[current] = l.open
-    put(h, field(l, current), value(l, l.open))
-    h.stale[field(l, current)] = nil
+    put_slice(h, l, current, l.open)
   end
   l.open = {at = at, count = n}
   return false
-end
-
--- Forgets closed slice n.
-local function forget(h, l, n)
-  l.closed[n] = false
-  h.stale[field(l, n)] = true
 end
 
 -- Forgets those of some fields that are slices which end before since. Returns how many.
@@ -206,25 +101,6 @@ local function book(h, at, n)
   add_to(h, coarse, at, n)
 end
 
-local function earlier(a, b) return a.at < b.at end
-
--- Reads the fine slices that are not forgotten, oldest first, and the names of all
--- fields.
-local function load_all(c, h)
-  local raw, all, names = redis.call('HGETALL', c.key), {}, {}
-  for i = 1, #raw, 2 do
-    names[raw[i]] = true
-    local n = tonumber(raw[i])
-    if n then
-      local t = tally(h.fine, n, raw[i + 1])
-      if t.at >= h.since then all[#all + 1] = t end
-    end
-  end
-  all[#all + 1] = h.fine.open
-  table.sort(all, earlier)
-  return all, names
-end
-
 -- Whether the clock has stepped back since the last unit.
 local function stepped(h, now)
   return h.fine.open and math.max(h.fine.open.at, h.since) > now
@@ -233,9 +109,9 @@ end
 -- Books every slice anew in a new history, less back units of the slice that counts
 -- the time at. The second value says whether there is one. h is used up.
 local function refit(c, h, now, at, back)
-  local fit = history(c.option[1], c.option[2], math.min(h.since, now))
+  local fit = histories.make(c.option[1], c.option[2], math.min(h.since, now))
   fit.window, fit.till = h.window, h.till
-  local loaded, names = load_all(c, h)
+  local loaded, names = histories.load_all(c, h)
   local all = {}
   for _, t in ipairs(loaded) do
     t.at = math.min(t.at, now)
@@ -261,9 +137,9 @@ end
 -- The history as it looks from now: units that lie in the future count as spent
 -- just now, in slices of the lengths of the options.
 local function view(c, now)
-  local h = open(c)
+  local h = histories.open(c)
   c.stepped = h and stepped(h, now)
-  if not h then return history(c.option[1], c.option[2], now) end
+  if not h then return histories.make(c.option[1], c.option[2], now) end
   if not c.stepped and h.coarse.length == c.option[1] and h.fine.length == c.option[2] then
     return h
   end
@@ -347,89 +223,13 @@ end
 
 local look, spend, explain = verdict(load, count, falls, newest, add)
 
--- Returns the number of the latest closed slice from first to last that has units at since
--- or later, and that slice; nil if no slice has.
-local function latest(c, l, first, last, since)
-  fetch(c, l, first, last)
-  for n = last, first, -1 do
-    local t = l.closed[n]
-    if t and t.at >= since then return n, t end
-  end
-end
-
--- Makes the latest closed slices the open ones, in place of those that have no units any
--- more. Returns whether there are any.
-local function open_latest(c, h, is_empty)
-  local coarse, fine = h.coarse, h.fine
-  local parts = coarse.length / fine.length
-  local c_number = number(coarse, coarse.open.at)
-  if is_empty then
-    local n, t = latest(c, coarse, number(coarse, h.since), c_number - 1, -math.huge)
-    if not n then return false end
-    forget(h, coarse, n)
-    coarse.open, c_number = t, n
-  end
-  local n, t = latest(c, fine, c_number * parts, math.min(c_number * parts + parts, number(fine, fine.open.at)) - 1, h.since)
-  if not n then return false end
-  forget(h, fine, n)
-  fine.open = t
-  return true
-end
-
--- Writes closed slice n.
-local function put_closed(h, l, n, t) put(h, field(l, n), value(l, t)) end
-
--- Takes n units from the fine slice that counts a time, and from its coarse one. Returns
--- whether there is one, and whether others are left.
-local function take_back(c, h, at, n)
-  local coarse, fine = h.coarse, h.fine
-  local f, last = number(fine, at), number(fine, fine.open.at)
-  if f > last then return false end
-  fetch(c, fine, f, f)
-  local t = f == last and fine.open or fine.closed[f]
-  if not t or at > t.at or t.at < h.since then return false end
-  local k = number(coarse, at)
-  local is_open = k == number(coarse, coarse.open.at)
-  fetch(c, coarse, k, k)
-  local whole = is_open and coarse.open or coarse.closed[k]
-  local back = math.min(t.count, n)
-  t.count = t.count - back
-  whole.count = whole.count - back
-  if t.count > 0 then
-    if f < last then put_closed(h, fine, f, t) end
-    if not is_open then put_closed(h, coarse, k, whole) end
-    return true, true
-  end
-  -- The fine slice is gone. The coarse one begins with the next one, if there is any.
-  local parts, first = coarse.length / fine.length
-  fetch(c, fine, k * parts, k * parts + parts - 1)
-  for i = k * parts, k * parts + parts - 1 do
-    local other = i == last and fine.open or fine.closed[i]
-    if i ~= f and other and other.at >= h.since then
-      first = other
-      break
-    end
-  end
-  if first then
-    whole.at = first.at
-    if not is_open then put_closed(h, coarse, k, whole) end
-  elseif not is_open then
-    forget(h, coarse, k)
-  end
-  if f < last then
-    forget(h, fine, f)
-    return true, true
-  end
-  return true, open_latest(c, h, not first)
-end
-
 local function settle(c, now, at, delta)
   if delta > 0 then
     load(c, now)
     add(c, now, delta)
     return
   end
-  local h = open(c)
+  local h = histories.open(c)
   if not h then return end
   c.own, c.stepped = h, stepped(h, now)
   if c.stepped or h.coarse.length ~= c.option[1] or h.fine.length ~= c.option[2] then
@@ -438,7 +238,7 @@ local function settle(c, now, at, delta)
     if found or c.stepped then save(c) end
     return
   end
-  local found, rest = take_back(c, h, at, -delta)
+  local found, rest = module('layersback').take_back(c, h, at, -delta)
   if found and rest then
     save(c)
   elseif found then

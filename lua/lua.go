@@ -25,7 +25,7 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
 // parts are the modules that algorithms are made of: first those that several share.
-var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "logpages", "logchange", "slicespack", "streamentries", "streamback"}
+var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "logpages", "logchange", "slicespack", "layershistory", "layersback", "streamentries", "streamback"}
 
 // Script is the one script that the Redis store runs: the constants, the parts, every
 // algorithm and what it has in pass, then the driver.

@@ -51,6 +51,8 @@ func TestHeaders(t *testing.T) {
 	header(t, "logpages", "logpages:", "push(", "forget(")
 	header(t, "logchange", "logchange:", "pull_back(", "give_back(")
 	header(t, "slicespack", "slicespack:", "Key ", "read(", "write(")
+	header(t, "layershistory", "layershistory:", "Key ", "open(", "save(")
+	header(t, "layersback", "layersback:", "take_back(")
 	header(t, "streamentries", "streamentries:", "Entry ", "read(", "write(")
 	header(t, "streamback", "streamback:", "Root ", "Leaf ", "left(", "number(")
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")

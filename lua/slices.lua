@@ -232,8 +232,9 @@ end
 
 -- Reads the slices of a charge.
 local function load(c, now)
-  c.own = {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil}
-  c.own.slices, c.stepped = clamp(stored(c), now)
+  local own = c.own or {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil}
+  c.own, own.kept, own.till, own.stored = own, 0, 0, nil
+  own.slices, c.stepped = clamp(stored(c), now)
 end
 
 -- The time of the newest unit, or nil. With repair, writes the slices if some lay in the future.

@@ -52,8 +52,8 @@ local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
 -- Reads the horizon, and the largest p of which there may be members of 10^p units.
 local function load(c)
-  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), {top = 0, kept = 0, till = 0}
-  c.own = own
+  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), c.own or {top = 0, kept = 0, till = 0}
+  c.own, own.top, own.kept, own.till = own, 0, 0, 0
   for i = #last, 2, -2 do
     local score = tonumber(last[i])
     if score >= tills then
