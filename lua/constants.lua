@@ -4,7 +4,7 @@
 -- Units: above, a double cannot count them one by one.
 local most_units = 2 ^ 53
 
--- A key lives for so many ms longer than its units count, or for twice as long if that is less:
+-- A key lives longer than its units count, by this many ms, or for twice the time if that is less:
 -- it must never expire earlier.
 local grace = 100
 

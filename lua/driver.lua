@@ -102,9 +102,9 @@ end
 local reply, replied, answered = {now}, 1, 1
 local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
 
--- any() -> read_request, decide_any, item
+-- any() -> read_request, decide_next, item
 --   read_request() -> charges, n   of the next request
---   decide_any()                   reads the next request, and decides on it
+--   decide_next()                  reads the next request, and decides on it
 --   item() -> value                the next item of the plan
 local function any()
   local known, charges = {}, {}
@@ -158,7 +158,7 @@ local function any()
     return charges, n
   end
 
-  local function decide_any()
+  local function decide_next()
     local _, n = read_request()
     local fits = op == 'take'
     for i = 1, n do
@@ -186,7 +186,7 @@ local function any()
     end
   end
 
-  return read_request, decide_any, item
+  return read_request, decide_next, item
 end
 
 if op == 'reset' then
@@ -254,7 +254,7 @@ for k, at in ipairs(definitions) do
   end
 end
 
-local decide_general
+local decide_on_any
 
 -- Decides on requests until the list is empty, or one fails.
 local function decide()
@@ -297,11 +297,11 @@ local function decide()
       reply[replied] = left
     else
       if own then keys, group, read = keys - 1, group + 1, read - items[unit] end
-      if not decide_general then
+      if not decide_on_any then
         local _
-        _, decide_general = any()
+        _, decide_on_any = any()
       end
-      decide_general()
+      decide_on_any()
       same_key = nil
     end
   end

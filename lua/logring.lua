@@ -46,7 +46,7 @@
 --           at, total, units, entries, span, inside, window, till
 --                     of that: what read_chunk of logchunk.lua returns
 --           slot, pages, slots, nth, skip, oldest, before, base
---                     of the ring, in the order of its bytes; pages is 0 if there is none
+--                     of the ring, in the order of its bytes; pages is 0 for a single chunk
 --   room  the table that log is, to be used again: see room()
 local chunks = module('logchunk')
 local read_chunk, read_varint, total_of = chunks.read, chunks.read_varint, chunks.total_of

@@ -24,11 +24,18 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
-// parts are the modules that algorithms are made of: first those that several share.
-var parts = []string{"verdict", "horizon", "record", "logchunk", "logring", "logpages", "logchange", "slicespack", "layershistory", "layersback", "streamentries", "streamback"}
+// parts are the modules of which algorithms are made: those that several share, then those of
+// one, which begin with its name.
+var parts = []string{
+	"verdict", "horizon", "record",
+	"logchunk", "logring", "logpages", "logchange",
+	"streamentries", "streamback",
+	"slicespack",
+	"layershistory", "layersback",
+}
 
-// Script is the one script that the Redis store runs: the constants, the parts, every
-// algorithm and what it has in pass, then the driver.
+// Script is the one script that the Redis store runs: the constants, the modules, then the
+// driver.
 var Script = build()
 
 // Instances is the script by which processes that share a store count each other.
@@ -39,9 +46,9 @@ var Overrides = read("overrides")
 
 func build() string {
 	var s strings.Builder
-	// One of each in a run: what a module notes of a key holds for all who write it.
+	// A run makes a module once: what the module notes of a key holds for all who write the key.
 	s.WriteString("local spending, made = false, {}\nlocal function module(name)\nif made[name] then return made[name] end\nlocal function make()\n")
-	s.WriteString(read("constants")) // locals of make: they cost what does not use them nothing
+	s.WriteString(read("constants")) // locals of make: a module that uses none pays nothing
 	for _, name := range modules() {
 		s.WriteString("if name == '" + name + "' then\n" + read(name) + "end\n")
 	}
@@ -50,13 +57,14 @@ func build() string {
 	return s.String()
 }
 
-// modules are the files that the driver loads, each when it needs it.
+// modules are the files that the driver loads, each when it needs it: first those that most
+// calls need, for make compares one name after the other.
 func modules() []string {
 	var all []string
 	for _, name := range Passing {
 		all = append(all, "pass/"+name)
 	}
-	return slices.Concat(all, Algorithms, parts) // those first that most calls need
+	return slices.Concat(all, Algorithms, parts)
 }
 
 func read(name string) string {

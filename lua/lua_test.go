@@ -66,7 +66,7 @@ func TestHeaders(t *testing.T) {
 		}
 	}
 	for _, name := range Passing {
-		header(t, "pass/"+name, "pass/"+name+": "+name+".lua for ")
+		header(t, "pass/"+name, "pass/"+name+": "+name+".lua for ", "make(")
 	}
 }
 

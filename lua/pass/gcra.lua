@@ -1,4 +1,6 @@
--- pass/gcra: gcra.lua for a unit of one policy.
+-- pass/gcra: gcra.lua for a unit of one policy. See driver.lua.
+--
+-- make(limit, window, now, _, _, packed, burst) -> decide
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local ceil, floor, min = math.ceil, math.floor, math.min
 

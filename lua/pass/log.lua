@@ -1,4 +1,7 @@
--- pass/log: log.lua for a unit of one policy, where not all of a chunk has left the window.
+-- pass/log: log.lua for a unit of one policy, where not all of a chunk has left the window. See
+-- driver.lua.
+--
+-- make(limit, window, now) -> decide, wants_strings
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 

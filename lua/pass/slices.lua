@@ -1,5 +1,7 @@
 -- pass/slices: slices.lua for a unit of one policy, where slices have one length and
--- count as a whole, and no two of them become one.
+-- count as a whole, and no two of them become one. See driver.lua.
+--
+-- make(limit, window, now, _, _, packed, weighted, size, count, _, longest) -> decide
 local call, byte, find, sub, format = redis.call, string.byte, string.find, string.sub, string.format
 local ceil, min, unpack = math.ceil, math.min, table.unpack or unpack
 

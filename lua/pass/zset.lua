@@ -1,4 +1,6 @@
--- pass/zset: zset.lua for a unit of one policy.
+-- pass/zset: zset.lua for a unit of one policy. See driver.lua.
+--
+-- make(limit, window, now, id, tidies) -> decide
 local call, format = redis.call, string.format
 
 -- Times as Redis reads them.
