@@ -44,7 +44,7 @@
 --   log   nil if there is no key; else the newest chunk and what the ring says:
 --           text      of the key, as far as it was read; tail, of the newest chunk
 --           at, total, units, entries, span, inside, window, till
---                     of that: what read_chunk of logchunk.lua returns
+--                     of that: what read of logchunk.lua returns
 --           slot, pages, slots, nth, skip, oldest, before, base
 --                     of the ring, in the order of its bytes; pages is 0 for a single chunk
 --   room  the table that log is, to be used again: see room()
