@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -179,6 +180,57 @@ func TestShadows(t *testing.T) {
 		if found := shadows(text); !slices.Equal(found, want) {
 			t.Errorf("%q shadows %v, want %v", text, found, want)
 		}
+	}
+}
+
+// TestFields holds that headers list what a charge holds: the driver's fields, those of record
+// and horizon, and those of an algorithm.
+func TestFields(t *testing.T) {
+	listed := func(name string) map[string]bool {
+		text, _, _ := strings.Cut(read(name), "\nlocal ")
+		if name == "driver" {
+			_, text, _ = strings.Cut(text, "A charge c is a table")
+		}
+		words := make(map[string]bool)
+		for _, w := range word.FindAllString(text, -1) {
+			words[w] = true
+		}
+		return words
+	}
+	of := make(map[string]map[string]bool) // what the headers of an algorithm's files list
+	for _, algorithm := range Algorithms {
+		of[algorithm] = make(map[string]bool)
+		for _, name := range modules() {
+			if strings.HasPrefix(name, algorithm) {
+				maps.Copy(of[algorithm], listed(name))
+			}
+		}
+	}
+	shared := listed("driver")
+	maps.Copy(shared, listed("record"))
+	maps.Copy(shared, listed("horizon"))
+	field, own := regexp.MustCompile(`\bc\.([a-z_]+)`), regexp.MustCompile(`\bown\.([a-z_]+)`)
+	fields, owns := 0, 0
+	for _, name := range append(modules(), "driver") {
+		text := comment.ReplaceAllString(read(name), "")
+		for _, found := range field.FindAllStringSubmatch(text, -1) {
+			if fields++; !shared[found[1]] {
+				t.Errorf("%s.lua: no header lists c.%s", name, found[1])
+			}
+		}
+		for algorithm, all := range of {
+			if !strings.HasPrefix(name, algorithm) {
+				continue
+			}
+			for _, found := range own.FindAllStringSubmatch(text, -1) {
+				if owns++; !all[found[1]] {
+					t.Errorf("%s.lua: no header of %s lists c.own.%s", name, algorithm, found[1])
+				}
+			}
+		}
+	}
+	if fields < 100 || owns < 100 {
+		t.Errorf("%d uses of fields, and %d of an algorithm's own; are there no more?", fields, owns)
 	}
 }
 
