@@ -283,8 +283,8 @@ func (GCRA) empty(h History) bool {
 	return true
 }
 
-// holds returns how many units bucket j holds, in part or as a whole.
-func (s gcraState) holds(now int64, c *Charge, j int) int64 {
+// count returns how many units bucket j holds, in part or as a whole.
+func (s gcraState) count(now int64, c *Charge, j int) int64 {
 	return ceilDiv(s.level(now, c, j, false), c.Policies[j].Window.Milliseconds())
 }
 
@@ -297,7 +297,7 @@ func (s gcraState) falls(now int64, c *Charge, j int, n int64) time.Duration {
 func (a GCRA) look(h History, now int64, c *Charge, ds []Decision) bool {
 	var room gcraRoom
 	s := readGCRA(h, &room)
-	return look(now, c, ds, func(j int) int64 { return s.holds(now, c, j) })
+	return look(now, c, ds, func(j int) int64 { return s.count(now, c, j) })
 }
 
 // spend implements Algorithm. Units leak evenly, so that all times are known.

@@ -305,7 +305,7 @@ func TestLogRebase(t *testing.T) {
 			now += r.Int64N(1 + window/4)
 			c := &Charge{Policies: []Policy{logPolicy(limit, window)}, Cost: 1 + r.Int64N(limit)>>r.IntN(10)}
 			_, total := log.h.last()
-			gone := log.h.holds(now, c.Policies[0]) == 0
+			gone := log.h.count(now, c.Policies[0]) == 0
 			if got, want := log.take(now, c), slow.decide(now, c, true); !slices.Equal(got, want) {
 				t.Fatalf("walk %d, step %d at %d: take(%+v) = %+v, want %+v", walk, step, now, c, got, want)
 			}
@@ -324,7 +324,7 @@ func TestLogRebase(t *testing.T) {
 		log.settle(logStart+k, c, 0, MaxProduct)
 		log.check(t)
 	}
-	if got := log.h.holds(logStart+40, c.Policies[0]); got != MaxProduct {
+	if got := log.h.count(logStart+40, c.Policies[0]); got != MaxProduct {
 		t.Errorf("%d units, want %d", got, MaxProduct)
 	}
 	if d := log.peek(logStart+1_000, c)[0]; d.Remaining != 1 {
@@ -362,7 +362,7 @@ func TestLogClockBack(t *testing.T) {
 				}
 				for window := int64(1); window < 1_000; window += 9 {
 					n := want - max(0, keep+1-(window+4)/10)
-					if got := log.h.holds(now, logPolicy(1, window)); got != n {
+					if got := log.h.count(now, logPolicy(1, window)); got != n {
 						t.Fatalf("keep %d, cost %d: %d units in %d ms, want %d", keep, cost, got, window, n)
 					}
 				}

@@ -35,8 +35,8 @@ func (h records) locate(t, k int64, rest *logPart) place {
 	return p
 }
 
-// holds returns how many units the policy's window holds.
-func (h records) holds(now int64, p Policy) int64 {
+// count returns how many units the policy's window holds.
+func (h records) count(now int64, p Policy) int64 {
 	var rest logPart
 	if at := h.locate(now-p.Window.Milliseconds()+1, 0, &rest); at.nowhere() {
 		return 0
@@ -171,7 +171,7 @@ func (h records) all() []logRecord {
 type ofRecords struct{ usual }
 
 func (ofRecords) look(h History, now int64, c *Charge, ds []Decision) bool {
-	return look(now, c, ds, func(j int) int64 { return records(h).holds(now, c.Policies[j]) })
+	return look(now, c, ds, func(j int) int64 { return records(h).count(now, c.Policies[j]) })
 }
 
 func (ofRecords) explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {

@@ -3,19 +3,19 @@ package window
 import "time"
 
 // What differs between algorithms are two functions, on the window of policy j at the time of the
-// decision: holds returns how many units it holds, and falls the time until it holds at most n
+// decision: count returns how many units it holds, and falls the time until it holds at most n
 // units, which is less than it holds; the whole window if n is below 0. Twin of lua/verdict.lua.
 type (
-	holds func(j int) int64
+	count func(j int) int64
 	falls func(j int, n int64) time.Duration
 )
 
 // look is Algorithm.look.
-func look(now int64, c *Charge, ds []Decision, holds holds) bool {
+func look(now int64, c *Charge, ds []Decision, count count) bool {
 	fits := true
 	for j, p := range c.Policies {
 		limit := c.Algorithm.atOnce(p)
-		left := limit - holds(j)
+		left := limit - count(j)
 		allowed := c.Cost == 0 || c.Cost <= left
 		ds[j] = Decision{Allowed: allowed, Limit: limit, Remaining: left, At: now}
 		fits = fits && allowed
