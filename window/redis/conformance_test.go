@@ -91,7 +91,7 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 	return s
 }
 
-func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }
+func TestConformance(t *testing.T) { windowtest.ExerciseRecorded(t, openMemory, open) }
 
 // TestConformanceRemembering leaves out what takes minutes and is about slices, not
 // about denials.
