@@ -150,19 +150,20 @@ func cloneResults(all []window.Result) []window.Result {
 // flush has the player answer what it was not asked yet.
 func (w *twin) flush() {
 	w.t.Helper()
-	if len(w.answers) == 0 {
+	first, all := w.played, w.answers
+	if len(all) == 0 {
 		return
 	}
-	now, calls := w.clock.Now(), w.history[w.played:]
-	all := w.player.Play(context.WithoutCancel(w.t.Context()), w.clock, calls)
+	w.played, w.answers = len(w.history), nil
+	now, calls := w.clock.Now(), w.history[first:]
+	played := w.player.Play(context.WithoutCancel(w.t.Context()), w.clock, calls)
 	w.clock.Set(now)
-	for i, got := range all {
-		if want := w.answers[i]; !agree(got, want) {
-			w.t.Fatalf("%s, step %d of many in one round trip, %s\n%s", w.name, w.played+i,
-				w.difference(&calls[i], got, want), w.replay(w.played+i))
+	for i, want := range all {
+		if got := played[i]; !agree(got, want) {
+			w.t.Fatalf("%s, step %d of many in one round trip, %s\n%s", w.name, first+i,
+				w.difference(&calls[i], got, want), w.replay(first+i))
 		}
 	}
-	w.played, w.answers = len(w.history), w.answers[:0]
 }
 
 func (w *twin) difference(c *Call, got, want []window.Result) string {
