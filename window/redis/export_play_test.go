@@ -17,6 +17,9 @@ func (s *Store) Play(ctx context.Context, clock *windowtest.Clock, calls []windo
 		s.planCall(&rounds[i], c)
 		all = append(all, rounds[i].calls...)
 	}
+	// The server has the script then: it refuses none of the calls, which would be sent again after
+	// the others.
+	err := s.Ping(ctx)
 	s.run(ctx, all)
 	results := make([][]window.Result, len(calls))
 	for i := range rounds {
@@ -29,6 +32,9 @@ func (s *Store) Play(ctx context.Context, clock *windowtest.Clock, calls []windo
 		for _, c := range rounds[i].calls {
 			c.answer(results[i][c.first:][:len(c.requests)])
 		}
+	}
+	if err != nil {
+		results[0][0].Err = err
 	}
 	return results
 }
