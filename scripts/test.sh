@@ -28,7 +28,7 @@ if [ $# -gt 0 ]; then
 	exit
 fi
 
-# Two jobs run side by side, one package at a time each. A job prints what it has to say when it
+# Two jobs run side by side, one package at a time each. A job prints its output when it
 # has ended.
 status=0 running=0
 job() {
