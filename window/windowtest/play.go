@@ -125,7 +125,7 @@ func (w *twin) do(c Call) []window.Result {
 	return want
 }
 
-// clone is for callers that use the memory of their charges again.
+// clone returns a call whose charges the caller of the first does not change later.
 func (c Call) clone() Call {
 	c.Requests = slices.Clone(c.Requests)
 	for i, charges := range c.Requests {
