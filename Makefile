@@ -11,7 +11,7 @@ FUZZPKGS ?= ./...
 
 # What make test-valkey runs is where servers differ: what scripts may do, how they are
 # loaded, ACL, Cluster. Walks are fewer, and long ones about arithmetic are left out.
-VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Left|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
+VALKEY_TESTS := ^Test(Conformance|AgreesWithMemoryRemembering|Cluster|Connect|GiveBack|Lease.*|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
 VALKEY_WITHOUT := ^TestConformance/(Millisecond.*|LayersAreFineSlices|ManyLayers|ManySlices|AdaptiveSwitches|RetryAfter|StrictNeverOver|Horizon|HistoryStays|GCRA(LimitsDiffer|LimitIsLowered|WindowsDiffer|ManyWindows|WorstCase|IsGCRA))$$
 
 .PHONY: help

@@ -90,7 +90,7 @@ func TestUnknownOnlyIfSent(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Second, Prefix: "sent"})
 	warm(t, s, "key")
 	own.Stop()
-	const requests = 300 // more than two flights take
+	const requests = 300 // more than two batches take
 	unknown := make([]bool, requests)
 	var group sync.WaitGroup
 	for i := range requests {

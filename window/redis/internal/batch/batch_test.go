@@ -371,8 +371,8 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// TestTimeout has a server hang: each waits for the timeout and no longer, whenever it came.
-func TestTimeout(t *testing.T) {
+// TestDeadlines has a server hang: each waits for the timeout and no longer, whenever it came.
+func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		for i := range 40 {
@@ -410,15 +410,15 @@ func TestSoloDeadline(t *testing.T) {
 	})
 }
 
-// TestQueueLength has more requests wait than there is room for: the others get an error at once.
-func TestQueueLength(t *testing.T) {
+// TestQueueIsBounded has more requests wait than there is room for: the others get an error at once.
+func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
 		s.take(t.Context(), 1)
 		s.take(t.Context(), minFollow)
 		ctx, cancel := context.WithCancel(t.Context())
 		s.take(ctx, QueueLength)
-		s.want("as many as may wait", QueueLength, 1, minFollow)
+		s.want("the queue is full", QueueLength, 1, minFollow)
 		if r := s.Take(ctx, one("1"), nil); !errors.Is(r.Err, errFull) {
 			t.Errorf("Take = %+v, want %v", r, errFull)
 		}

@@ -28,7 +28,7 @@ type Naming struct {
 
 // New returns how counters are named: one way, or two while the secret changes, of which the
 // former comes last. A counter is then kept under both names: those who know only one of the
-// secrets see all that is spent. A secret is empty where there is none.
+// secrets see all that is spent. An empty secret: names hold the keys unchanged.
 func New(prefix, secret, former string) []Naming {
 	current := Naming{prefix: prefix + ":" + Format, hash: newKeyHash(secret)}
 	if former == "" {
