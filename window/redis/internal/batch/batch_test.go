@@ -246,7 +246,7 @@ func TestAlike(t *testing.T) {
 		s.answer(0)
 		s.want("fewer than are in flight", n, 2*n)
 		s.take(t.Context(), n)
-		s.want("as many as are in flight", 0, 2*n, 2*n)
+		s.want("enough, as that batch has", 0, 2*n, 2*n)
 
 		gone, cancel := context.WithCancel(t.Context())
 		s.take(gone, 4*n)
