@@ -26,6 +26,7 @@ type server struct {
 	t *testing.T
 	*Batcher
 	trip    time.Duration
+	left    time.Duration // until the deadline of each batch
 	callers sync.WaitGroup
 
 	mu      sync.Mutex // guards batches
@@ -35,13 +36,12 @@ type server struct {
 // sent is a batch that the server has.
 type sent struct {
 	keys   []string
-	since  time.Time
 	answer chan struct{}
 }
 
 // newServer has to be called in a bubble of synctest.
 func newServer(t *testing.T, change ...func(*Env)) *server {
-	s := &server{t: t}
+	s := &server{t: t, left: timeout}
 	env := Env{
 		Timeout: timeout, MaxInFlight: 8,
 		Trip:    func() time.Duration { return s.trip },
@@ -68,7 +68,10 @@ func (s *server) decider() func(context.Context, [][]window.Charge) []window.Res
 	var results []window.Result
 	var decisions []window.Decision
 	return func(ctx context.Context, requests [][]window.Charge) []window.Result {
-		own := &sent{since: time.Now(), answer: make(chan struct{})}
+		own := &sent{answer: make(chan struct{})}
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) != s.left {
+			s.t.Errorf("a batch has %s until its deadline, want %s", time.Until(end), s.left)
+		}
 		for _, charges := range requests {
 			own.keys = append(own.keys, charges[0].Key)
 		}
@@ -164,6 +167,7 @@ func TestSolo(t *testing.T) {
 			if len(s.idle) != 1 {
 				t.Errorf("%d batches are kept, want the one that is reused", len(s.idle))
 			}
+			time.Sleep(timeout / 3)
 		}
 		s.end()
 	})
@@ -200,6 +204,20 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// TestFollowBetweenBatches holds that too few requests do not follow a batch that has come back, but
+// whose goroutine has not looked for more yet.
+func TestFollowBetweenBatches(t *testing.T) {
+	b := New(Env{})
+	b.runners, b.waiting = 1, make([]*waiter, minFollow-1)
+	if b.mayFollow(0) {
+		t.Errorf("%d requests may follow", len(b.waiting))
+	}
+	b.waiting = append(b.waiting, nil)
+	if !b.mayFollow(0) {
+		t.Errorf("%d requests may not follow", len(b.waiting))
+	}
+}
+
 // TestFollowOnReturn holds that requests that wait are sent when the batch in flight returns.
 func TestFollowOnReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +239,7 @@ func TestStuck(t *testing.T) {
 		time.Sleep(stuckAfter)
 		s.take(t.Context(), 1)
 		s.want("in time", 1, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		s.take(t.Context(), 1)
 		s.want("late", 0, 1, 2)
 		time.Sleep(2 * stuckAfter)
@@ -355,6 +373,9 @@ func TestCancelled(t *testing.T) {
 				t.Errorf("request %d: %v; want %v, and Canceled", i, err, want)
 			}
 		}
+		if r := s.Take(ctx, one("1"), nil); !errors.Is(r.Err, errUnsent) {
+			t.Errorf("a caller who has gone before gets %+v, want %v", r, errUnsent)
+		}
 		clear(rooms)
 		s.answer(1)
 		s.answer(0)
@@ -363,9 +384,6 @@ func TestCancelled(t *testing.T) {
 		}
 		if slices.ContainsFunc(rooms[1:], func(d window.Decision) bool { return d != window.Decision{} }) {
 			t.Errorf("%+v: the room of a caller who has gone is written to", rooms)
-		}
-		if r := s.Take(ctx, one("1"), nil); !errors.Is(r.Err, errUnsent) {
-			t.Errorf("a caller who has gone before gets %+v, want an error", r)
 		}
 		s.end()
 	})
@@ -396,11 +414,33 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
+// TestDeadlinesAgain has requests wait until their time is up, again after nothing was left to wait
+// for.
+func TestDeadlinesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		for range 2 {
+			s.take(t.Context(), 1)
+			time.Sleep(2 * stuckAfter)
+			s.take(t.Context(), 1)
+			time.Sleep(2 * stuckAfter)
+			start := time.Now()
+			err := s.Take(t.Context(), one("1"), nil).Err
+			if took := time.Since(start); took != timeout || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Take = %v after %s, want DeadlineExceeded after %s", err, took, timeout)
+			}
+			s.callers.Wait()
+			time.Sleep(2 * timeout)
+		}
+	})
+}
+
 // TestSoloDeadline has the context of a caller who sends a request end first.
 func TestSoloDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		s.left = time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), s.left)
 		defer cancel()
 		start := time.Now()
 		r := s.Take(ctx, one("1"), nil)
@@ -445,20 +485,20 @@ func TestFar(t *testing.T) {
 		s.want("too early", 1, 1)
 		time.Sleep(trip/most - 1)
 		s.want("still too early", 1, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		s.want("an interval later", 0, 1, 1)
 		s.take(t.Context(), 2)
 		s.want("the next one waits, too", 2, 1, 1)
 		time.Sleep(trip / most)
 		s.want("two intervals later", 0, 1, 1, 2)
 		time.Sleep(trip / most)
-		s.take(t.Context(), 3)
-		s.want("nothing waits in between", 0, 1, 1, 2, 3)
+		s.take(t.Context(), 1)
+		s.want("nothing waits in between", 0, 1, 1, 2, 1)
 		time.Sleep(trip / most)
 		s.take(t.Context(), 1)
-		s.want("all connections are in use", 1, 1, 1, 2, 3)
+		s.want("all connections are in use", 1, 1, 1, 2, 1)
 		s.answer(0)
-		s.want("one is free", 0, 1, 2, 3, 1)
+		s.want("one is free", 0, 1, 2, 1, 1)
 		s.end()
 	})
 }
@@ -470,13 +510,13 @@ func TestFarOverdue(t *testing.T) {
 		const trip = 20 * time.Millisecond
 		s := newServer(t)
 		s.trip = trip
+		for range 3 {
+			s.take(t.Context(), 1)
+			time.Sleep(trip)
+		}
+		s.want("the first one is overdue now, and was not yet", 0, 1, 1, 1)
 		s.take(t.Context(), 1)
-		time.Sleep(2 * trip)
-		s.take(t.Context(), 1)
-		s.want("one is not overdue yet", 0, 1, 1)
-		time.Sleep(1)
-		s.take(t.Context(), 1)
-		s.want("overdue", 1, 1, 1)
+		s.want("overdue", 1, 1, 1, 1)
 		s.end()
 	})
 }

@@ -22,14 +22,14 @@ const HoldersPerShard = 1 << 10
 
 // Holder is a counter, with certain policies and options, that may have a lease.
 type Holder struct {
-	mu    sync.Mutex    // guards all; never held while the server is asked
-	seen  time.Duration // when it was last asked for
-	size  int64         // of the last lease
-	room  int64         // what the limit had left when the server was last asked
-	pause time.Duration // no lease before
-	lease *lease        // nil: none
-	fetch *fetch        // nil: none
-	gone  bool          // another holder may have taken its place, or the store is closed
+	mu        sync.Mutex    // guards all; never held while the server is asked
+	seen      time.Duration // when it was last asked for
+	size      int64         // of the last lease
+	remaining int64         // what the limit had left when the server was last asked
+	pause     time.Duration // no lease before
+	lease     *lease        // nil: none
+	fetch     *fetch        // nil: none
+	gone      bool          // another holder may have taken its place, or the store is closed
 }
 
 // grow returns the size of the next lease, which is below two of the charge's cost
@@ -44,20 +44,20 @@ func (e *Holder) grow(c *window.Charge, now, life time.Duration) int64 {
 	if now < e.pause {
 		return 0
 	}
-	return min(e.size, e.room/2)
+	return min(e.size, e.remaining/2)
 }
 
 // Answered notes what the server said to a request without lease.
 func (e *Holder) Answered(decisions []window.Decision) {
 	if len(decisions) > 0 {
 		e.mu.Lock()
-		e.room = room(decisions)
+		e.remaining = leastRemaining(decisions)
 		e.mu.Unlock()
 	}
 }
 
-// room is what the tightest limit has left.
-func room(decisions []window.Decision) int64 {
+// leastRemaining is what the tightest limit has left.
+func leastRemaining(decisions []window.Decision) int64 {
 	least := decisions[0].Remaining
 	for i := range decisions {
 		least = min(least, decisions[i].Remaining)

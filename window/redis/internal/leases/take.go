@@ -112,10 +112,10 @@ func (l *Leases) fetch(ctx context.Context, e *Holder, f *fetch, c *window.Charg
 		f.err = r.Err
 		return nil, r.Err
 	case !window.Allowed(r.Decisions):
-		e.room, e.pause = room(r.Decisions), now.Steady+life
+		e.remaining, e.pause = leastRemaining(r.Decisions), now.Steady+life
 		return nil, nil
 	}
-	e.room = room(r.Decisions)
+	e.remaining = leastRemaining(r.Decisions)
 	own := &lease{charge: whole, decisions: r.Decisions, left: size, taken: sent, life: life}
 	e.lease = own
 	own.timer = time.AfterFunc(life-now.since(sent), func() { l.expire(e, own) })
