@@ -18,14 +18,15 @@
 -- Reply   integers: now; then, for take and peek, per request one of
 --         0 or more  a unit of one policy passes: remaining; reset after and effective
 --                    window are the window
---         -4         a unit of one policy passes: then come remaining, reset after,
---                    effective window
---         -5         then come five per policy: allowed (0 or 1), remaining, retry
+--         -4         with_times: a unit of one policy passes: then come remaining, reset
+--                    after, effective window
+--         -5         in_full: then come five per policy: allowed (0 or 1), remaining, retry
 --                    after (ms, -1: never), reset after (ms), effective window (ms)
---         -1         of several requests, this one failed, and was not charged
---         -2         of several requests, this one failed, and may have been charged
---         -3         of several requests, this one failed as a command is not allowed,
---                    and may have been charged
+--         -1         undone: of several requests, this one failed, and was not charged
+--         -2         uncertain: of several requests, this one failed, and may have been
+--                    charged
+--         -3         forbidden: of several requests, this one failed as a command is not
+--                    allowed, and may have been charged
 --
 -- Modules: the algorithms, and what they share, come before this file in the script.
 -- `module(name)` makes one when it is first needed. An algorithm has:
@@ -73,6 +74,7 @@
 -- `spending` must be true before the first write of a request.
 
 local unpack = table.unpack or unpack
+local undone, uncertain, forbidden, with_times, in_full = -1, -2, -3, -4, -5 -- see Reply
 local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does. By its
@@ -166,7 +168,7 @@ local function any()
     end
     spending = true
     replied = replied + 1
-    reply[replied] = -5
+    reply[replied] = in_full
     for i = 1, n do
       local c = charges[i]
       if fits and c.cost > 0 then
@@ -209,10 +211,10 @@ local function failure(err, unwritten)
     end
   end
   -- These meet the first write already, so that nothing can have been written.
-  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return -1 end
+  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return undone end
   -- If the user may not run a command, others may have run before it.
-  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
-  return -2
+  if says("can't run this command", 'ACL failure', 'NOPERM ') then return forbidden end
+  return uncertain
 end
 
 if op == 'settle' then
@@ -279,7 +281,7 @@ local function decide()
       same_key, same_field, same_unit = key, field, unit
     end
     if retry then
-      reply[replied + 1] = -5
+      reply[replied + 1] = in_full
       reply[replied + 2] = 0
       reply[replied + 3] = left
       reply[replied + 4] = retry
@@ -287,7 +289,7 @@ local function decide()
       reply[replied + 6] = effective
       replied = replied + 6
     elseif reset then
-      reply[replied + 1] = -4
+      reply[replied + 1] = with_times
       reply[replied + 2] = left
       reply[replied + 3] = reset
       reply[replied + 4] = effective

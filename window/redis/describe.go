@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/base64"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Describe implements engine.Describer. The version is what servers say when a connection is
@@ -42,10 +44,10 @@ func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
 		err = ask(ctx, client)
 	}
 	if err != nil {
-		return engine.Description{}, s.fail(ctx, err)
+		return engine.Description{}, s.words.Fail(ctx, err)
 	}
 	if h := s.server.Load(); h != nil {
-		all.Version, all.Mode = strings.TrimSpace(h.server+" "+h.version), h.mode
+		all.Version, all.Mode = strings.TrimSpace(h.Server+" "+h.Version), h.Mode
 	}
 	return all, nil
 }
@@ -97,4 +99,32 @@ func fuller(a, b *engine.ServerMemory) bool {
 		return a.Evicts()
 	}
 	return a.Share() > b.Share()
+}
+
+var _ engine.KeyHasher = (*Store)(nil)
+
+// AppendKeyHash implements engine.KeyHasher.
+func (s *Store) AppendKeyHash(dst []byte, key string) []byte {
+	sum := s.namings[0].Sum(key)
+	return base64.RawURLEncoding.AppendEncode(dst, sum[:])
+}
+
+// HashesKeys implements engine.KeyHasher.
+func (s *Store) HashesKeys() bool { return s.namings[0].Hashes() }
+
+// HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
+// the former one. It reports false if no secret has that number.
+func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
+	if n >= len(s.namings) || !s.namings[n].Hashes() {
+		return sum, false
+	}
+	return s.namings[n].Sum(key), true
+}
+
+// CounterName implements engine.CounterNamer.
+func (s *Store) CounterName(c window.Charge) string {
+	if s.throttles([]window.Charge{c}) {
+		return string(s.namings[0].AppendNative(nil, &c))
+	}
+	return string(s.namings[0].AppendKey(nil, &c))
 }

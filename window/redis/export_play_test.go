@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // Play implements windowtest.Player: each call is in runs of the script of its own, and all are
 // in one pipeline. The server is not part of a Cluster, and nothing is remembered or leased.
 func (s *Store) Play(ctx context.Context, clock *windowtest.Clock, calls []windowtest.Call) [][]window.Result {
-	rounds, all := make([]round, len(calls)), []*call(nil)
+	rounds, all := make([]round, len(calls)), []*wire.Call(nil)
 	for i, c := range calls {
 		clock.Set(c.Now)
 		rounds[i].results = make([]window.Result, len(c.Requests))
@@ -30,7 +31,7 @@ func (s *Store) Play(ctx context.Context, clock *windowtest.Clock, calls []windo
 			continue
 		}
 		for _, c := range rounds[i].calls {
-			c.answer(results[i][c.first:][:len(c.requests)])
+			c.Answer(results[i][c.First:][:len(c.Requests)])
 		}
 	}
 	if err != nil {
@@ -43,16 +44,16 @@ func (s *Store) Play(ctx context.Context, clock *windowtest.Clock, calls []windo
 func (s *Store) planCall(r *round, c windowtest.Call) {
 	switch c.Op {
 	case windowtest.Take, windowtest.TakeBatch:
-		s.plan(r, "take", c.Requests)
+		s.plan(r, wire.Take, c.Requests)
 	case windowtest.Peek:
-		s.plan(r, "peek", c.Requests)
+		s.plan(r, wire.Peek, c.Requests)
 	case windowtest.Settle:
 		if c.Delta != 0 {
 			r.calls = s.newSettleCalls(c.Requests, c.At, c.Delta)
 		}
 	case windowtest.Reset:
 		for i := range s.namings {
-			r.calls = append(r.calls, s.newScriptCall(s.namings[i:i+1], "reset", c.Requests))
+			r.calls = append(r.calls, s.writer.Script(s.namings[i:i+1], wire.Reset, c.Requests))
 		}
 	}
 }

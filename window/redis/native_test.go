@@ -261,6 +261,22 @@ func TestNativeUnknown(t *testing.T) {
 	}
 }
 
+// TestNativeThenLost has a server without the command hang when the script is to decide instead: it
+// may have charged the request.
+func TestNativeThenLost(t *testing.T) {
+	end := make(chan struct{})
+	addr := fakeServer(t, func(args []string) string {
+		if args[0] != "cl.throttle" {
+			<-end
+		}
+		return "-ERR unknown command"
+	})
+	defer close(end)
+	s := newStore(t, redis.Options{Addresses: []string{addr}, Timeout: timeout})
+	_, err := s.Take(t.Context(), []window.Charge{nativeCharge("key", 1, window.GCRA{}, window.Policy{Limit: 10, Window: time.Second})})
+	wantUnknown(t, "no answer of the script after CL.THROTTLE is refused", true, err)
+}
+
 // TestNativePing holds that a server without the command is away for those who
 // insist on it, until it has it.
 func TestNativePing(t *testing.T) {

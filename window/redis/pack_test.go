@@ -418,7 +418,7 @@ func TestPackedDenials(t *testing.T) {
 	if d := take(t, s, one)[0]; d.Allowed {
 		t.Fatalf("Take = %+v, want a denial", d)
 	}
-	if n, _ := redis.Remembered(s); n != 1 {
+	if n, _ := redis.Denials(s).Count(); n != 1 {
 		t.Errorf("%d denials remembered, want 1", n)
 	}
 	for _, expected := range []int64{0, 65, 129} {
