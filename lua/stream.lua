@@ -45,6 +45,7 @@ local function rewrite(c, change, by)
       all[#all + 1] = {ms = change(e.last_ms), fields = fields, entry = e}
     end
   end
+  if not all[1] then by = own.live end -- no unit has a number any more
   for j = 1, c.policies do
     local first = own.first[j]
     own.base[j] = own.base[j] - by

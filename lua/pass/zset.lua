@@ -58,7 +58,7 @@ return function(limit, window, now, id, tidies)
         more = tidy(key, tidied_again)
       end
       if not again then call('PEXPIREAT', key, expires) end
-      left, newest = left - 1, now
+      left, newest = left - 1, math.max(newest, now) -- units can lie in the future
       if left > 0 then return left end
       return 0, window, falls(key)
     elseif left == 0 and limit > 0 then
