@@ -70,6 +70,8 @@ var suite = []struct {
 	{"ClockStepsBack", false, testClockBack},
 	{"ClockStepsBackOntoAUnit", false, testClockBackOnto},
 	{"ClockJumps", true, testClockJumps},
+	{"ClockBackInBatch", false, testClockBackInBatch},
+	{"ClockBackWithoutUnits", false, testClockBackWithoutUnits},
 	{"WindowFromBefore1970", false, testWindowBefore1970},
 	{"Keys", true, testKeys},
 	{"Invalid", false, testInvalid},
