@@ -20,6 +20,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -278,16 +279,16 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 
 // inspection returns what is said of a charge with these decisions. The cause is why the store did
 // not decide.
-func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by window.Source, cause error) *control.Inspection {
+func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by engine.Source, cause error) *control.Inspection {
 	store := z.guard.store.String()
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
 		Store: control.InspectedStore{Name: store, State: control.StateOK},
 	}
-	if by == window.SourceStore {
+	if by == engine.SourceStore {
 		answer.DecidedBy, _, _ = strings.Cut(store, " ")
 	}
-	if n, ok := z.guard.store.(window.CounterNamer); ok {
+	if n, ok := z.guard.store.(engine.CounterNamer); ok {
 		answer.RedisKey = n.CounterName(*c)
 	}
 	if cause != nil {

@@ -142,8 +142,8 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 		return nil, fmt.Errorf("algorithm %q is unknown; use %s or %s", name, strings.Join(algorithmNames[:last], ", "), algorithmNames[last])
 	}
 	engine, err := build(a)
-	if checked, ok := engine.(interface{ Check() error }); ok && err == nil {
-		err = checked.Check()
+	if err == nil {
+		err = window.CheckAlgorithm(engine)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
@@ -275,7 +275,7 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 	case a.Weighted:
 		return nil, fmt.Errorf("%s and weighted cannot be combined; take out weighted, for layers are strict", layers)
 	}
-	if err := s.Check(); err != nil {
+	if err := window.CheckAlgorithm(s); err != nil {
 		return nil, fmt.Errorf("%s: %w", layers, err)
 	}
 	return s, nil

@@ -67,7 +67,7 @@ func newFake(t *testing.T, decide func(context.Context, []window.Charge) ([]wind
 	return f, fmt.Sprintf(`{"module":"fake","name":%q}`, t.Name())
 }
 
-func (f *fakeStore) Take(ctx context.Context, charges []window.Charge, _ ...window.Decision) ([]window.Decision, error) {
+func (f *fakeStore) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.taken = append(f.taken, charges)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
@@ -138,14 +139,14 @@ const drainLast = time.Second
 // hold has the guard and its store stay open for a receipt.
 func (g *guard) hold(c *window.Charge) {
 	g.unsettled.Add(1)
-	if s, ok := g.store.(window.Holder); ok {
+	if s, ok := g.store.(engine.Holder); ok {
 		s.Hold(time.Duration(window.Longest(c)) * time.Millisecond)
 	}
 }
 
 // release undoes hold.
 func (g *guard) release() {
-	if s, ok := g.store.(window.Holder); ok {
+	if s, ok := g.store.(engine.Holder); ok {
 		s.Release()
 	}
 	g.closeUnlessHeld()
@@ -166,11 +167,11 @@ func (g *guard) closeUnlessHeld() {
 func (g *guard) take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	start := uptime.Now()
 	if g.fallback == nil {
-		ds, err := g.store.Take(ctx, charges, room...)
+		ds, err := engine.TakeInto(ctx, g.store, room, charges)
 		g.seconds.Observe((uptime.Now() - start).Seconds())
 		return ds, err
 	}
-	ds, err := g.fallback.Take(ctx, charges, room...)
+	ds, err := g.fallback.TakeInto(ctx, room, charges)
 	switch {
 	case err == nil:
 		g.seconds.Observe((uptime.Now() - start).Seconds())
@@ -212,10 +213,10 @@ func (g *guard) takeLocal(ctx context.Context, charges []window.Charge, cause er
 
 // peek says what the next request with these charges meets, and what decides; nothing is spent. The cause
 // is why the store did not decide, if local counts did in its place.
-func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if g.fallback == nil {
 		ds, err = g.store.Peek(ctx, charges)
-		return ds, window.SourceStore, nil, err
+		return ds, engine.SourceStore, nil, err
 	}
 	ds, by, err = g.fallback.Peek(ctx, charges)
 	if err == nil || !local || !errors.Is(err, window.ErrUnavailable) || ctx.Err() != nil {
@@ -223,7 +224,7 @@ func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share 
 	}
 	cause = err
 	ds, err = g.fallback.PeekLocal(charges, share)
-	return ds, window.SourceLocal, cause, err
+	return ds, engine.SourceLocal, cause, err
 }
 
 // reset forgets the history of a charge's counter. While the store is away it is not done, and the

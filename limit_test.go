@@ -129,7 +129,7 @@ func TestExpandLimits(t *testing.T) {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("max", c.max)
 		repl.Set("window", c.window)
-		z := Zone{Limits: []Limit{{Max: "{max}", Window: "{window}"}}, fallback: fallback}
+		z := Zone{Limits: []Limit{{Max: "{max}", Window: "{window}"}}, fallback: fallback, algorithm: window.Zset{}}
 		z.compileValues()
 		if got, _ := z.expandLimits(repl); !slices.Equal(got, []window.Policy{c.want}) {
 			t.Errorf("limit %q %q: got %v, want %v", c.max, c.window, got, c.want)
@@ -166,6 +166,7 @@ func TestExpandSeveralLimits(t *testing.T) {
 	repl := caddy.NewEmptyReplacer()
 	repl.Set("n", "1")
 	z := Zone{
+		algorithm: window.Zset{},
 		Limits: []Limit{
 			{Max: "{n}0", Window: "{n}m"},
 			{Max: "10", Window: "60s"},
@@ -207,8 +208,11 @@ func TestExpandCost(t *testing.T) {
 	} {
 		repl := caddy.NewEmptyReplacer()
 		repl.Set("cost", c.text)
-		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}}
+		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}, algorithm: window.Zset{}}
 		z.compileValues()
+		if err := z.compileQuota(); err != nil {
+			t.Fatal(err)
+		}
 		charge, _ := z.charge("k", repl)
 		if got := charge.Cost; got != c.want {
 			t.Errorf("cost %q: got %d, want %d", c.text, got, c.want)

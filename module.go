@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -152,7 +153,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
 		}
-		if c, ok := store.(window.AlgorithmChecker); ok && z.native != nil {
+		if c, ok := store.(engine.AlgorithmChecker); ok && z.native != nil {
 			z.onServer = !use.script
 			if err := c.CheckAlgorithm(z.native); err != nil {
 				return fmt.Errorf("zone %s: %w", z.Name, err)
@@ -303,13 +304,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
-	req.place, req.unsure = window.InStore, false
+	req.place, req.unsure = engine.InStore, false
 	ds, err := h.guard.take(ctx, req.charges, req.decisions[:cap(req.decisions)])
 	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		req.place, req.unsure = window.InProcess, errors.Is(err, window.ErrUnknown)
+		req.place, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
 		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)

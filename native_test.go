@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -76,7 +77,7 @@ func TestNative(t *testing.T) {
 				if packed := strings.Contains(c.zone, `"pack":9`); packed != (charges[0].Pack == 9) {
 					t.Errorf("pack %d of %s", charges[0].Pack, c.zone)
 				}
-				if err := window.CheckCharges(charges); err != nil {
+				if err := engine.CheckCharges(charges); err != nil {
 					t.Error(err)
 				}
 			}
@@ -92,10 +93,13 @@ func TestNative(t *testing.T) {
 func TestBurstOfExpandedLimit(t *testing.T) {
 	z := &Zone{
 		Limits:    []Limit{{Max: "1000000", Window: "{w}"}},
-		fallback:  window.Policy{Limit: 5, Window: time.Minute},
+		fallback:  window.Policy{Limit: 1_000_000, Window: time.Minute},
 		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
 	}
 	z.compileValues()
+	if err := z.compileQuota(); err != nil {
+		t.Fatal(err)
+	}
 	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
 		repl := caddy.NewReplacer()
 		repl.Set("w", w)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -24,7 +25,7 @@ type request struct {
 	// Whether the fields of the response held what this request announced and what
 	// earlier handlers did, and nothing else.
 	announced bool
-	place     window.Place // where it was, if it was
+	place     engine.Place // where it was, if it was
 	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	keyless *Zone
@@ -258,7 +259,7 @@ var decisionFields = []string{"allowed", "limit", "remaining", "retry_after", "r
 
 // decisionsOf returns the decisions on charge i, one per policy.
 func (req *request) decisionsOf(i int) []window.Decision {
-	from := window.CountPolicies(req.charges[:i])
+	from := engine.CountPolicies(req.charges[:i])
 	return req.decisions[from : from+len(req.charges[i].Policies)]
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Settle says where an answer tells what its request really cost. Exactly one of usage, header and
@@ -258,7 +258,7 @@ func (z *Zone) checkReceipts(option string) error {
 	if err != nil {
 		return nil // of the lease
 	}
-	if err := window.CheckReceipts(algorithm, lease); err != nil {
+	if err := engine.CheckReceipts(algorithm, lease); err != nil {
 		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
 	}
 	return nil

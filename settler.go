@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
@@ -75,7 +76,7 @@ const (
 
 // receipt is that of a charge in a zone.
 type receipt struct {
-	window.Receipt
+	engine.Receipt
 	zone    *Zone
 	counter uint64        // see inflight.Receipts
 	decided time.Duration // in uptime
@@ -95,7 +96,7 @@ type settler struct {
 // settling is a receipt that is being settled.
 type settling struct {
 	receipt *receipt
-	window.Settlement
+	engine.Settlement
 	done chan struct{} // closed when it is settled; nil: nobody waits
 }
 
@@ -164,7 +165,7 @@ func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 		done = make(chan struct{})
 	}
 	one := settling{r, own, done}
-	if s.guard.fallback == nil || own.Place == window.InProcess || own.Delta == 0 || !s.enqueue(one) {
+	if s.guard.fallback == nil || own.Place == engine.InProcess || own.Delta == 0 || !s.enqueue(one) {
 		s.settleNow([]settling{one})
 	}
 	return done
@@ -224,7 +225,7 @@ func (s *settler) drain(longest time.Duration) {
 
 // settleNow settles a batch. Clients may go: the context of no request ends it.
 func (s *settler) settleNow(batch []settling) {
-	all := make([]window.Settlement, len(batch))
+	all := make([]engine.Settlement, len(batch))
 	for i := range batch {
 		all[i] = batch[i].Settlement
 	}
@@ -232,7 +233,7 @@ func (s *settler) settleNow(batch []settling) {
 	if s.guard.fallback != nil {
 		errs = s.guard.fallback.SettleBatch(context.Background(), all)
 	} else {
-		errs = window.SettleBatch(context.Background(), s.guard.store, all)
+		errs = engine.SettleBatch(context.Background(), s.guard.store, all)
 	}
 	for i := range batch {
 		s.settled(&batch[i], errs[i])

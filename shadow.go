@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -316,11 +317,11 @@ func (g *guard) openShadows() *shadows {
 }
 
 // peekShadow is peek for charges that deny nobody. A store without a server keeps such counts apart.
-func (g *guard) peekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by window.Source, cause, err error) {
+func (g *guard) peekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if g.fallback == nil {
 		if now := g.openShadows(); now != nil {
 			ds, err = now.store.Peek(ctx, charges)
-			return ds, window.SourceStore, nil, err
+			return ds, engine.SourceStore, nil, err
 		}
 	}
 	return g.peek(ctx, charges, local, share)

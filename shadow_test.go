@@ -18,6 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -144,7 +145,7 @@ func TestShadowChangesNothing(t *testing.T) {
 				left := 3
 				f.decide = func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 					left--
-					ds := make([]window.Decision, window.CountPolicies(charges))
+					ds := make([]window.Decision, engine.CountPolicies(charges))
 					for i := range ds {
 						ds[i] = window.Decision{Allowed: left >= 0, Limit: 3, Remaining: int64(max(0, left)), RetryAfter: time.Second, ResetAfter: time.Hour, EffectiveWindow: time.Hour}
 					}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -44,7 +45,7 @@ func (h *Handler) acquireTop(z *Zone, store window.Store) *topTalkers {
 		return nil
 	}
 	id, t := topID{zoneID: zoneID{store.String(), z.Name}}, new(topTalkers)
-	if hasher, ok := store.(window.KeyHasher); ok && hasher.HashesKeys() {
+	if hasher, ok := store.(engine.KeyHasher); ok && hasher.HashesKeys() {
 		id.hashed, t.label = true, hasher.AppendKeyHash
 	}
 	value, _, _ := topPairs.LoadOrNew(id, func() (caddy.Destructor, error) {

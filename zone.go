@@ -133,10 +133,10 @@ type Zone struct {
 	policies  []window.Policy // if no limit is dynamic
 	limits    []limitTemplate // if one is dynamic
 	fallback  window.Policy
-	lookback  time.Duration // the longest window that is known, if a limit is dynamic
 	algorithm window.Algorithm
-	lease     window.Lease
+	quota     *window.Zone     // its charges have the fallback if a limit is dynamic
 	native    window.Algorithm // instead, unless use.script; nil for none
+	onNative  *window.Zone     // quota with native
 	use       *zoneUse
 	percent   int64           // of keys that are denied, as configured
 	control   *enforcement    // which goes before it
@@ -231,7 +231,6 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.native = native
 	}
-	z.lease, _ = z.Lease.engine(algorithm)
 	z.notes = newFieldTemplates(z.Algorithm)
 	z.pack, _ = z.Pack.int() // 0 without pack
 	z.alerting, _ = z.Alert.rule()
@@ -249,8 +248,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 			z.policies = append(z.policies, p)
 		}
 		z.quotas = answer.NewQuotas(z.Name, z.policies)
-	} else {
-		z.lookback = z.longestKnown()
+	}
+	if err := z.compileQuota(); err != nil {
+		return err
 	}
 	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
 	z.counters = newZoneCounters(z.Name)
@@ -258,6 +258,21 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		z.counters.settled = newSettledCounters(z)
 	}
 	return nil
+}
+
+// compileQuota compiles what all charges of the zone have in common.
+func (z *Zone) compileQuota() (err error) {
+	var o window.Options
+	policies := z.policies
+	if policies == nil {
+		policies, o.Lookback = []window.Policy{z.fallback}, z.longestKnown()
+	}
+	o.Pack = z.pack
+	o.Lease, _ = z.Lease.engine(z.algorithm)
+	if z.quota, err = window.NewZone(z.Name, z.algorithm, policies, o); err == nil && z.native != nil && !z.use.script {
+		z.onNative, err = window.NewZone(z.Name, z.native, policies, o)
+	}
+	return err
 }
 
 // settles reports whether charges of the zone are settled by the answers to their requests.
@@ -292,12 +307,13 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
 func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
-	c = window.Charge{Zone: z.Name, Key: key, Policies: z.policies, Cost: z.cost, Algorithm: z.algorithm, Pack: z.pack, Lease: z.lease, Lookback: z.lookback}
-	if z.native != nil && !z.use.script {
-		c.Algorithm = z.native
+	quota := z.quota
+	if z.onNative != nil && !z.use.script {
+		quota = z.onNative
 	}
+	c = quota.Charge(key, z.cost)
 	switch {
-	case c.Policies == nil:
+	case z.policies == nil:
 		if c.Policies, empty = z.expandLimits(repl); z.load != nil {
 			z.load.scale(c.Policies, z.load.Factor())
 		}

@@ -18,23 +18,39 @@
 -- Reply   integers: now; then, for take and peek, per request one of
 --         0 or more  a unit of one policy passes: remaining; reset after and effective
 --                    window are the window
---         -4         a unit of one policy passes: then come remaining, reset after,
---                    effective window
---         -5         then come five per policy: allowed (0 or 1), remaining, retry
+--         -4         with_times: a unit of one policy passes: then come remaining, reset
+--                    after, effective window
+--         -5         in_full: then come five per policy: allowed (0 or 1), remaining, retry
 --                    after (ms, -1: never), reset after (ms), effective window (ms)
---         -1         of several requests, this one failed, and was not charged
---         -2         of several requests, this one failed, and may have been charged
---         -3         of several requests, this one failed as a command is not allowed,
---                    and may have been charged
+--         -1         undone: of several requests, this one failed, and was not charged
+--         -2         uncertain: of several requests, this one failed, and may have been
+--                    charged
+--         -3         forbidden: of several requests, this one failed as a command is not
+--                    allowed, and may have been charged
 --
--- Modules: the algorithms, and the record that some of them keep, come before this file in
--- the script. `module(name)` makes one when it is first needed. An algorithm has:
+-- Modules: the algorithms, and what they share, come before this file in the script.
+-- `module(name)` makes one when it is first needed. An algorithm has:
 --
 --   look, spend, explain, settle   with the meaning of window.Algorithm
 --   names                          true: its units have names
 --   fields                         true: it notes fields
 --
--- Charges are reused for later requests of the call: look must reset them.
+-- A charge c is a table:
+--
+--   algorithm, option              its module, and the list of its options
+--   policies, limit[j], window[j]  number of policies; of each, the limit and the window in ms
+--   longest                        ms that it looks back
+--   key, member                    of its counter; the field of the hash there, if it is packed
+--   cost                           units
+--   id                             what the names of its units begin with, if these have names
+--   fields                         name, value..., if the algorithm notes fields
+--   allowed[j], remaining[j], retry[j], reset[j], effective[j]
+--                                  the decision, as in the reply; allowed is a boolean
+--   own                            nil at first; then a table of the algorithm, whose file lists
+--                                  what it holds
+--
+-- and holds what the headers of horizon.lua and record.lua list. Charges are used again for
+-- later requests of the call: look must set all that it or another function reads.
 --
 -- Quick paths: most requests are for one unit of one policy whose window is the longest of
 -- its key. For these an algorithm may have a module pass/<name>, which is a function:
@@ -58,6 +74,7 @@
 -- `spending` must be true before the first write of a request.
 
 local unpack = table.unpack or unpack
+local undone, uncertain, forbidden, with_times, in_full = -1, -2, -3, -4, -5 -- see Reply
 local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does. By its
@@ -87,9 +104,9 @@ end
 local reply, replied, answered = {now}, 1, 1
 local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
 
--- any() -> read_request, decide, item
+-- any() -> read_request, decide_next, item
 --   read_request() -> charges, n   of the next request
---   decide()                       reads the next request, and decides on it
+--   decide_next()                  reads the next request, and decides on it
 --   item() -> value                the next item of the plan
 local function any()
   local known, charges = {}, {}
@@ -109,6 +126,7 @@ local function any()
       algorithm = d.algorithm, option = d.option,
       policies = d.policies, limit = d.limit, window = d.window, longest = d.longest,
       allowed = {}, remaining = {}, retry = {}, reset = {}, effective = {},
+      key = nil, cost = nil, member = nil, id = nil, own = nil, keep = nil, expires = nil, -- room, made at once
     }
   end
 
@@ -142,7 +160,7 @@ local function any()
     return charges, n
   end
 
-  local function decide()
+  local function decide_next()
     local _, n = read_request()
     local fits = op == 'take'
     for i = 1, n do
@@ -150,7 +168,7 @@ local function any()
     end
     spending = true
     replied = replied + 1
-    reply[replied] = -5
+    reply[replied] = in_full
     for i = 1, n do
       local c = charges[i]
       if fits and c.cost > 0 then
@@ -170,7 +188,7 @@ local function any()
     end
   end
 
-  return read_request, decide, item
+  return read_request, decide_next, item
 end
 
 if op == 'reset' then
@@ -193,27 +211,27 @@ local function failure(err, unwritten)
     end
   end
   -- These meet the first write already, so that nothing can have been written.
-  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return -1 end
+  if not spending or says('OOM ', 'READONLY ', 'MISCONF ', 'NOREPLICAS ', unwritten) then return undone end
   -- If the user may not run a command, others may have run before it.
-  if says("can't run this command", 'ACL failure', 'NOPERM ') then return -3 end
-  return -2
+  if says("can't run this command", 'ACL failure', 'NOPERM ') then return forbidden end
+  return uncertain
 end
 
 if op == 'settle' then
-  local read_request, _, item = any()
+  local next_request, _, next_item = any()
   while keys < total do
-    local c = read_request()[1]
-    c.algorithm.settle(c, now, item(), item())
+    local c = next_request()[1]
+    c.algorithm.settle(c, now, next_item(), next_item())
   end
   return reply
 end
 
 if op == 'settle_each' then
-  local read_request, _, item = any()
+  local next_request, _, next_item = any()
   spending = true
   while keys < total do
-    local c = read_request()[1]
-    local done, err = pcall(c.algorithm.settle, c, now, item(), item())
+    local c = next_request()[1]
+    local done, err = pcall(c.algorithm.settle, c, now, next_item(), next_item())
     replied = replied + 1
     reply[replied] = done and 0 or failure(err, 'WRONGTYPE ') -- one key: the first command meets that
   end
@@ -263,7 +281,7 @@ local function decide()
       same_key, same_field, same_unit = key, field, unit
     end
     if retry then
-      reply[replied + 1] = -5
+      reply[replied + 1] = in_full
       reply[replied + 2] = 0
       reply[replied + 3] = left
       reply[replied + 4] = retry
@@ -271,7 +289,7 @@ local function decide()
       reply[replied + 6] = effective
       replied = replied + 6
     elseif reset then
-      reply[replied + 1] = -4
+      reply[replied + 1] = with_times
       reply[replied + 2] = left
       reply[replied + 3] = reset
       reply[replied + 4] = effective

@@ -11,11 +11,18 @@
 --
 -- Which buckets are kept, and how they leak, says window/gcra.go. A packed counter has
 -- room for seven.
-local gcra, record = {}, module('record')
+--
+-- c.own holds
+--   burst, full       by policy: how many units its bucket holds, and how full it is with them
+--   before            the record, or nil; first, step: bucket k begins behind its number
+--                     first + step × (k - 1)
+--   count, current    how many buckets it has, and how many of these are those of the last charge
+--   state             the record that is written
+local record = module('record')
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
 local unpack = table.unpack or unpack
 
-local most = 2 ^ 53                  -- a level
+local most_full = 2 ^ 53 -- a level
 local longest_drain = 9223372036854 -- ms
 
 -- How many units may pass at once.
@@ -47,33 +54,33 @@ end
 -- Makes room for what the charge's next requests use again: how many units a bucket
 -- holds, how full it is with them, and the record that is written.
 local function prepare(c)
-  c.burst, c.full, c.state = {}, {}, {0}
+  local own = {burst = {}, full = {}, state = {0}, before = nil, first = 0, step = 0, count = 0, current = 0}
+  c.own = own
   for j = 1, c.policies do
-    c.burst[j] = at_once(c, j)
-    c.full[j] = c.burst[j] * c.window[j]
-    c.state[2 * j], c.state[2 * j + 1] = c.window[j], 0
+    own.burst[j] = at_once(c, j)
+    own.full[j] = own.burst[j] * c.window[j]
+    own.state[2 * j], own.state[2 * j + 1] = c.window[j], 0
   end
 end
 
--- Reads the record: c.before, in which a bucket begins every c.step numbers after the
--- number c.first, and c.own of c.count buckets are those of the last charge.
+-- Reads the record.
 local function read(c, now)
-  local before = record.get(c)
-  c.before, c.stepped, c.count = before, false, 0
+  local before, own = record.get(c), c.own
+  own.before, c.stepped, own.count = before, false, 0
   if not before then return end
   if #before < 3 then error('WRONGTYPE the key holds no state of gcra', 0) end
   c.stepped = before[1] > now
   if before[2] == 0 then
-    c.first, c.step, c.own, c.count = 3, 4, before[3], (#before - 3) / 4
+    own.first, own.step, own.current, own.count = 3, 4, before[3], (#before - 3) / 4
   else
-    c.first, c.step, c.count = 1, 2, (#before - 1) / 2
-    c.own = c.count
+    own.first, own.step, own.count = 1, 2, (#before - 1) / 2
+    own.current = own.count
   end
-  if c.count % 1 > 0 then error('WRONGTYPE the key holds no state of gcra', 0) end
+  if own.count % 1 > 0 then error('WRONGTYPE the key holds no state of gcra', 0) end
 end
 
 -- Where in the record bucket k begins: its window. The others follow.
-local function place(c, k) return c.first + c.step * (k - 1) + 1 end
+local function place(own, k) return own.first + own.step * (k - 1) + 1 end
 
 -- Which policy has a window: policy k if it does, else the first, or nil.
 local function policy_of(c, window, k)
@@ -87,42 +94,45 @@ end
 -- changed places. It is that of the same window; without one, the own one in its place,
 -- unless that is another policy's.
 local function bucket(c, j)
-  local before, window, count = c.before, c.window[j], c.count
-  if j <= count and before[place(c, j)] == window then return j end
+  local own = c.own
+  local before, window, count = own.before, c.window[j], own.count
+  if j <= count and before[place(own, j)] == window then return j end
   for k = 1, count do
-    if before[place(c, k)] == window then return k end
+    if before[place(own, k)] == window then return k end
   end
-  if j > c.own or policy_of(c, before[place(c, j)], j) then return nil end
+  if j > own.current or policy_of(c, before[place(own, j)], j) then return nil end
   return j
 end
 
 -- How full the bucket of policy j is. What was measured in another window is converted,
 -- and cut to what the bucket can hold before it leaks. Unless raw is set, a bucket that
 -- holds more than the policy allows counts as one that loses the excess within a window.
-local function level(c, now, j, raw)
-  local k = c.count > 0 and bucket(c, j)
+local function level_of(c, now, j, raw)
+  local own = c.own
+  local k = own.count > 0 and bucket(c, j)
   if not k then return 0 end
-  local at = place(c, k)
-  local measured, level, window = c.before[at], c.before[at + 1], c.window[j]
+  local before, at = own.before, place(own, k)
+  local measured, level, window = before[at], before[at + 1], c.window[j]
   if level == 0 then return 0 end
   if measured ~= window then
-    level = min(ceil(level / measured * window), c.full[j])
+    level = min(ceil(level / measured * window), own.full[j])
   elseif not raw then
-    level = min(level, c.full[j] + c.limit[j] * window)
+    level = min(level, own.full[j] + c.limit[j] * window)
   end
-  return rest(level, now - c.before[1], c.limit[j])
+  return rest(level, now - before[1], c.limit[j])
 end
 
 -- Returns the buckets that are kept beside the charge's own, with n units more; nil if no
 -- such bucket is left.
 local function keep(c, now, n)
-  local before, kept = c.before
-  for k = 1, c.count do
-    local at = place(c, k)
+  local own, kept = c.own
+  local before = own.before
+  for k = 1, own.count do
+    local at = place(own, k)
     local window, level = before[at], before[at + 1]
     if not policy_of(c, window, k) then
       local limit, age, elapsed = 0, 0, max(0, now - before[1])
-      if c.step == 4 then
+      if own.step == 4 then
         limit, age = before[at + 2], before[at + 3]
       elseif c.option[1] == 0 then
         limit = floor(level / window)
@@ -130,7 +140,7 @@ local function keep(c, now, n)
       age = age + elapsed
       local left = holds(c, window, limit) - age
       if left > 0 then
-        level = min(most, rest(level, elapsed, limit) + n * window)
+        level = min(most_full, rest(level, elapsed, limit) + n * window)
         kept = kept or {}
         kept[#kept + 1] = {window, level, limit, age, left = left}
       end
@@ -149,7 +159,8 @@ end
 -- Writes the levels, which are those at now, and adds n units to the buckets that are kept.
 -- The key expires when the last level is 0, and no kept bucket matters any more.
 local function save(c, now, longest, n)
-  local state, kept = c.state, c.count > 0 and keep(c, now, n)
+  local own = c.own
+  local state, kept = own.state, own.count > 0 and keep(c, now, n)
   if kept then
     local all = {0, 0, c.policies}
     for j = 1, c.policies do
@@ -164,16 +175,17 @@ local function save(c, now, longest, n)
     state = all
   end
   state[1] = now
-  record.set(c, now + max(1, longest + min(longest, 100)), unpack(state))
+  record.set(c, now + max(1, longest + min(longest, grace)), unpack(state))
 end
 
-function gcra.look(c, now)
-  if not c.state then prepare(c) end
+local function look(c, now)
+  if not c.own then prepare(c) end
   read(c, now)
-  local fits, cost, state = true, c.cost, c.state
+  local own, fits, cost = c.own, true, c.cost
+  local state = own.state
   for j = 1, c.policies do
-    local level = level(c, now, j)
-    local left = max(0, floor((c.full[j] - level) / c.window[j]))
+    local level = level_of(c, now, j)
+    local left = max(0, floor((own.full[j] - level) / c.window[j]))
     local allowed = cost == 0 or cost <= left
     state[2 * j + 1] = level
     c.allowed[j], c.remaining[j] = allowed, left
@@ -188,12 +200,12 @@ local function times(c, j, level)
   local limit, window = c.limit[j], c.window[j]
   local reset = drain(level, limit, window)
   c.reset[j] = reset
-  c.effective[j] = drain(c.remaining[j] * window - (c.full[j] - level) + window, limit, window)
+  c.effective[j] = drain(c.remaining[j] * window - (c.own.full[j] - level) + window, limit, window)
   return reset
 end
 
-function gcra.spend(c, now)
-  local cost, state, longest = c.cost, c.state, 0
+local function spend(c, now)
+  local cost, state, longest = c.cost, c.own.state, 0
   for j = 1, c.policies do
     local level = state[2 * j + 1] + cost * c.window[j]
     state[2 * j + 1] = level
@@ -205,28 +217,30 @@ end
 
 -- Writes the record anew, as one of now: it lies in the future.
 local function mend(c, now)
-  local before, longest = c.before, 0
+  local own, longest = c.own, 0
+  local before = own.before
   before[1] = now
-  for k = 1, c.count do
-    local at = place(c, k)
-    if c.step == 4 then longest = max(longest, holds(c, before[at], before[at + 2]) - before[at + 3]) end
+  for k = 1, own.count do
+    local at = place(own, k)
+    if own.step == 4 then longest = max(longest, holds(c, before[at], before[at + 2]) - before[at + 3]) end
   end
   for j = 1, c.policies do
-    longest = max(longest, drain(c.state[2 * j + 1], c.limit[j], c.window[j]))
+    longest = max(longest, drain(own.state[2 * j + 1], c.limit[j], c.window[j]))
   end
-  record.set(c, now + max(1, longest + min(longest, 100)), unpack(before))
+  record.set(c, now + max(1, longest + min(longest, grace)), unpack(before))
 end
 
-function gcra.explain(c, now, repair)
+local function explain(c, now, repair)
   if repair and c.stepped then mend(c, now) end
+  local own = c.own
   for j = 1, c.policies do
-    local level = c.state[2 * j + 1]
+    local level = own.state[2 * j + 1]
     if c.allowed[j] then
       c.retry[j] = 0
-    elseif c.cost > c.burst[j] then
+    elseif c.cost > own.burst[j] then
       c.retry[j] = -1
     else
-      c.retry[j] = drain(c.cost * c.window[j] - (c.full[j] - level), c.limit[j], c.window[j])
+      c.retry[j] = drain(c.cost * c.window[j] - (own.full[j] - level), c.limit[j], c.window[j])
     end
     times(c, j, level)
   end
@@ -234,28 +248,29 @@ end
 
 -- Spends units now, above the limit if need be.
 local function charge(c, now, n)
-  local state, longest = c.state, 0
+  local own, longest = c.own, 0
+  local state = own.state
   for j = 1, c.policies do
     local limit, window = c.limit[j], c.window[j]
-    local level = min(most, level(c, now, j, true) + n * window)
+    local level = min(most_full, level_of(c, now, j, true) + n * window)
     state[2 * j + 1] = level
-    longest = max(longest, drain(min(level, c.full[j] + limit * window), limit, window))
+    longest = max(longest, drain(min(level, own.full[j] + limit * window), limit, window))
   end
   save(c, now, longest, n)
 end
 
-function gcra.settle(c, now, at, delta)
-  gcra.look(c, now)
+local function settle(c, now, at, delta)
+  look(c, now)
   if delta > 0 then return charge(c, now, delta) end
-  local before = c.before
-  local left = 0
+  local own, left = c.own, 0
+  local before = own.before
   if not before or at > before[1] then return end -- nothing was spent then
-  for k = 1, c.count do
-    local i = place(c, k)
+  for k = 1, own.count do
+    local i = place(own, k)
     local window, level, back = before[i], before[i + 1], 0
     local j = policy_of(c, window, k)
     if j then
-      back = rest(min(-delta * window, c.full[j]), now - at, c.limit[j])
+      back = rest(min(-delta * window, own.full[j]), now - at, c.limit[j])
     elseif at == before[1] then
       back = -delta * window
     end
@@ -266,4 +281,4 @@ function gcra.settle(c, now, at, delta)
   record.set(c, nil, unpack(before))
 end
 
-return gcra
+return {look = look, spend = spend, explain = explain, settle = settle}

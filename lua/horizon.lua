@@ -8,18 +8,22 @@
 --                 the newest unit
 --         newest  a function that returns the time of the newest unit, or nil
 --         -> what to store from now on. till is 0 unless other charges need a longer window
---         Sets c.keep, the ms for which units are kept, and c.expires, the time in ms at
---         which the key expires, as text.
-local horizon = {}
+-- renewed(c, now, window, till) -> ms
+--         when the key expires, as text, if its units are as good as spent at now
+--
+-- A charge holds here, too:
+--   keep         ms for which units are kept
+--   expires      the time in ms at which the key expires, as text
+--   own_expires  expires, where no other charge needs a longer window
 local floor, max, min = math.floor, math.max, math.min
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
 local function text(n) return string.format('%d', n) end
 
 -- The key lives for a while longer than any unit counts: it must never expire earlier.
-local function expires(till, now) return text(till + min(till - now, 100)) end
+local function expires(till, now) return text(till + min(till - now, grace)) end
 
-function horizon.after(c, now, window, till, newest)
+local function after(c, now, window, till, newest)
   local own = c.longest
   c.keep = own
   local latest = window and window > own and newest()
@@ -41,11 +45,10 @@ function horizon.after(c, now, window, till, newest)
   return own, 0
 end
 
--- Returns when the key expires, as text, if its units are as good as spent at now.
-function horizon.renewed(c, now, window, till)
+local function renewed(c, now, window, till)
   if not window or window <= c.longest then return expires(now + c.longest, now) end
   if till == 0 then till = now + window end
   return expires(max(min(till, now + window), now + c.longest), now)
 end
 
-return horizon
+return {after = after, renewed = renewed}

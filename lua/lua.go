@@ -1,11 +1,17 @@
-// Package lua holds the scripts that decide inside Redis: one file per
-// algorithm, for some a second one in pass that is quick where all is simple, a record
-// that some of them keep, the horizon of those that keep units, and the driver that calls
-// them; one that counts those who ask, and one that keeps overrides. The header of each file names its keys, arguments and reply.
+// Package lua holds the scripts that run inside Redis. The script that decides is made of
+//
+//   - the driver, which is called, and calls the algorithms;
+//   - a file per algorithm, and files of its own for how it reads and writes keys;
+//   - what algorithms share: the verdict, the horizon, the record and some constants;
+//   - for some algorithms, a quick path in pass, which decides where all is simple.
+//
+// Two small scripts count processes and keep overrides. The header of each script names its
+// keys, arguments and reply; that of each module what it returns, and what it keeps.
 package lua
 
 import (
 	"embed"
+	"slices"
 	"strings"
 )
 
@@ -18,8 +24,18 @@ var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "slices", "gcra"}
 
-// Script is the one script that the Redis store runs: the record, the horizon, every
-// algorithm and what it has in pass, then the driver.
+// parts are the modules of which algorithms are made: those that several share, then those of
+// one, which begin with its name.
+var parts = []string{
+	"verdict", "horizon", "record",
+	"logchunk", "logring", "logpages", "logchange",
+	"streamentries", "streamback",
+	"slicespack",
+	"layershistory", "layersback",
+}
+
+// Script is the one script that the Redis store runs: the constants, the modules, then the
+// driver.
 var Script = build()
 
 // Instances is the script by which processes that share a store count each other.
@@ -30,8 +46,9 @@ var Overrides = read("overrides")
 
 func build() string {
 	var s strings.Builder
-	// One of each in a run: what a module notes of a key holds for all who write it.
+	// A run makes a module once: what the module notes of a key holds for all who write the key.
 	s.WriteString("local spending, made = false, {}\nlocal function module(name)\nif made[name] then return made[name] end\nlocal function make()\n")
+	s.WriteString(read("constants")) // locals of make: a module that uses none pays nothing
 	for _, name := range modules() {
 		s.WriteString("if name == '" + name + "' then\n" + read(name) + "end\n")
 	}
@@ -40,13 +57,14 @@ func build() string {
 	return s.String()
 }
 
-// modules are the files that the driver loads, each when it needs it.
+// modules are the files that the driver loads, each when it needs it: first those that most
+// calls need, for make compares one name after the other.
 func modules() []string {
-	all := append([]string{"record", "horizon"}, Algorithms...)
+	var all []string
 	for _, name := range Passing {
 		all = append(all, "pass/"+name)
 	}
-	return all
+	return slices.Concat(all, Algorithms, parts)
 }
 
 func read(name string) string {

@@ -2,7 +2,9 @@ package lua
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +20,8 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"driver.lua", "horizon.lua", "instances.lua", "overrides.lua", "record.lua"}
-	for _, name := range Algorithms {
+	want := []string{"constants.lua", "driver.lua", "instances.lua", "overrides.lua"}
+	for _, name := range slices.Concat(parts, Algorithms) {
 		want = append(want, name+".lua")
 	}
 	passing, err := fs.Glob(files, "pass/*.lua")
@@ -33,7 +35,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms and Passing, the record, the driver, the instances and the overrides: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms, Passing and parts, the constants, the driver, the instances and the overrides: %v", names, want)
 	}
 }
 
@@ -41,20 +43,31 @@ func TestHeaders(t *testing.T) {
 	for name, parts := range map[string][]string{"driver": {"KEYS", "ARGV", "Reply"}} {
 		header(t, name, "The driver", parts...)
 	}
-	header(t, "record", "record:", "Key ")
-	header(t, "horizon", "horizon:", "after(")
+	header(t, "constants", "constants:")
+	header(t, "record", "record:", "Key ", "values(", "get(", "set(", "drop(")
+	header(t, "horizon", "horizon:", "after(", "renewed(")
+	header(t, "verdict", "verdict:", "verdict(")
+	header(t, "logchunk", "logchunk:", "Chunk ", "read(", "write(")
+	header(t, "logring", "logring:", "Ring ", "load(", "locate(")
+	header(t, "logpages", "logpages:", "push(", "forget(")
+	header(t, "logchange", "logchange:", "pull_back(", "give_back(")
+	header(t, "slicespack", "slicespack:", "Key ", "read(", "write(")
+	header(t, "layershistory", "layershistory:", "Key ", "open(", "save(")
+	header(t, "layersback", "layersback:", "take_back(")
+	header(t, "streamentries", "streamentries:", "Entry ", "read(", "write(")
+	header(t, "streamback", "streamback:", "Root ", "Leaf ", "left(", "number(")
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")
 	header(t, "overrides", "overrides:", "KEYS", "ARGV", "Reply")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
-			if !strings.Contains(read(name), "function "+name+"."+function+"(c, now") {
+			if !strings.Contains(read(name), " = "+function) || !regexp.MustCompile(`local (function )?([a-z]+, )*`+function+`(\(c, now|, | = verdict\()`).MatchString(read(name)) {
 				t.Errorf("%s.lua has no %s", name, function)
 			}
 		}
 	}
 	for _, name := range Passing {
-		header(t, "pass/"+name, "pass/"+name+": "+name+".lua for ")
+		header(t, "pass/"+name, "pass/"+name+": "+name+".lua for ", "make(")
 	}
 }
 
@@ -69,6 +82,186 @@ func header(t *testing.T, name, begin string, parts ...string) {
 	for _, part := range parts {
 		if !strings.Contains(comment, "\n-- "+part) {
 			t.Errorf("the header of %s.lua does not name %s", name, part)
+		}
+	}
+}
+
+// TestOneVerdict holds that look, spend and explain are written once for what counts the units of
+// a window.
+func TestOneVerdict(t *testing.T) {
+	for _, function := range []string{"look", "spend", "explain"} {
+		definition := regexp.MustCompile(`function ([a-z]+\.)?` + function + `\(c, now`)
+		var in []string
+		for _, name := range modules() {
+			if definition.MatchString(read(name)) {
+				in = append(in, name)
+			}
+		}
+		if want := []string{"gcra", "verdict"}; !slices.Equal(in, want) { // gcra counts no units
+			t.Errorf("%s is in %v, want it in %v", function, in, want)
+		}
+	}
+}
+
+var (
+	functions    = regexp.MustCompile(`\bfunction +([a-z_]+) *\(`)
+	atTop        = regexp.MustCompile(`^local ([a-z_, ]+) = (.*)$`)
+	member       = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`)
+	declarations = []*regexp.Regexp{
+		regexp.MustCompile(`\blocal ([a-z_][\w, ]*)`),
+		regexp.MustCompile(`\bfunction *[\w.]*\(([\w, .]*)\)`),
+		regexp.MustCompile(`\bfor ([\w, ]+?) *(?:=|in\b)`),
+	}
+	word    = regexp.MustCompile(`\w+`)
+	comment = regexp.MustCompile(`--.*`)
+)
+
+// shadows returns the names of a file that stand for a function and for something else, too: a
+// local, a parameter or the variable of a loop takes the name of a function of the file, of
+// one in a local at its top, or of Lua's own.
+func shadows(text string) (names []string) {
+	text = comment.ReplaceAllString(text, "")
+	uses := make(map[string]int) // as a function
+	for _, name := range strings.Fields("assert error ipairs next pairs pcall rawget select tonumber tostring type") {
+		uses[name]++
+	}
+	for _, f := range functions.FindAllStringSubmatch(text, -1) {
+		uses[f[1]]++
+	}
+	declared := make(map[string]int) // as a function, too
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if top := atTop.FindStringSubmatch(line); top != nil {
+			left, right := strings.Split(top[1], ", "), strings.Split(top[2], ", ")
+			for i := range min(len(left), len(right)) {
+				if member.MatchString(right[i]) {
+					uses[left[i]]++
+					declared[left[i]]--
+				}
+			}
+		}
+		for i, d := range declarations {
+			for _, found := range d.FindAllStringSubmatch(line, -1) {
+				if i == 0 && strings.HasPrefix(found[1], "function") {
+					continue
+				}
+				for _, name := range word.FindAllString(found[1], -1) {
+					declared[name]++
+				}
+			}
+		}
+	}
+	for name, n := range uses {
+		if n > 1 || declared[name] > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestShadows holds that no name means a function here and a number there.
+func TestShadows(t *testing.T) {
+	for _, name := range append(modules(), "constants", "driver", "instances", "overrides") {
+		if found := shadows(read(name)); found != nil {
+			t.Errorf("%s.lua: %v: also the names of functions", name, found)
+		}
+	}
+	// What the test has to find.
+	for text, want := range map[string][]string{
+		"local function level(c)\n  local level = level(c)\nend\n":                            {"level"},
+		"local function level(c)\nend\nlocal function times(c, level)\nend\n":                 {"level"},
+		"local function each(c)\n  for a, each in pairs(c) do\n  end\nend\n":                  {"each"},
+		"local function any()\n  local function at()\n  end\nend\nlocal function at()\nend":   {"at"},
+		"local call, byte = redis.call, string.byte\nlocal function f()\n  local byte\nend\n": {"byte"},
+		"local function f(a)\n  local x, next = 1, a -- local f\nend\n":                       {"next"},
+		"local call, one = redis.call, 1\nlocal function f(a)\n  local one = call(a)\nend\n":  nil,
+	} {
+		if found := shadows(text); !slices.Equal(found, want) {
+			t.Errorf("%q shadows %v, want %v", text, found, want)
+		}
+	}
+}
+
+// TestFields holds that headers list what a charge holds: the driver's fields, those of record
+// and horizon, and those of an algorithm.
+func TestFields(t *testing.T) {
+	listed := func(name string) map[string]bool {
+		text, _, _ := strings.Cut(read(name), "\nlocal ")
+		if name == "driver" {
+			_, text, _ = strings.Cut(text, "A charge c is a table")
+		}
+		words := make(map[string]bool)
+		for _, w := range word.FindAllString(text, -1) {
+			words[w] = true
+		}
+		return words
+	}
+	of := make(map[string]map[string]bool) // what the headers of an algorithm's files list
+	for _, algorithm := range Algorithms {
+		of[algorithm] = make(map[string]bool)
+		for _, name := range modules() {
+			if strings.HasPrefix(name, algorithm) {
+				maps.Copy(of[algorithm], listed(name))
+			}
+		}
+	}
+	shared := listed("driver")
+	maps.Copy(shared, listed("record"))
+	maps.Copy(shared, listed("horizon"))
+	field, own := regexp.MustCompile(`\bc\.([a-z_]+)`), regexp.MustCompile(`\bown\.([a-z_]+)`)
+	fields, owns := 0, 0
+	for _, name := range append(modules(), "driver") {
+		text := comment.ReplaceAllString(read(name), "")
+		for _, found := range field.FindAllStringSubmatch(text, -1) {
+			if fields++; !shared[found[1]] {
+				t.Errorf("%s.lua: no header lists c.%s", name, found[1])
+			}
+		}
+		for algorithm, all := range of {
+			if !strings.HasPrefix(name, algorithm) {
+				continue
+			}
+			for _, found := range own.FindAllStringSubmatch(text, -1) {
+				if owns++; !all[found[1]] {
+					t.Errorf("%s.lua: no header of %s lists c.own.%s", name, algorithm, found[1])
+				}
+			}
+		}
+	}
+	if fields < 100 || owns < 100 {
+		t.Errorf("%d uses of fields, and %d of an algorithm's own; are there no more?", fields, owns)
+	}
+}
+
+// TestConstants holds that what a module and a quick path share is written once.
+func TestConstants(t *testing.T) {
+	var names [][]string
+	for line := range strings.Lines(read("constants")) {
+		names = append(names, atTop.FindAllStringSubmatch(strings.TrimSuffix(line, "\n"), -1)...)
+	}
+	if len(names) < 5 {
+		t.Fatalf("constants %q", names)
+	}
+	for _, found := range names {
+		for _, name := range strings.Split(found[1], ", ") {
+			var in []string
+			for _, file := range modules() {
+				text := comment.ReplaceAllString(read(file), "")
+				if regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+					in = append(in, file)
+				}
+				if regexp.MustCompile(`\blocal [\w, ]*\b` + name + `\b`).MatchString(text) {
+					t.Errorf("%s.lua has a local %s, which is a constant", file, name)
+				}
+			}
+			if name == "zset_below_tens" {
+				if text := fmt.Sprintf("'(%d'", int64(1)<<44); !strings.Contains(found[2], text) { // as zset_apart
+					t.Errorf("%s is not %s", name, text)
+				}
+			} else if len(in) < 2 {
+				t.Errorf("constant %s is used in %v; one module alone needs a local", name, in)
+			}
 		}
 	}
 }

@@ -18,7 +18,25 @@
 --
 -- A hash is small if its fields are few and short: a list without pointers, of a few
 -- dozen bytes per counter. Those that are over go when others come.
-local record = {}
+--
+-- values(c) -> number..., any  the numbers of the record, and one more value to ignore
+--           -> nil             there is no record
+--           -> false           the key holds other data
+-- get(c) -> list             the numbers; nil if there is no record
+-- set(c, expires, at, number...)
+--         expires  when they do, in ms; nil: as what was read
+--         at       the first number
+--         Writes numbers, each for itself, in place of those that were read.
+-- drop(c)
+--         Forgets the counter.
+--
+-- A charge holds here, too:
+--   shared   set by an algorithm: the field of the hash that it keeps for all counters
+--   sharing  the value of that field, or false
+--   stepped  set by an algorithm: what was read lies in the future
+--   ends     when the key expires, in ms; looks, when to look for some that are over
+--   pairs    how many pairs of numbers the string holds
+--   life     the first byte of the packed counter, or nil
 local call, unpack, byte = redis.call, table.unpack or unpack, string.byte
 local read, write = struct.unpack, struct.pack
 local ceil, floor, log, max, min = math.ceil, math.floor, math.log, math.max, math.min
@@ -38,9 +56,9 @@ local none, never = {}, 2 ^ 48 - 1
 local function text(n) return string.format('%d', n) end
 
 -- The formats of strings by how many pairs of numbers they hold, without the expiry.
-local formats = setmetatable({}, {__index = function(all, pairs)
-  all[pairs] = '>I6' .. string.rep('I7I7', pairs)
-  return all[pairs]
+local formats = setmetatable({}, {__index = function(all, n)
+  all[n] = '>I6' .. string.rep('I7I7', n)
+  return all[n]
 end})
 
 -- The formats of packed counters by shape, with the two bytes in front or past them.
@@ -57,35 +75,35 @@ local whole, numbers = packed('>BBI6'), packed('>xxI6')
 -- The smallest number that 1, 2, ... bytes cannot hold.
 local beyond = {2 ^ 8, 2 ^ 16, 2 ^ 24, 2 ^ 32, 2 ^ 40, 2 ^ 48, 2 ^ 56}
 
-local function encode(life, at, ...)
+local function encode(first, at, ...)
   local width, largest = 1, max(...)
   while largest >= beyond[width] do width = width + 1 end
   local shape = 8 * select('#', ...) + width
-  return write(whole[shape], life, shape, at, ...)
+  return write(whole[shape], first, shape, at, ...)
 end
 
 local quarters = 4 / log(2)
 
-local function lasts(life) return 2 ^ (life / 4) end
+local function lasts(n) return 2 ^ (n / 4) end
 
 -- The life that lasts for a time, or up to a fifth longer.
 local function life(ms) return ceil(log(ms) * quarters) end
 
 -- How much longer a key may live than a counter that lasts for a time.
 local function slack(ms)
-  if ms < 500 then return 0 end
-  return floor(ms / 4)
+  if ms < slack_from then return 0 end
+  return floor(ms / slack_part)
 end
 
 local function packed_values(c)
-  local values
+  local found
   if c.shared then
-    values = call('HMGET', c.key, c.member, 'expires', c.shared)
+    found = call('HMGET', c.key, c.member, 'expires', c.shared)
   else
-    values = call('HMGET', c.key, c.member, 'expires')
+    found = call('HMGET', c.key, c.member, 'expires')
   end
-  local value, times = values[1], values[2]
-  c.sharing = values[3]
+  local value, times = found[1], found[2]
+  c.sharing = found[3]
   if not times then
     c.ends, c.looks, changed[c.key] = 0, never, nil
   elseif #times == 12 then
@@ -95,33 +113,28 @@ local function packed_values(c)
   end
   c.life = nil
   if not value then return end
-  local life, shape = byte(value, 1, 2)
+  local first, shape = byte(value, 1, 2)
   local width = (shape or 0) % 8
   if #value <= 8 or #value ~= 8 + (shape - width) / 8 * width then return false end
-  c.life = life
+  c.life = first
   return read(numbers[shape], value)
 end
 
--- record.values(c)
---   -> number..., any   the numbers of the record, and one more value to ignore
---   -> nil              there is no record
---   -> false            the key holds other data
-function record.values(c)
+local function values(c)
   if c.member then return packed_values(c) end
   local value = call('GET', c.key)
   c.ends = nil
   if not value then return end
-  local pairs = (#value - 12) / 14
-  if pairs < 1 or pairs > 1000 or pairs % 1 > 0 then return false end
-  c.ends, c.pairs = read('>I6', value, #value - 5), pairs
-  return read(formats[pairs], value)
+  local n = (#value - 12) / 14
+  if n < 1 or n > 1000 or n % 1 > 0 then return false end
+  c.ends, c.pairs = read('>I6', value, #value - 5), n
+  return read(formats[n], value)
 end
 
--- Returns a list of the numbers; nil if there is no record.
-function record.get(c)
-  local numbers = {record.values(c)}
+local function get(c)
+  local numbers = {values(c)}
   if numbers[1] == nil then return nil end
-  numbers[#numbers] = nil -- the additional value of record.values
+  numbers[#numbers] = nil -- the additional value of values
   return numbers
 end
 
@@ -141,10 +154,10 @@ end
 -- Returns some of the fields that are over, if it is time to look for them, and when
 -- to look next. A counter comes that lasts for a time.
 local function look(key, at, now, lasting)
-  local next = now + floor(lasting / 16)
-  if now < at then return none, min(at, next) end
+  local later = now + floor(lasting / 16)
+  if now < at then return none, min(at, later) end
   local found = over(key, now)
-  if #found < many then at = next end
+  if #found < many then at = later end
   return found, at
 end
 
@@ -191,15 +204,13 @@ local function set_packed(c, expires, now, ...)
   if gone[1] then call('HDEL', key, unpack(gone)) end
 end
 
--- Writes numbers, each for itself, in place of those that were read. Without a time
--- at which they expire, they do when those would have. With c.stepped, those that were
--- read lie in the future: the clock has stepped back, and a key of before the step may
--- expire no later than it has to by the clock of now.
-function record.set(c, expires, at, ...)
+-- With c.stepped, the clock has stepped back, and a key of before the step may expire no
+-- later than it has to by the clock of now.
+local function set(c, expires, at, ...)
   if c.member then return set_packed(c, expires, at, ...) end
-  local pairs = select('#', ...) / 2
-  local value, ends = write(formats[pairs], at, ...), c.ends
-  if ends and c.pairs == pairs and (not expires or expires <= ends and not c.stepped) then
+  local n = select('#', ...) / 2
+  local value, ends = write(formats[n], at, ...), c.ends
+  if ends and c.pairs == n and (not expires or expires <= ends and not c.stepped) then
     call('SETRANGE', c.key, '0', value)
   else
     ends = expires + slack(expires - at)
@@ -207,9 +218,8 @@ function record.set(c, expires, at, ...)
   end
 end
 
--- Forgets a counter.
-function record.drop(c)
+local function drop(c)
   if c.member then call('HDEL', c.key, c.member) else call('UNLINK', c.key) end
 end
 
-return record
+return {values = values, get = get, set = set, drop = drop}

@@ -3,25 +3,27 @@
 -- Key     a hash: one field per slice. The field is the slice's start in ms, its
 --         value "<units>:<time of the latest unit - start>". One more field, w, is the
 --         horizon (see horizon.lua): "<window>" or, unless till is 0, "<window>:<till>".
---         Of packed counters, a record: the time in ms; then per slice, oldest first: how
---         long before that time its latest unit is, how long before that one its start,
---         units; then the horizon's window, unless all of the hash have it and till is 0;
---         then till, unless it is 0. The field w of the hash is the window that its
---         counters have, in 6 bytes.
+--         Of packed counters, a field of a hash: see slicespack.lua.
 -- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
 --         max of an adaptive slice in ms (0: not adaptive)
 --
 -- Slices are kept in order of time and do not overlap: each one's last is before
 -- the next one's start. To write a number takes as long as to read ten, so that a
 -- slice keeps its field and value as they are stored; what changes it drops them.
-local slices, horizon = {}, module('horizon')
-local record -- from the first packed counter on
+--
+-- c.own holds
+--   slices      as they look from now, oldest first: {start, last, count, and of those in a hash
+--               field and value, as they are stored}
+--   loaded      those of a hash as they were read
+--   kept, till  the horizon; stored, the field w of a hash that is no record
+local horizon, verdict = module('horizon'), module('verdict')
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
 local unpack, min = table.unpack or unpack, math.min
 
+-- How long a slice of a window is.
 local function size(c, window)
-  if c.option[5] > 0 then return math.min(c.option[5], window) end
-  if c.option[2] > 0 then return math.min(c.option[2], window) end
+  if c.option[5] > 0 then return min(c.option[5], window) end
+  if c.option[2] > 0 then return min(c.option[2], window) end
   return math.ceil(window / c.option[3])
 end
 
@@ -31,52 +33,17 @@ local function value(s) return format('%d:%d', s.count, s.last - s.start) end
 
 local function earlier(a, b) return a.start < b.start end
 
--- Reads the slices of a packed counter.
-local function load_packed(c)
-  record = record or module('record')
-  c.shared = 'w'
-  local numbers, all = record.get(c), {}
-  c.common = c.sharing and #c.sharing == 6 and struct.unpack('>I6', c.sharing) or 0
-  c.kept, c.till = 0, 0
-  if not numbers then return all end
-  if #numbers < 4 then error('WRONGTYPE the key holds no slices', 0) end
-  local rest = (#numbers - 1) % 3 -- numbers of the horizon
-  c.kept = rest == 0 and c.common or numbers[#numbers - rest + 1]
-  if rest == 2 then c.till = numbers[#numbers] end
-  for k = 2, #numbers - rest, 3 do
-    local last = numbers[1] - numbers[k]
-    all[#all + 1] = {start = last - numbers[k + 1], last = last, count = numbers[k + 2]}
-  end
-  return all
-end
-
-local function save_packed(c, now, all, expires)
-  if not all[1] then return record.drop(c) end
-  local numbers = {now}
-  for i, s in ipairs(all) do
-    numbers[3 * i - 1], numbers[3 * i], numbers[3 * i + 1] = now - s.last, s.last - s.start, s.count
-  end
-  if not c.sharing then
-    c.common = c.kept
-    call('HSET', c.key, 'w', struct.pack('>I6', c.kept))
-  end
-  if c.till > 0 or c.kept ~= c.common then numbers[#numbers + 1] = c.kept end
-  if c.till > 0 then numbers[#numbers + 1] = c.till end
-  record.set(c, tonumber(expires), unpack(numbers))
-end
-
 -- Reads the slices, oldest first. Redis keeps the order of a small hash, so that
 -- there is seldom anything to sort.
-local function load(c)
-  if c.member then return load_packed(c) end
-  local raw, all, n, before, sorted = call('HGETALL', c.key), {}, 0, 0, true
-  c.kept, c.till, c.stored = 0, 0, nil
+local function stored(c)
+  if c.member then return module('slicespack').read(c) end
+  local raw, all, n, before, sorted, own = call('HGETALL', c.key), {}, 0, 0, true, c.own
   for i = 1, #raw, 2 do
     local f, v = raw[i], raw[i + 1]
     local colon = find(v, ':', 1, true)
     if f == 'w' then
-      c.stored, c.kept = v, tonumber(sub(v, 1, (colon or 0) - 1))
-      if colon then c.till = tonumber(sub(v, colon + 1)) end
+      own.stored, own.kept = v, tonumber(sub(v, 1, (colon or 0) - 1))
+      if colon then own.till = tonumber(sub(v, colon + 1)) end
     else
       local start = tonumber(f)
       n = n + 1
@@ -89,7 +56,7 @@ local function load(c)
     end
   end
   if not sorted then table.sort(all, earlier) end
-  c.loaded = all
+  own.loaded = all
   return all
 end
 
@@ -104,10 +71,10 @@ end
 -- without it nothing at all is changed. Without a time at which the key expires, it does
 -- when it would have.
 local function save(c, now, all, expires)
-  if c.member then return save_packed(c, now, all, expires) end
-  local written, gone = {}, {}
-  local keeps = format(c.till > 0 and '%d:%d' or '%d', c.kept, c.till)
-  if keeps ~= c.stored then written = {'w', keeps} end
+  if c.member then return module('slicespack').write(c, now, all, expires) end
+  local written, gone, own = {}, {}, c.own
+  local keeps = format(own.till > 0 and '%d:%d' or '%d', own.kept, own.till)
+  if keeps ~= own.stored then written = {'w', keeps} end
   for i = 1, #all do
     local s = all[i]
     if not s.value then
@@ -118,8 +85,8 @@ local function save(c, now, all, expires)
     end
     s.kept = true
   end
-  for i = 1, #c.loaded do
-    local s = c.loaded[i]
+  for i = 1, #own.loaded do
+    local s = own.loaded[i]
     if not s.kept then s.gone = s.field end
     if s.gone then gone[#gone + 1] = s.gone end
   end
@@ -135,7 +102,7 @@ local function clamp(all, now)
   local clamped = {}
   for _, s in ipairs(all) do
     if s.last > now then
-      s.start, s.last, s.value = math.min(s.start, now), now, nil
+      s.start, s.last, s.value = min(s.start, now), now, nil
     end
     local previous = clamped[#clamped]
     if previous and previous.last >= s.start then
@@ -151,59 +118,58 @@ end
 
 -- Where slice i ends: a size after its start, unless it holds later units or the
 -- next one begins sooner.
-local function finish(all, i, length)
-  local finish = math.max(all[i].start + length, all[i].last + 1)
-  if all[i + 1] then finish = math.min(finish, all[i + 1].start) end
-  return finish
+local function finish(all, i, long)
+  local ends = math.max(all[i].start + long, all[i].last + 1)
+  if all[i + 1] then ends = min(ends, all[i + 1].start) end
+  return ends
 end
 
 -- Where slice i ends, if its units may be taken to be spread evenly; else nil. They may
 -- not if the slice is longer than those of the window, as one from a charge under a longer
 -- window can be.
-local function spread(all, i, length)
-  local finish = finish(all, i, length)
-  if finish - all[i].start <= length then return finish end
+local function spread(all, i, long)
+  local ends = finish(all, i, long)
+  if ends - all[i].start <= long then return ends end
 end
 
 -- How many units of slice i the window still holds.
 local function weight(c, i, now, window)
-  local s, edge = c.slices[i], now - window
+  local s, edge = c.own.slices[i], now - window
   if s.last <= edge then return 0 end
   if c.option[1] == 0 or edge < s.start then return s.count end
-  local finish = spread(c.slices, i, size(c, window))
-  if not finish then return s.count end
-  return math.ceil(s.count * (finish - 1 - edge) / (finish - s.start))
+  local ends = spread(c.own.slices, i, size(c, window))
+  if not ends then return s.count end
+  return math.ceil(s.count * (ends - 1 - edge) / (ends - s.start))
 end
 
-local function total(c, now, window)
-  local total, all = 0, c.slices
+-- How many units the window of policy j holds.
+local function count(c, now, j)
+  local units, all, window = 0, c.own.slices, c.window[j]
   if c.option[1] == 0 then -- no slice counts in part
     local edge = now - window
     for i = #all, 1, -1 do
       if all[i].last <= edge then break end
-      total = total + all[i].count
+      units = units + all[i].count
     end
-    return total
+    return units
   end
-  for i = 1, #all do total = total + weight(c, i, now, window) end
-  return total
+  for i = 1, #all do units = units + weight(c, i, now, window) end
+  return units
 end
 
--- The time until the window holds at most target units; the whole window if
--- target is below 0.
-local function falls(c, now, window, target)
-  if target < 0 then return window end
-  local rest = total(c, now, window)
-  if rest <= target then return 0 end
+-- The time until the window of policy j holds at most n units.
+local function falls(c, now, j, n)
+  local window, rest = c.window[j], count(c, now, j)
+  if rest <= n then return 0 end
   -- Slices leave one after the other: while one counts in part, those before it
   -- are gone and those after it are whole.
-  for i, s in ipairs(c.slices) do
+  for i, s in ipairs(c.own.slices) do
     rest = rest - weight(c, i, now, window)
-    if s.last > now - window and rest <= target then
+    if s.last > now - window and rest <= n then
       local edge = s.last
       if c.option[1] == 1 then
-        local finish = spread(c.slices, i, size(c, window))
-        if finish then edge = math.min(edge, finish - 1 - math.floor((target - rest) * (finish - s.start) / s.count)) end
+        local ends = spread(c.own.slices, i, size(c, window))
+        if ends then edge = min(edge, ends - 1 - math.floor((n - rest) * (ends - s.start) / s.count)) end
       end
       return edge + window - now
     end
@@ -213,111 +179,84 @@ end
 
 -- How long the slices of policy j have to be once n more units are spent.
 local function length(c, now, n, j)
-  local length = size(c, c.window[j])
+  local long = size(c, c.window[j])
   if c.option[5] > 0 then
-    local free, shortest = math.max(0, c.limit[j] - total(c, now, c.window[j]) - n), c.option[4]
-    while length > shortest and 2 * free <= c.limit[j] do
-      length = math.max(shortest, math.floor(length / 2))
+    local free, shortest = math.max(0, c.limit[j] - count(c, now, j) - n), c.option[4]
+    while long > shortest and 2 * free <= c.limit[j] do
+      long = math.max(shortest, math.floor(long / 2))
       free = 2 * free
     end
   end
-  return length
+  return long
 end
 
 -- Adds n units at now. Then drops the slices that nobody looks at any more, and merges
 -- neighbours that are no longer than one slice together.
 local function add(c, now, n)
-  local newest = c.slices[#c.slices]
-  c.kept, c.till = horizon.after(c, now, c.kept, c.till, function() return newest and newest.last end)
+  local all, own = c.own.slices, c.own
+  local latest = all[#all]
+  own.kept, own.till = horizon.after(c, now, own.kept, own.till, function() return latest and latest.last end)
   local finest, lengths = math.huge, {}
   for j = 1, c.policies do
     lengths[j] = length(c, now, n, j)
-    finest = math.min(finest, lengths[j])
+    finest = min(finest, lengths[j])
   end
-  local all, start = c.slices, now - now % finest
-  if newest and (newest.start >= start or newest.last == now) then
-    newest.count = newest.count + n
-    newest.last = now
-    newest.value = nil
+  local start = now - now % finest
+  if latest and (latest.start >= start or latest.last == now) then
+    latest.count = latest.count + n
+    latest.last = now
+    latest.value = nil
   else
-    if newest then start = math.max(start, newest.last + 1) end
+    if latest then start = math.max(start, latest.last + 1) end
     all[#all + 1] = {start = start, last = now, count = n}
   end
   local kept, k, previous = {}, 0
   for i = 1, #all do
-    local s, length = all[i] -- length: that of the finest policy that still sees the slice
+    local s, long = all[i] -- long: the length for the finest policy that still sees the slice
     for j = 1, c.policies do
-      if s.last > now - c.window[j] and not (length and length < lengths[j]) then length = lengths[j] end
+      if s.last > now - c.window[j] and not (long and long < lengths[j]) then long = lengths[j] end
     end
-    if not length and s.last > now - c.keep then length = size(c, c.keep) end
-    if length and previous and s.last - previous.start < length then
+    if not long and s.last > now - c.keep then long = size(c, c.keep) end
+    if long and previous and s.last - previous.start < long then
       previous.count = previous.count + s.count
       previous.last = s.last
       previous.value = nil
-    elseif length then
+    elseif long then
       k = k + 1
       kept[k], previous = s, s
     end
   end
-  c.slices = kept
+  own.slices = kept
   save(c, now, kept, c.expires)
 end
 
-function slices.look(c, now)
-  c.slices, c.stepped = clamp(load(c), now)
-  local fits = true
-  for j = 1, c.policies do
-    local left = c.limit[j] - total(c, now, c.window[j])
-    c.allowed[j] = c.cost == 0 or c.cost <= left
-    c.remaining[j] = left
-    fits = fits and c.allowed[j]
-  end
-  return fits
+-- Reads the slices of a charge.
+local function load(c, now)
+  local own = c.own or {slices = nil, loaded = nil, kept = 0, till = 0, stored = nil}
+  c.own, own.kept, own.till, own.stored = own, 0, 0, nil
+  own.slices, c.stepped = clamp(stored(c), now)
 end
 
-function slices.spend(c, now)
-  add(c, now, c.cost)
-  for j = 1, c.policies do
-    c.remaining[j] = c.remaining[j] - c.cost
-    c.retry[j], c.reset[j], c.effective[j] = 0, c.window[j], c.window[j]
-    if c.remaining[j] == 0 then
-      c.effective[j] = falls(c, now, c.window[j], c.limit[j] - 1)
-    end
-  end
+-- The time of the newest unit, or nil. With repair, writes the slices if some lay in the future.
+local function newest(c, now, repair)
+  local all, own = c.own.slices, c.own
+  if repair and c.stepped then save(c, now, all, horizon.renewed(c, now, own.kept, own.till)) end
+  return all[1] and all[#all].last
 end
 
-function slices.explain(c, now, repair)
-  if c.stepped and repair then save(c, now, c.slices, horizon.renewed(c, now, c.kept, c.till)) end
-  for j = 1, c.policies do
-    local limit, window = c.limit[j], c.window[j]
-    local count = limit - c.remaining[j]
-    if c.allowed[j] then
-      c.retry[j] = 0
-    elseif c.cost > limit then
-      c.retry[j] = -1
-    else
-      c.retry[j] = falls(c, now, window, limit - c.cost)
-    end
-    c.reset[j], c.effective[j] = 0, window
-    if count > 0 then
-      c.reset[j] = falls(c, now, window, 0)
-      c.effective[j] = falls(c, now, window, math.min(count, limit) - 1)
-    end
-    c.remaining[j] = math.max(0, c.remaining[j])
-  end
-end
+local look, spend, explain = verdict(load, count, falls, newest, add)
 
-function slices.settle(c, now, at, delta)
-  c.slices, c.stepped = clamp(load(c), now)
+local function settle(c, now, at, delta)
+  load(c, now)
   if delta > 0 then
     add(c, now, delta)
     return
   end
   local rest, found = {}, false
-  for _, s in ipairs(c.slices) do
+  for _, s in ipairs(c.own.slices) do
     if s.start <= at and at <= s.last then
       found = true
-      s.count = s.count - math.min(s.count, -delta)
+      s.count = s.count - min(s.count, -delta)
       s.value = nil
     end
     if s.count > 0 then rest[#rest + 1] = s end
@@ -325,4 +264,4 @@ function slices.settle(c, now, at, delta)
   if found or c.stepped then save(c, now, rest) end
 end
 
-return slices
+return {look = look, spend = spend, explain = explain, settle = settle}

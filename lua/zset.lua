@@ -9,17 +9,16 @@
 -- Options none
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
-local zset, horizon = {names = true}, module('horizon')
+--
+-- c.own holds
+--   top         the largest p of which there may be members of 10^p units
+--   kept, till  the horizon, as it is in Redis
+local horizon, verdict = module('horizon'), module('verdict')
 local unpack, call = table.unpack or unpack, redis.call
 
--- Between scores of members of 10^p units and of 10^(p+1): 2^44 ms are 557 years, and more
--- than any time and window together.
-local apart = 17592186044416
+local apart = zset_apart
 local ever = apart - 1 -- the last time that there is
-local windows, tills = 2 ^ 50, 2 ^ 51 -- least scores of w and of t
-
--- Members of a size that are tidied up in a call, at most: more than it adds.
-local tidied = 500
+local tills = 2 ^ 51   -- least score of t
 
 -- Times as Redis reads them. The same few come again and again in a batch, and a
 -- number takes as long to write out as a command takes to run.
@@ -53,25 +52,25 @@ local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
 -- Reads the horizon, and the largest p of which there may be members of 10^p units.
 local function load(c)
-  local last = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES')
-  c.top, c.kept, c.till = 0, 0, 0
+  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), c.own or {top = 0, kept = 0, till = 0}
+  c.own, own.top, own.kept, own.till = own, 0, 0, 0
   for i = #last, 2, -2 do
     local score = tonumber(last[i])
     if score >= tills then
-      c.till = score - tills
-    elseif score >= windows then
-      c.kept = score - windows
+      own.till = score - tills
+    elseif score >= zset_windows then
+      own.kept = score - zset_windows
     else
-      c.top = math.floor(score / apart)
+      own.top = math.floor(score / apart)
       return
     end
   end
 end
 
 -- The units that come after a time, and not after another.
-local function count(c, from, to)
+local function units_between(c, from, to)
   local units, size = 0, 1
-  for p = 0, c.top do
+  for p = 0, c.own.top do
     units = units + size * call('ZCOUNT', c.key, between(p, from, to))
     size = 10 * size
   end
@@ -81,9 +80,10 @@ end
 -- The time of the k-th oldest unit after edge, now if that is later, or nothing. If units
 -- are of one size, it is found by its rank, and so is the oldest of all; others by bisection.
 local function time_of(c, now, edge, k)
-  if c.top == 0 or k == 1 then
+  local top = c.own.top
+  if top == 0 or k == 1 then
     local oldest
-    for p = 0, c.top do
+    for p = 0, top do
       local from, to = between(p, edge, ever)
       local at = call('ZRANGEBYSCORE', c.key, from, to, 'WITHSCORES', 'LIMIT', k - 1, 1)[2]
       if at then oldest = math.min(oldest or now, tonumber(at) - p * apart) end
@@ -93,15 +93,18 @@ local function time_of(c, now, edge, k)
   local before, at = edge, now
   while at - before > 1 do
     local middle = math.floor((before + at) / 2)
-    if count(c, edge, middle) < k then before = middle else at = middle end
+    if units_between(c, edge, middle) < k then before = middle else at = middle end
   end
   return at
 end
 
--- The time until the k-th oldest unit of policy j leaves its window; the whole
--- window if there is no such unit.
-local function leaves(c, now, j, k)
+local function count(c, now, j) return units_between(c, now - c.window[j], ever) end
+
+-- The time until the window of policy j holds at most n units; the whole window if those
+-- that have to leave it are gone already, as a key is that expires at once.
+local function falls(c, now, j, n)
   local window = c.window[j]
+  local k = c.limit[j] - c.remaining[j] - n -- units that have to leave
   return window - (now - (time_of(c, now, now - window, k) or now))
 end
 
@@ -110,14 +113,24 @@ local function newest_of(c, p)
   return call('ZRANGE', c.key, text(p * apart + ever), text(p * apart), 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
 end
 
--- The time of the newest unit, or nil.
-local function newest(c)
-  local newest
-  for p = 0, c.top do
+-- The time of the newest unit, or nil. With repair, what lies in the future is moved to now.
+local function newest(c, now, repair)
+  local latest
+  for p = 0, c.own.top do
     local last = newest_of(c, p)
-    if last then newest = math.max(newest or 0, tonumber(last) - p * apart) end
+    if last then
+      local at = tonumber(last) - p * apart
+      if repair and at > now then
+        for _, member in ipairs(call('ZRANGEBYSCORE', c.key, between(p, now, ever))) do
+          call('ZADD', c.key, 'XX', text(p * apart + now), member)
+        end
+        c.expires = horizon.renewed(c, now, c.own.kept, c.own.till)
+        expire(c)
+      end
+      latest = math.max(latest or 0, at)
+    end
   end
-  return newest
+  return latest
 end
 
 -- Writes n units at a time, and what else is in args: scores and members.
@@ -145,98 +158,45 @@ end
 
 -- Tidies up some of what does not come after a time.
 local function tidy(c, edge)
-  for p = 0, c.top do
+  for p = 0, c.own.top do
     local n = call('ZCOUNT', c.key, between(p, -1, edge))
-    if n > 0 then remove(c, p, -1, math.min(n, tidied)) end
+    if n > 0 then remove(c, p, -1, math.min(n, zset_tidied)) end
   end
 end
 
 -- Adds n units at now, and tidies up what nobody looks at any more.
 local function add(c, now, n)
-  local args = {}
-  local window, till = horizon.after(c, now, c.kept, c.till, function() return newest(c) end)
-  if window ~= c.kept then args = {text(windows + window), 'w'} end
-  if till > 0 and till ~= c.till then
+  local args, own = {}, c.own
+  local window, till = horizon.after(c, now, own.kept, own.till, function() return newest(c) end)
+  if window ~= own.kept then args = {text(zset_windows + window), 'w'} end
+  if till > 0 and till ~= own.till then
     args[#args + 1] = text(tills + till)
     args[#args + 1] = 't'
   end
   put(c, now, n, args)
-  if till == 0 and c.till > 0 then call('ZREM', c.key, 't') end
+  if till == 0 and own.till > 0 then call('ZREM', c.key, 't') end
   tidy(c, now - c.keep)
   expire(c)
 end
 
-function zset.look(c, now)
-  local fits = true
-  load(c)
-  for j = 1, c.policies do
-    local left = c.limit[j] - count(c, now - c.window[j], ever)
-    c.allowed[j] = c.cost == 0 or c.cost <= left
-    c.remaining[j] = left
-    fits = fits and c.allowed[j]
-  end
-  return fits
-end
+local look, spend, explain = verdict(load, count, falls, newest, add)
 
-function zset.spend(c, now)
-  add(c, now, c.cost)
-  for j = 1, c.policies do
-    c.remaining[j] = c.remaining[j] - c.cost
-    c.retry[j], c.reset[j], c.effective[j] = 0, c.window[j], c.window[j]
-    if c.remaining[j] == 0 then
-      c.effective[j] = leaves(c, now, j, 1)
-    end
-  end
-end
-
-function zset.explain(c, now, repair)
-  local newest = 0
-  for p = 0, c.top do
-    local last = newest_of(c, p)
-    local at = last and tonumber(last) - p * apart or 0
-    if at > now and repair then
-      for _, member in ipairs(call('ZRANGEBYSCORE', c.key, between(p, now, ever))) do
-        call('ZADD', c.key, 'XX', text(p * apart + now), member)
-      end
-      c.expires = horizon.renewed(c, now, c.kept, c.till)
-      expire(c)
-    end
-    newest = math.max(newest, math.min(at, now))
-  end
-  for j = 1, c.policies do
-    local units = c.limit[j] - c.remaining[j]
-    if c.allowed[j] then
-      c.retry[j] = 0
-    elseif c.cost > c.limit[j] then
-      c.retry[j] = -1
-    else
-      c.retry[j] = leaves(c, now, j, c.cost - c.remaining[j])
-    end
-    c.reset[j] = 0
-    if units > 0 then
-      c.reset[j] = c.window[j] - (now - newest)
-    end
-    c.effective[j] = leaves(c, now, j, math.max(1, 1 - c.remaining[j]))
-    c.remaining[j] = math.max(0, c.remaining[j])
-  end
-end
-
-function zset.settle(c, now, at, delta)
+local function settle(c, now, at, delta)
   load(c)
   if delta > 0 then
     add(c, now, delta)
     return
   end
   if at < 0 or at > ever then return end
-  local there, size, back = {}, 1, 0 -- members of that time, and the units of them all
-  for p = 0, c.top do
+  local there, size, back, top = {}, 1, 0, c.own.top -- members of that time, and the units of them all
+  for p = 0, top do
     there[p] = call('ZCOUNT', c.key, between(p, at - 1, at))
     back = back + there[p] * size
     size = size * 10
   end
   back = math.min(back, -delta)
   local gone = {} -- members, the largest first
-  for p = c.top, 0, -1 do
+  for p = top, 0, -1 do
     size = size / 10
     gone[p] = math.min(there[p], math.floor(back / size))
     back = back - gone[p] * size
@@ -246,12 +206,12 @@ function zset.settle(c, now, at, delta)
     while there[p] == gone[p] do p, size = p + 1, size * 10 end
     gone[p] = gone[p] + 1
     -- After this write, want of memory stops nothing.
-    pcall(call, 'PEXPIREAT', c.key, horizon.renewed(c, now, c.kept, c.till), 'GT')
+    pcall(call, 'PEXPIREAT', c.key, horizon.renewed(c, now, c.own.kept, c.own.till), 'GT')
     put(c, at, size - back, {})
   end
-  for p = 0, c.top do
+  for p = 0, top do
     if gone[p] > 0 then remove(c, p, at - 1, gone[p]) end
   end
 end
 
-return zset
+return {names = true, look = look, spend = spend, explain = explain, settle = settle}

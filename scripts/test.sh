@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs go test with the race detector on packages (default: those of make test). It fails as well
-# if a test was skipped, and names those that took more than 20 s. RACE= leaves the detector out.
+# Runs the tests of make test, or go test with the arguments that are given. It fails as well if a
+# test was skipped, and names those that took more than 20 s.
+#
+# PACKAGES narrows what make test runs. RACE= leaves the race detector out of what is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,25 +18,56 @@ run() {
 	events=$(mktemp "$tmp/events.XXXX")
 	go tool gotestsum --format standard-quiet --format-hide-empty-pkg --jsonfile "$events" \
 		--post-run-command 'bash -c "if ((TESTS_SKIPPED)); then echo a skipped test proves nothing; exit 1; fi"' \
-		-- ${RACE--race} -shuffle=on -timeout 40m -p 1 "$@" || status=1
+		-- -shuffle=on -timeout 40m -p 1 "$@" || status=1
 	go tool gotestsum tool slowest --threshold 20s --jsonfile "$events"
 	return $status
 }
 
 if [ $# -gt 0 ]; then
-	run "$@"
+	run ${RACE--race} "$@"
 	exit
 fi
 
-# The longest package runs beside all others, with a part of its random walks: make test-long has
-# them all. Packages that watch the clock are left out: make test-faults runs them alone.
-module=$(go list -m)
-longest=$module/window/redis
-mapfile -t others < <(go list ./... | grep -vxF "$(printf "$module/%s\n" window/redis $(cat scripts/alone))")
+# Two jobs run side by side, one package at a time each. A job prints its output when it
+# has ended.
+status=0 running=0
+job() {
+	if ((running == 2)); then
+		wait -n || status=1
+		running=$((running - 1))
+	fi
+	{ run "$@" >"$tmp/job.$BASHPID" 2>&1 && local ok=0 || local ok=1; cat "$tmp/job.$BASHPID"; exit $ok; } &
+	running=$((running + 1))
+}
 
-status=0
-run "${others[@]}" >"$tmp/others" 2>&1 &
-run "$longest" -windowtest.part 20 || status=1
-wait $! || status=1
-cat "$tmp/others"
+# Packages that watch the clock are left out: make test-faults runs them alone.
+module=$(go list -m)
+mapfile -t packages < <(go list ${PACKAGES:-./...} | grep -vxF "$(sed "s|^|$module/|" scripts/alone)")
+# among prints those of the packages that are named, in this order.
+among() { for name; do printf '%s\n' "${packages[@]}" | grep -xF "$module${name:+/$name}" || true; done; }
+
+# The tests of the engine in which no goroutine meets another run without the race detector, which
+# makes them three to ten times as slow and has nothing to find. scripts/single names them; all
+# others run with it, and so do a few walks. On Redis, a fifth of the random tests runs: make
+# test-long runs all.
+mapfile -t redis < <(among window/redis)
+mapfile -t local < <(among window window/memory)
+single="^Test($(paste -sd '|' scripts/single))\$"
+
+# The longest come first.
+for package in $(among '' internal/e2e); do job -race "$package"; done
+if ((${#redis[@]})); then
+	job -race -skip "$single" "${redis[@]}" -windowtest.part 2
+	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
+fi
+if ((${#local[@]})); then
+	job -race -skip "$single" "${local[@]}"
+	job -run "$single" "${local[@]}"
+fi
+mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among '' internal/e2e window/redis window window/memory)")
+if ((${#others[@]})); then job -race "${others[@]}"; fi
+while ((running)); do
+	wait -n || status=1
+	running=$((running - 1))
+done
 exit $status

@@ -29,6 +29,9 @@ type Facts struct {
 	Receipts bool
 	// Notes reports whether the fields of a charge are kept.
 	Notes bool
+	// FieldsRead returns how many fields of a hash the twin reads for a decision that is
+	// allowed; nil for algorithms that keep no hash.
+	FieldsRead func(h History, now int64, c *Charge) int
 	// Bucket reports whether units run out evenly, so that a counter never holds more than
 	// its limit and no unit has a time.
 	Bucket bool
@@ -60,6 +63,7 @@ var (
 	}
 	slicesFacts = Facts{
 		Probe: Slices{Count: 1}, Word: "slices", Receipts: true, // one slice can be packed
+		FieldsRead: func(h History, _ int64, _ *Charge) int { return slicesState(h).len() },
 		Weight: func(c *Charge) int64 {
 			a := c.Algorithm.(Slices)
 			each := int64(7) // fields read in one unit of weight
@@ -68,15 +72,15 @@ var (
 			}
 			weight := perLimit(c, 6)
 			for _, p := range c.Policies {
-				weight += min(int64(a.Most(p.Window))/each, maxSlicesWeight)
+				weight += min(a.most(p.Window)/each, maxSlicesWeight)
 			}
 			return weight
 		},
 		SettleWeight: oneSlice,
 		Lease:        func(a Algorithm) bool { return !a.(Slices).Weighted },
 		Pack: func(a Algorithm) (int, error) {
-			if n := a.(Slices).Count; n < 1 || n > MaxPackedSlices {
-				return 0, fmt.Errorf("more than %d slices cannot be packed; set count to %d or less, or take out pack", MaxPackedSlices, MaxPackedSlices)
+			if n := a.(Slices).Count; n < 1 || n > maxPackedSlices {
+				return 0, fmt.Errorf("more than %d slices cannot be packed; set count to %d or less, or take out pack", maxPackedSlices, maxPackedSlices)
 			}
 			return 1, nil
 		},
@@ -84,8 +88,8 @@ var (
 	layersFacts = Facts{
 		Probe: Layers{Coarse: time.Millisecond, Fine: time.Millisecond}, Word: "slices", Receipts: true,
 		Weight:       func(c *Charge) int64 { return perLimit(c, 6) + 5*int64(len(c.Policies)) },
-		SettleWeight: oneSlice,
-		Lease:        always, Pack: neverPacked,
+		SettleWeight: oneSlice, FieldsRead: layersRead,
+		Lease: always, Pack: neverPacked,
 	}
 	gcraFacts = Facts{
 		Probe: GCRA{}, Word: "gcra", Bucket: true,
@@ -95,7 +99,7 @@ var (
 			if a.(GCRA).Native != NativeOff {
 				return 0, errors.New("CL.THROTTLE packs nothing; turn native off, or take out pack")
 			}
-			return MaxPackedPolicies, nil
+			return maxPackedPolicies, nil
 		},
 	}
 	table = []*Facts{&zsetFacts, &logFacts, &streamFacts, &slicesFacts, &layersFacts, &gcraFacts}
@@ -110,6 +114,9 @@ func (GCRA) facts() *Facts   { return &gcraFacts }
 
 // AllFacts returns the facts of every algorithm.
 func AllFacts() []*Facts { return slices.Clone(table) }
+
+// Options returns what the algorithm's Lua twin has to know beyond the policies.
+func (*Facts) Options(a Algorithm) []int64 { return a.options() }
 
 // FactsOf returns the facts of an algorithm.
 func FactsOf(a Algorithm) *Facts { return a.facts() }

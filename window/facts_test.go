@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/lua"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
@@ -25,11 +26,11 @@ func TestFacts(t *testing.T) {
 			t.Fatalf("%s: a fact is missing: %+v", name, f)
 		}
 		c := window.Charge{Zone: "z", Key: "k", Cost: 1, Algorithm: f.Probe, Policies: []window.Policy{{Limit: 1, Window: 100 * time.Millisecond}}}
-		if err := window.CheckCharges([]window.Charge{c}); err != nil {
+		if err := engine.CheckCharges([]window.Charge{c}); err != nil {
 			t.Errorf("%s: the probe is no charge: %v", name, err)
 		}
 		one := f.Weight(&c)
-		c.Policies = append(c.Policies, make([]window.Policy, window.MaxPackedPolicies*8)...)
+		c.Policies = append(c.Policies, make([]window.Policy, 24)...)
 		for i := range c.Policies {
 			c.Policies[i] = window.Policy{Limit: 1, Window: 100 * time.Millisecond}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -166,7 +167,7 @@ func FuzzAppendKey(f *testing.F) {
 	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b")
 	f.Fuzz(func(t *testing.T, zone1, key1, zone2, key2 string) {
 		name := func(zone, key string, a window.Algorithm) string {
-			got := window.AppendKey([]byte("sw:"), &window.Charge{Zone: zone, Key: key, Algorithm: a})
+			got := engine.AppendKey([]byte("sw:"), &window.Charge{Zone: zone, Key: key, Algorithm: a})
 			if len(got) > 3+len("slices::")+64+64 {
 				t.Errorf("AppendKey(%q, %q) has %d bytes", zone, key, len(got))
 			}

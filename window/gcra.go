@@ -30,6 +30,8 @@ import (
 // cannot have leaked since they were spent. What it spends may be more than the bucket
 // has room for.
 type GCRA struct {
+	usual
+
 	// Units that may pass at once; 0 means the limit.
 	Burst int64
 	// Whether a store in Redis leaves the decision to the command CL.THROTTLE.
@@ -52,13 +54,8 @@ const (
 	NativeOn                 // yes; without it the store is unavailable
 )
 
-func isNative(c *Charge) bool {
-	a, ok := c.Algorithm.(GCRA)
-	return ok && a.Native != NativeOff
-}
-
-// Check reports what is wrong with the options, in words for an operator.
-func (a GCRA) Check() error {
+// check reports what is wrong with the options, in words for an operator.
+func (a GCRA) check() error {
 	switch {
 	case a.Burst < 0:
 		return fmt.Errorf("burst %d: must be greater than 0", a.Burst)
@@ -76,10 +73,10 @@ const longestDrain = int64(math.MaxInt64 / time.Millisecond)
 // 1970.
 const nativeDrain = int64(200 * 365 * 24 * time.Hour / time.Millisecond)
 
-// CheckPolicy reports why the algorithm cannot keep the policy, which is valid by
+// checkPolicy reports why the algorithm cannot keep the policy, which is valid by
 // itself, in words for an operator.
-func (a GCRA) CheckPolicy(p Policy) error {
-	burst, window := a.AtOnce(p), p.Window.Milliseconds()
+func (a GCRA) checkPolicy(p Policy) error {
+	burst, window := a.atOnce(p), p.Window.Milliseconds()
 	switch {
 	case burst > MaxProduct/window:
 		return fmt.Errorf("burst %d × window %s is too large: burst × milliseconds must not exceed 2^53", burst, p.Window)
@@ -102,11 +99,11 @@ func (a GCRA) CheckPolicy(p Policy) error {
 // Name implements Algorithm.
 func (GCRA) Name() string { return "gcra" }
 
-// Options implements Algorithm: burst (0: the limit).
-func (a GCRA) Options() []int64 { return []int64{a.Burst} }
+// options implements Algorithm: burst (0: the limit).
+func (a GCRA) options() []int64 { return []int64{a.Burst} }
 
-// AtOnce returns how many units may pass at once.
-func (a GCRA) AtOnce(p Policy) int64 {
+// atOnce returns how many units may pass at once.
+func (a GCRA) atOnce(p Policy) int64 {
 	if a.Burst == 0 || p.Limit == 0 {
 		return p.Limit
 	}
@@ -127,7 +124,7 @@ func (a GCRA) AtOnce(p Policy) int64 {
 // if it cannot hold it.
 //
 // A bucket is kept until it has not been an own one for its window, or for as long as it
-// takes to run empty if Burst is above the limit: see holds. If there are too many, the one
+// takes to run empty if Burst is above the limit: see keeps. If there are too many, the one
 // goes that would go first: see mostKept.
 //
 // A history that is not mixed does not tell limits. If such a bucket becomes a kept one, its
@@ -157,28 +154,25 @@ func readGCRA(h History, room *gcraRoom) gcraState {
 	if len(h) == 0 {
 		return s
 	}
-	all := numbers(h)
+	all, mixed := numbers(h), false
 	for s.at = all.next(); len(all) > 0; {
 		b := gcraBucket{window: all.next(), level: all.next()}
-		if b.window == 0 {
-			s.readMixed(all, int(b.level))
-			return s
+		switch {
+		case mixed:
+			s.terms = append(s.terms, gcraTerms{limit: all.next(), age: all.next()})
+		case b.window == 0:
+			s.own, mixed = int(b.level), true
+			continue
 		}
 		s.buckets = append(s.buckets, b)
 	}
-	s.own = len(s.buckets)
+	if !mixed {
+		s.own = len(s.buckets)
+	}
 	return s
 }
 
-func (s *gcraState) readMixed(all numbers, own int) {
-	s.own = own
-	for len(all) > 0 {
-		s.buckets = append(s.buckets, gcraBucket{window: all.next(), level: all.next()})
-		s.terms = append(s.terms, gcraTerms{limit: all.next(), age: all.next()})
-	}
-}
-
-func (s *gcraState) write(h History) History {
+func (s gcraState) write(h History) History {
 	h = h[:0].appendNumbers(s.at)
 	if s.terms != nil {
 		h = h.appendNumbers(0, int64(s.own))
@@ -223,7 +217,7 @@ func drain(level int64, p Policy) time.Duration {
 // bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
 // changed places. It is that of the same window; without one, the own one in its place,
 // unless that is another policy's.
-func (s *gcraState) bucket(c *Charge, j int) int {
+func (s gcraState) bucket(c *Charge, j int) int {
 	window := c.Policies[j].Window.Milliseconds()
 	if j < len(s.buckets) && s.buckets[j].window == window {
 		return j
@@ -259,14 +253,14 @@ func policyOf(c *Charge, window int64, k int) int {
 // Unless raw is set, a bucket that holds more than the policy allows counts as one that
 // loses the excess within a window. Until then the policy denies. After it, what is cut is
 // older than a window, so that a higher limit does not miss it either.
-func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
+func (s gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	at := s.bucket(c, j)
 	if at < 0 {
 		return 0
 	}
 	b, p := s.buckets[at], c.Policies[j]
 	window := p.Window.Milliseconds()
-	full := c.Algorithm.(GCRA).AtOnce(p) * window
+	full := c.Algorithm.(GCRA).atOnce(p) * window
 	level := b.level
 	switch {
 	case b.window != window:
@@ -277,9 +271,9 @@ func (s *gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	return rest(level, now-s.at, p.Limit)
 }
 
-// Empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
+// empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
 // looks at them any more: a counter whose units are all given back starts afresh.
-func (GCRA) Empty(h History) bool {
+func (GCRA) empty(h History) bool {
 	var room gcraRoom
 	for _, b := range readGCRA(h, &room).buckets {
 		if b.level > 0 {
@@ -289,71 +283,57 @@ func (GCRA) Empty(h History) bool {
 	return true
 }
 
-// Look implements Algorithm.
-func (a GCRA) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	var room gcraRoom
-	s, fits := readGCRA(h, &room), true
-	for j, p := range c.Policies {
-		burst, window := a.AtOnce(p), p.Window.Milliseconds()
-		left := max(0, burst*window-s.level(now, c, j, false)) / window
-		allowed := c.Cost == 0 || c.Cost <= left
-		ds[j] = Decision{Allowed: allowed, Limit: burst, Remaining: left, At: now}
-		fits = fits && allowed
-	}
-	return fits
+// count returns how many units bucket j holds, in part or as a whole.
+func (s gcraState) count(now int64, c *Charge, j int) int64 {
+	return ceilDiv(s.level(now, c, j, false), c.Policies[j].Window.Milliseconds())
 }
 
-// Spend implements Algorithm.
-func (GCRA) Spend(h History, now int64, c *Charge, ds []Decision) History {
+// falls is that of a decision on bucket j; with n below 0, the time in which a unit leaks.
+func (s gcraState) falls(now int64, c *Charge, j int, n int64) time.Duration {
+	p := c.Policies[j]
+	return drain(s.level(now, c, j, false)-n*p.Window.Milliseconds(), p)
+}
+
+func (a GCRA) look(h History, now int64, c *Charge, ds []Decision) bool {
 	var room gcraRoom
 	s := readGCRA(h, &room)
-	s.add(now, c, c.Cost, false)
+	return look(now, c, ds, func(j int) int64 { return s.count(now, c, j) })
+}
+
+// spend implements Algorithm. Units leak evenly, so that all times are known.
+func (GCRA) spend(h History, now int64, c *Charge, ds []Decision) History {
+	var room gcraRoom
+	s := readGCRA(h, &room)
+	s = s.add(now, c, c.Cost, false, new(gcraRoom))
 	for j := range c.Policies {
-		ds[j].Remaining -= c.Cost
-		s.times(now, c, j, &ds[j])
+		d := &ds[j]
+		d.Remaining -= c.Cost
+		d.ResetAfter = s.falls(now, c, j, 0)
+		d.EffectiveWindow = s.falls(now, c, j, d.Limit-d.Remaining-1)
 	}
 	return s.write(h)
 }
 
-// Explain implements Algorithm.
-func (GCRA) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+func (GCRA) explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
 	if repair && s.at > now {
 		s.at = now
 		h = s.write(h)
 	}
-	for j, p := range c.Policies {
-		d, window := &ds[j], p.Window.Milliseconds()
-		switch {
-		case d.Allowed:
-		case c.Cost > d.Limit:
-			d.RetryAfter = Never
-		default:
-			d.RetryAfter = drain(s.level(now, c, j, false)+(c.Cost-d.Limit)*window, p)
-		}
-		s.times(now, c, j, d)
-	}
+	explain(c, ds, func(j int, n int64) time.Duration { return s.falls(now, c, j, n) })
 	return h
 }
 
-// times sets the times until bucket j is empty, and until it has room for one
-// unit more than remains.
-func (s *gcraState) times(now int64, c *Charge, j int, d *Decision) {
-	p, level := c.Policies[j], s.level(now, c, j, false)
-	d.ResetAfter = drain(level, p)
-	d.EffectiveWindow = drain(level+(d.Remaining+1-d.Limit)*p.Window.Milliseconds(), p)
-}
-
-// Settle implements Algorithm.
+// settle implements Algorithm.
 //
 // Units that are given back are taken from the levels as they are stored. A bucket whose
 // limit c does not tell gives back only the units that were spent last.
-func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a GCRA) settle(h History, now int64, c *Charge, at, delta int64) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
 	if delta > 0 {
-		s.add(now, c, delta, true)
+		s = s.add(now, c, delta, true, new(gcraRoom))
 		return s.write(h)
 	}
 	if len(s.buckets) == 0 || at > s.at {
@@ -363,7 +343,7 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 		b, back := &s.buckets[k], int64(0)
 		if j := policyOf(c, b.window, k); j >= 0 {
 			p := c.Policies[j]
-			back = rest(min(-delta, a.AtOnce(p))*b.window, now-at, p.Limit)
+			back = rest(min(-delta, a.atOnce(p))*b.window, now-at, p.Limit)
 		} else if at == s.at {
 			back = min(-delta, ceilDiv(b.level, b.window)) * b.window
 		}
@@ -372,18 +352,18 @@ func (a GCRA) Settle(h History, now int64, c *Charge, at, delta int64) History {
 	return s.write(h)
 }
 
-// Until returns the time in ms until which kept buckets matter, or 0 without kept buckets.
-func (a GCRA) Until(h History) int64 {
+// until returns the time in ms until which kept buckets matter, or 0 without kept buckets.
+func (a GCRA) until(h History) int64 {
 	var room gcraRoom
 	s, until := readGCRA(h, &room), int64(0)
 	for k, t := range s.terms {
-		until = max(until, s.at+a.holds(s.buckets[k], t)-t.age)
+		until = max(until, s.at+a.keeps(s.buckets[k], t)-t.age)
 	}
 	return until
 }
 
-// holds returns for how long a bucket is kept after it was an own one, in ms.
-func (a GCRA) holds(b gcraBucket, t gcraTerms) int64 {
+// keeps returns for how long a bucket is kept after it was an own one, in ms.
+func (a GCRA) keeps(b gcraBucket, t gcraTerms) int64 {
 	windows := int64(1)
 	if t.limit > 0 && a.Burst > t.limit {
 		windows = ceilDiv(a.Burst, t.limit)
@@ -391,10 +371,9 @@ func (a GCRA) holds(b gcraBucket, t gcraTerms) int64 {
 	return b.window * min(windows, longestDrain/b.window)
 }
 
-// add pours n units into each bucket: those of c, brought to its policies, and those that
-// are kept. With raw they need not fit.
-func (s *gcraState) add(now int64, c *Charge, n int64, raw bool) {
-	var room gcraRoom
+// add returns s with n units more in each bucket: those of c, brought to its policies, and those
+// that are kept. With raw they need not fit. The buckets are in room if there is enough of it.
+func (s gcraState) add(now int64, c *Charge, n int64, raw bool, room *gcraRoom) gcraState {
 	fresh, kept := gcraState{at: now, own: len(c.Policies), buckets: room[:0]}, false
 	for j, p := range c.Policies {
 		window := p.Window.Milliseconds()
@@ -404,15 +383,14 @@ func (s *gcraState) add(now int64, c *Charge, n int64, raw bool) {
 		kept = kept || policyOf(c, s.buckets[k].window, k) < 0
 	}
 	if kept {
-		s.keep(&fresh, c, n)
+		return s.keep(fresh, c, n)
 	}
-	s.at, s.own, s.terms = now, fresh.own, fresh.terms
-	s.buckets = append(s.buckets[:0], fresh.buckets...)
+	return fresh
 }
 
-// keep adds to fresh, which has c's own buckets, those that are kept beside them, with n units
+// keep returns fresh, which has c's own buckets, with those that are kept beside them, with n units
 // more.
-func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
+func (s gcraState) keep(fresh gcraState, c *Charge, n int64) gcraState {
 	a, elapsed, own := c.Algorithm.(GCRA), max(0, fresh.at-s.at), fresh.own
 	for _, p := range c.Policies {
 		fresh.terms = append(fresh.terms, gcraTerms{limit: p.Limit})
@@ -428,7 +406,7 @@ func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
 		case a.Burst == 0:
 			t.limit = b.level / b.window
 		}
-		if t.age += elapsed; t.age < a.holds(b, t) {
+		if t.age += elapsed; t.age < a.keeps(b, t) {
 			b.level = poured(rest(b.level, elapsed, t.limit), n, b.window)
 			fresh.buckets, fresh.terms = append(fresh.buckets, b), append(fresh.terms, t)
 		}
@@ -436,7 +414,7 @@ func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
 	for len(fresh.buckets)-own > mostKept(own) {
 		first, soonest := own, int64(math.MaxInt64)
 		for k := own; k < len(fresh.buckets); k++ {
-			if left := a.holds(fresh.buckets[k], fresh.terms[k]) - fresh.terms[k].age; left < soonest {
+			if left := a.keeps(fresh.buckets[k], fresh.terms[k]) - fresh.terms[k].age; left < soonest {
 				first, soonest = k, left
 			}
 		}
@@ -446,4 +424,5 @@ func (s *gcraState) keep(fresh *gcraState, c *Charge, n int64) {
 	if len(fresh.buckets) == own {
 		fresh.terms = nil
 	}
+	return fresh
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -35,7 +36,7 @@ func TestGCRACheck(t *testing.T) {
 		15: {window.GCRA{Native: window.NativeAuto}, window.Policy{Limit: 60_001, Window: time.Minute}, "60001 in 1m0s"},
 	} {
 		one := window.Charge{Zone: "zone", Policies: []window.Policy{c.policy}, Algorithm: c.algo}
-		err := window.CheckCharges([]window.Charge{one})
+		err := engine.CheckCharges([]window.Charge{one})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, window.ErrInvalid)) {
 			t.Errorf("case %d: CheckCharges(%+v) = %v, want %q", i, one, err, c.want)
 		}
@@ -45,9 +46,9 @@ func TestGCRACheck(t *testing.T) {
 	both := native
 	both.Policies = []window.Policy{second, day}
 	for name, err := range map[string]error{
-		"with a second zone":  window.CheckCharges([]window.Charge{other, native}),
-		"with a second limit": window.CheckCharges([]window.Charge{both}),
-		"settled":             window.CheckSettle(native, 1),
+		"with a second zone":  engine.CheckCharges([]window.Charge{other, native}),
+		"with a second limit": engine.CheckCharges([]window.Charge{both}),
+		"settled":             engine.CheckSettle(native, 1),
 	} {
 		if !errors.Is(err, window.ErrInvalid) || !strings.Contains(err.Error(), `zone "zone"`) || !strings.Contains(err.Error(), "native") {
 			t.Errorf("native %s: %v, want ErrInvalid", name, err)

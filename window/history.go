@@ -14,6 +14,40 @@ import (
 // these units at now, so that a key does not stay locked for longer than one window.
 type History []byte
 
+// Look reports whether c fits, and sets Allowed, Limit and Remaining (below 0 when the limit was
+// lowered) of each policy's decision.
+func (h History) Look(now int64, c *Charge, ds []Decision) bool {
+	return c.Algorithm.look(h, now, c, ds)
+}
+
+// Spend books c.Cost at now, forgets what is older than the charge looks back, and completes the
+// decisions that Look began. Like append it may write to h, and returns what to keep instead.
+func (h History) Spend(now int64, c *Charge, ds []Decision) History {
+	return c.Algorithm.spend(h, now, c, ds)
+}
+
+// Explain completes the decisions that Look began for a charge that is not spent. With repair it
+// may correct units that lie in the future, and returns what to keep; without, it changes nothing.
+func (h History) Explain(now int64, c *Charge, ds []Decision, repair bool) History {
+	return c.Algorithm.explain(h, now, c, ds, repair)
+}
+
+// Settle is Store.Settle on this history; delta is not 0. It returns what to keep instead.
+func (h History) Settle(now int64, c *Charge, at, delta int64) History {
+	return c.Algorithm.settle(h, now, c, at, delta)
+}
+
+// Empty reports whether h has no unit, whatever the limits and the time.
+func (h History) Empty(a Algorithm) bool { return a.empty(h) }
+
+// Newest returns the time of the newest unit in Unix ms. It reports false for a history without
+// units, and for algorithms that do not forget what no window needs.
+func (h History) Newest(a Algorithm) (at int64, ok bool) { return a.newest(h) }
+
+// Until returns the time in ms until which matters what a charge does not look at; 0 if there is
+// nothing else.
+func (h History) Until(a Algorithm) int64 { return a.until(h) }
+
 // numbers reads a History, or a part of one, of 8 bytes each.
 type numbers History
 

@@ -21,6 +21,8 @@ const maxLayerFields = 1_000
 // multiple of either length. When the lengths are changed, the slices that are
 // there are fitted into new ones by their last unit.
 type Layers struct {
+	usual
+
 	// Length of a coarse slice: a whole multiple of Fine, no longer than the
 	// shortest window.
 	Coarse time.Duration
@@ -28,8 +30,8 @@ type Layers struct {
 	Fine time.Duration
 }
 
-// Check reports what is wrong with the options, in words for an operator.
-func (a Layers) Check() error {
+// check reports what is wrong with the options, in words for an operator.
+func (a Layers) check() error {
 	switch {
 	case a.Fine <= 0, a.Fine%time.Millisecond != 0:
 		return fmt.Errorf("fine %s is not a whole number of milliseconds above 0", a.Fine)
@@ -39,8 +41,8 @@ func (a Layers) Check() error {
 	return nil
 }
 
-// CheckPolicy reports a policy that does not go with the options.
-func (a Layers) CheckPolicy(p Policy) error {
+// checkPolicy reports a policy that does not go with the options.
+func (a Layers) checkPolicy(p Policy) error {
 	if a.Coarse > p.Window {
 		return fmt.Errorf("coarse %s is longer than the window %s; use a shorter one", a.Coarse, p.Window)
 	}
@@ -54,8 +56,8 @@ func (a Layers) CheckPolicy(p Policy) error {
 // Name implements Algorithm.
 func (Layers) Name() string { return "layers" }
 
-// Options implements Algorithm: coarse and fine in ms.
-func (a Layers) Options() []int64 {
+// options implements Algorithm: coarse and fine in ms.
+func (a Layers) options() []int64 {
 	return []int64{a.Coarse.Milliseconds(), a.Fine.Milliseconds()}
 }
 
@@ -68,14 +70,14 @@ type layersState struct {
 	coarse, fine layer
 }
 
-func (a Layers) empty() layersState {
+func (a Layers) nothing() layersState {
 	return layersState{coarse: layer{length: a.Coarse.Milliseconds()}, fine: layer{length: a.Fine.Milliseconds()}}
 }
 
 // read returns what h says. Closed slices stay in h until one is added to them.
 func (a Layers) read(h History) layersState {
 	if len(h) == 0 {
-		return a.empty()
+		return a.nothing()
 	}
 	all := numbers(h)
 	s := layersState{since: all.next(), coarse: layer{length: all.next()}, fine: layer{length: all.next()}}
@@ -123,7 +125,7 @@ func (s *layersState) view(now int64, a Layers) *layersState {
 // refit books every slice anew, less back units of the slice that counts the
 // time at. It reports whether there is one.
 func (s *layersState) refit(now int64, a Layers, at, back int64) (*layersState, bool) {
-	fit := a.empty()
+	fit := a.nothing()
 	fit.since = min(s.since, now)
 	var all []tally
 	s.fine.each(math.MinInt64, math.MaxInt64, func(t tally) bool {
@@ -177,39 +179,38 @@ func (s *layersState) total(now, window int64) int64 {
 	return total
 }
 
-// falls returns the time until the window holds at most target units. It returns
-// the whole window if target is below 0.
-func (s *layersState) falls(now, window, target int64) time.Duration {
-	if target < 0 {
+// falls is that of a decision on the window.
+func (s *layersState) falls(now, window, n int64) time.Duration {
+	switch {
+	case n < 0:
 		return millis(window)
+	case n == 0:
+		return millis(s.fine.open.at + window - now)
 	}
 	rest := s.total(now, window)
-	if rest <= target {
-		return 0
-	}
 	var edge int64
 	var leave func(t tally, whole bool) bool
 	leave = func(t tally, whole bool) bool {
 		// Where a coarse slice's first unit is not enough, but its last is too
 		// much, its fine slices tell.
-		if whole && rest-target > 1 && rest-t.count <= target {
+		if whole && rest-n > 1 && rest-t.count <= n {
 			fine := s.coarse.length / s.fine.length
 			first := s.coarse.number(t.at) * fine
 			return s.fine.each(first, first+fine-1, func(t tally) bool { return leave(t, false) })
 		}
 		rest -= t.count
 		edge = t.at
-		return rest > target
+		return rest > n
 	}
 	s.each(now, window, leave)
 	return millis(edge + window - now)
 }
 
-// FieldsRead implements FieldsReader: the open slices, which share a field, what else is
+// layersRead returns how many fields a decision reads: the open slices, which share a field, what else is
 // kept of the history, and the closed slices that a policy has to look at, whether they are
 // there or not.
-func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
-	s := a.read(h)
+func layersRead(h History, now int64, c *Charge) int {
+	s := c.Algorithm.(Layers).read(h)
 	if s.fine.open.count == 0 {
 		return 2
 	}
@@ -226,70 +227,41 @@ func (a Layers) FieldsRead(h History, now int64, c *Charge) int {
 	return 2 + len(coarse) + len(fine)
 }
 
-// Empty implements Algorithm.
-func (a Layers) Empty(h History) bool {
+func (a Layers) empty(h History) bool {
 	s := a.read(h)
 	return s.fine.open.count == 0
 }
 
-// Look implements Algorithm.
-func (a Layers) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	s := a.read(h)
-	view, fits := s.view(now, a), true
-	for j, p := range c.Policies {
-		left := p.Limit - view.total(now, p.Window.Milliseconds())
-		allowed := c.Cost == 0 || c.Cost <= left
-		ds[j] = Decision{Allowed: allowed, Limit: p.Limit, Remaining: left, At: now}
-		fits = fits && allowed
-	}
-	return fits
+func (a Layers) newest(h History) (int64, bool) {
+	open := a.read(h).fine.open
+	return open.at, open.count > 0
 }
 
-// Spend implements Algorithm.
-func (a Layers) Spend(h History, now int64, c *Charge, ds []Decision) History {
+func (a Layers) look(h History, now int64, c *Charge, ds []Decision) bool {
+	s := a.read(h)
+	view := s.view(now, a)
+	return look(now, c, ds, func(j int) int64 { return view.total(now, c.Policies[j].Window.Milliseconds()) })
+}
+
+func (a Layers) spend(h History, now int64, c *Charge, ds []Decision) History {
 	kept := a.read(h)
 	s := kept.view(now, a)
 	s.add(now, c.Cost, c)
-	for j, p := range c.Policies {
-		d := &ds[j]
-		d.Remaining -= c.Cost
-		d.ResetAfter, d.EffectiveWindow = p.Window, p.Window
-		if d.Remaining == 0 {
-			d.EffectiveWindow = s.falls(now, p.Window.Milliseconds(), p.Limit-1)
-		}
-	}
+	spent(c, ds, func(j int, n int64) time.Duration { return s.falls(now, c.Policies[j].Window.Milliseconds(), n) })
 	return s.write(h)
 }
 
-// Explain implements Algorithm.
-func (a Layers) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+func (a Layers) explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
 	s := a.read(h)
 	view := s.view(now, a)
 	if repair && s.stepped(now) {
 		h = view.write(h)
 	}
-	for j, p := range c.Policies {
-		d, window := &ds[j], p.Window.Milliseconds()
-		count := d.Limit - d.Remaining
-		switch {
-		case d.Allowed:
-		case c.Cost > d.Limit:
-			d.RetryAfter = Never
-		default:
-			d.RetryAfter = view.falls(now, window, d.Limit-c.Cost)
-		}
-		d.EffectiveWindow = p.Window
-		if count > 0 {
-			d.ResetAfter = p.Window - millis(now-view.fine.open.at)
-			d.EffectiveWindow = view.falls(now, window, min(count, d.Limit)-1)
-		}
-		d.Remaining = max(0, d.Remaining)
-	}
+	explain(c, ds, func(j int, n int64) time.Duration { return view.falls(now, c.Policies[j].Window.Milliseconds(), n) })
 	return h
 }
 
-// Settle implements Algorithm.
-func (a Layers) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a Layers) settle(h History, now int64, c *Charge, at, delta int64) History {
 	kept := a.read(h)
 	if delta > 0 {
 		s := kept.view(now, a)
@@ -304,7 +276,7 @@ func (a Layers) Settle(h History, now int64, c *Charge, at, delta int64) History
 
 // add books n units at now, after it dropped the slices that no policy sees.
 func (s *layersState) add(now, n int64, c *Charge) {
-	since := now - longest(c) + 1
+	since := now - Longest(c) + 1
 	if s.fine.open.count == 0 {
 		s.since = since
 	} else if since > s.since {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -91,7 +92,7 @@ func traffic(s *windowtest.Kept, c window.Charge, now *int64, every, times int64
 	most := 0
 	for range times {
 		*now += every
-		most = max(most, s.Algorithm.(window.FieldsReader).FieldsRead(s.History, *now, &c))
+		most = max(most, window.FactsOf(s.Algorithm).FieldsRead(s.History, *now, &c))
 		s.Decide(*now, c, true)
 	}
 	return most
@@ -155,7 +156,7 @@ func TestLayersCheck(t *testing.T) {
 		10: {window.Layers{Coarse: 2 * time.Second, Fine: time.Second}, window.Policy{Limit: 1, Window: 1_998 * time.Second}, "read 1001 fields"},
 	} {
 		charge := window.Charge{Zone: "api", Algorithm: c.algo, Policies: []window.Policy{c.policy}}
-		err := window.CheckCharges([]window.Charge{charge})
+		err := engine.CheckCharges([]window.Charge{charge})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: CheckCharges(%+v) = %v, want %q", i, c.algo, err, c.want)
 		}

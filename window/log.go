@@ -2,7 +2,7 @@ package window
 
 // Log is the exact sliding-window log like Zset, packed: two to four bytes per
 // event, and one to four for a cost from 2 to 100 million. In Redis it is a chunk of
-// records, or a list of them; see log.lua for the layout, and recordchunks.go for what
+// records, or a list of them; see logchunk.lua and logring.lua for the layout, and recordchunks.go for what
 // differs here.
 //
 // The promise is that of Zset. When the clock steps back, units that lie in the
@@ -12,16 +12,11 @@ type Log struct{ ofRecords }
 // Name implements Algorithm.
 func (Log) Name() string { return "log" }
 
-// Options implements Algorithm.
-func (Log) Options() []int64 { return nil }
-
-// Spend implements Algorithm.
-func (Log) Spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c).spent(now, c, ds)
+func (Log) spend(h History, now int64, c *Charge, ds []Decision) History {
+	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
 }
 
-// Settle implements Algorithm.
-func (Log) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (Log) settle(h History, now int64, c *Charge, at, delta int64) History {
 	if delta < 0 {
 		return History(records(h).giveBack(at, -delta))
 	}
@@ -33,5 +28,5 @@ func addBehind(h records, now, n int64, c *Charge) records {
 	if newest, _ := h.last(); newest > now {
 		h = h.pullBack(now)
 	}
-	return h.add(now, n, now-longest(c))
+	return h.add(now, n, now-Longest(c))
 }

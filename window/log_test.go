@@ -22,23 +22,25 @@ type kept struct {
 // take decides as a store does on a request of one charge.
 func (k *kept) take(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	if h := History(k.h); k.Look(h, now, c, ds) && c.Cost > 0 {
-		k.h = records(k.Spend(h, now, c, ds))
+	c.Algorithm = k.Algorithm
+	if h := History(k.h); k.look(h, now, c, ds) && c.Cost > 0 {
+		k.h = records(k.spend(h, now, c, ds))
 	} else {
-		k.h = records(k.Explain(h, now, c, ds, true))
+		k.h = records(k.explain(h, now, c, ds, true))
 	}
 	return ds
 }
 
 func (k *kept) peek(now int64, c *Charge) []Decision {
 	ds := make([]Decision, len(c.Policies))
-	k.Look(History(k.h), now, c, ds)
-	k.Explain(History(k.h), now, c, ds, false)
+	c.Algorithm = k.Algorithm
+	k.look(History(k.h), now, c, ds)
+	k.explain(History(k.h), now, c, ds, false)
 	return ds
 }
 
 func (k *kept) settle(now int64, c *Charge, at, delta int64) {
-	k.h = records(k.Settle(History(k.h), now, c, at, delta))
+	k.h = records(k.Algorithm.settle(History(k.h), now, c, at, delta))
 }
 
 // chunks returns where the chunks lie.

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// logChunk holds records, oldest first, in the layout of log.lua but for the expiry: the
+// logChunk holds records, oldest first, in the layout of logchunk.lua but for the expiry: the
 // header, and an entry per record but the newest, with the time to the next one.
 type logChunk []byte
 

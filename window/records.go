@@ -35,6 +35,7 @@ func (h records) locate(t, k int64, rest *logPart) place {
 	return p
 }
 
+// count returns how many units the policy's window holds.
 func (h records) count(now int64, p Policy) int64 {
 	var rest logPart
 	if at := h.locate(now-p.Window.Milliseconds()+1, 0, &rest); at.nowhere() {
@@ -44,16 +45,14 @@ func (h records) count(now int64, p Policy) int64 {
 	return total - rest.before()
 }
 
-// leaves returns the time until more than the k oldest units of the policy's
-// window have left it; the whole window if there are no more.
-func (h records) leaves(now int64, p Policy, k int64) time.Duration {
+// falls is that of a decision on the policy.
+func (h records) falls(now int64, p Policy, n int64) time.Duration {
 	var rest logPart
-	edge := now - p.Window.Milliseconds()
-	at := h.locate(edge+1, 0, &rest)
-	if k > 0 && !at.nowhere() {
-		at = h.locate(edge+1, rest.before()+k, &rest)
+	newest, total := h.last()
+	if n == 0 {
+		return p.Window - millis(now-min(newest, now))
 	}
-	if at.nowhere() {
+	if at := h.locate(now-p.Window.Milliseconds()+1, total-n-1, &rest); at.nowhere() {
 		return p.Window
 	}
 	return p.Window - millis(now-min(rest.oldest(), now))
@@ -169,60 +168,30 @@ func (h records) all() []logRecord {
 }
 
 // ofRecords is what algorithms have in common that keep records.
-type ofRecords struct{}
+type ofRecords struct{ usual }
 
-// Look implements Algorithm.
-func (ofRecords) Look(history History, now int64, c *Charge, ds []Decision) bool {
-	h, fits := records(history), true
-	for j, p := range c.Policies {
-		left := p.Limit - h.count(now, p)
-		allowed := c.Cost == 0 || c.Cost <= left
-		ds[j] = Decision{Allowed: allowed, Limit: p.Limit, Remaining: left, At: now}
-		fits = fits && allowed
-	}
-	return fits
+func (ofRecords) look(h History, now int64, c *Charge, ds []Decision) bool {
+	return look(now, c, ds, func(j int) int64 { return records(h).count(now, c.Policies[j]) })
 }
 
-// Empty implements Algorithm.
-func (ofRecords) Empty(h History) bool { return len(h) == 0 }
-
-// spent completes the decisions on a charge that is booked.
-func (h records) spent(now int64, c *Charge, ds []Decision) History {
-	for j, p := range c.Policies {
-		d := &ds[j]
-		d.Remaining -= c.Cost
-		d.ResetAfter, d.EffectiveWindow = p.Window, p.Window
-		if d.Remaining == 0 {
-			d.EffectiveWindow = h.leaves(now, p, 0)
-		}
-	}
-	return History(h)
-}
-
-// Explain implements Algorithm.
-func (ofRecords) Explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {
+func (ofRecords) explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {
 	h := records(history)
-	newest, _ := h.last()
-	if newest > now {
-		if repair {
-			h = h.pullBack(now)
-		}
-		newest = now
+	if newest, _ := h.last(); repair && newest > now {
+		h = h.pullBack(now)
 	}
-	for j, p := range c.Policies {
-		d := &ds[j]
-		switch {
-		case d.Allowed:
-		case c.Cost > d.Limit:
-			d.RetryAfter = Never
-		default:
-			d.RetryAfter = h.leaves(now, p, c.Cost-d.Remaining-1)
-		}
-		if d.Remaining < d.Limit {
-			d.ResetAfter = p.Window - millis(now-newest)
-		}
-		d.EffectiveWindow = h.leaves(now, p, max(0, -d.Remaining))
-		d.Remaining = max(0, d.Remaining)
-	}
+	explain(c, ds, func(j int, n int64) time.Duration { return h.falls(now, c.Policies[j], n) })
 	return History(h)
+}
+
+// complete completes the decisions on a charge that h has.
+func (h records) complete(now int64, c *Charge, ds []Decision) History {
+	spent(c, ds, func(j int, n int64) time.Duration { return h.falls(now, c.Policies[j], n) })
+	return History(h)
+}
+
+func (ofRecords) empty(h History) bool { return len(h) == 0 }
+
+func (ofRecords) newest(h History) (int64, bool) {
+	at, _ := records(h).last()
+	return at, len(h) > 0
 }

@@ -37,6 +37,8 @@ const DefaultSlices = 60
 // and only the longer windows still see them; a denial may then last for one of
 // the shortest window's slices more.
 type Slices struct {
+	usual
+
 	// Number of slices in a window; 0 means DefaultSlices. Not together with Size.
 	Count int64
 	// Length of a slice, in whole milliseconds; 0 means Window/Count, rounded up.
@@ -48,8 +50,8 @@ type Slices struct {
 	Weighted bool
 }
 
-// Check reports what is wrong with the options, in words for an operator.
-func (a Slices) Check() error {
+// check reports what is wrong with the options, in words for an operator.
+func (a Slices) check() error {
 	switch {
 	case a.Count < 0:
 		return fmt.Errorf("count %d: must be greater than 0", a.Count)
@@ -84,9 +86,9 @@ func (a Slices) checkAdaptive() error {
 	return fmt.Errorf("adaptive %s %s%s", a.Min, a.Max, problem)
 }
 
-// CheckPolicy reports a policy that would need more slices than a decision may read. Each
+// checkPolicy reports a policy that would need more slices than a decision may read. Each
 // slice holds a unit at least, so that a small limit needs few, however short they are.
-func (a Slices) CheckPolicy(p Policy) error {
+func (a Slices) checkPolicy(p Policy) error {
 	slices := min(p.Limit, a.most(p.Window))
 	if slices <= maxSliceFields {
 		return nil
@@ -107,8 +109,8 @@ func (a Slices) CheckPolicy(p Policy) error {
 // Name implements Algorithm.
 func (Slices) Name() string { return "slices" }
 
-// Options implements Algorithm: weighted, size in ms, count, min and max in ms.
-func (a Slices) Options() []int64 {
+// options implements Algorithm: weighted, size in ms, count, min and max in ms.
+func (a Slices) options() []int64 {
 	var weighted int64
 	if a.Weighted {
 		weighted = 1
@@ -116,9 +118,7 @@ func (a Slices) Options() []int64 {
 	return []int64{weighted, a.Size.Milliseconds(), a.count(), a.Min.Milliseconds(), a.Max.Milliseconds()}
 }
 
-// Most returns how many slices a window is counted in at most.
-func (a Slices) Most(length time.Duration) int { return int(a.most(length)) }
-
+// most returns how many slices a window is counted in at most.
 func (a Slices) most(length time.Duration) int64 {
 	switch {
 	case a.Max > 0:
@@ -311,68 +311,31 @@ func (s slicesState) length(now, n int64, p Policy, a Slices) int64 {
 	return length
 }
 
-// FieldsRead implements FieldsReader: every decision reads all slices.
-func (Slices) FieldsRead(h History, _ int64, _ *Charge) int {
-	return slicesState(h).len()
+func (Slices) empty(h History) bool { return len(h) == 0 }
+
+func (Slices) newest(h History) (int64, bool) { return slicesState(h).newest().last, len(h) > 0 }
+
+func (a Slices) look(h History, now int64, c *Charge, ds []Decision) bool {
+	s := slicesState(h).clamp(now)
+	return look(now, c, ds, func(j int) int64 { return s.total(now, c.Policies[j].Window.Milliseconds(), a) })
 }
 
-// Empty implements Algorithm.
-func (Slices) Empty(h History) bool { return len(h) == 0 }
-
-// Look implements Algorithm.
-func (a Slices) Look(h History, now int64, c *Charge, ds []Decision) bool {
-	view, fits := slicesState(h).clamp(now), true
-	for j, p := range c.Policies {
-		left := p.Limit - view.total(now, p.Window.Milliseconds(), a)
-		allowed := c.Cost == 0 || c.Cost <= left
-		ds[j] = Decision{Allowed: allowed, Limit: p.Limit, Remaining: left, At: now}
-		fits = fits && allowed
-	}
-	return fits
-}
-
-// Spend implements Algorithm.
-func (a Slices) Spend(h History, now int64, c *Charge, ds []Decision) History {
+func (a Slices) spend(h History, now int64, c *Charge, ds []Decision) History {
 	s := slicesState(h).clamp(now).add(now, c.Cost, c, a)
-	for j, p := range c.Policies {
-		d := &ds[j]
-		d.Remaining -= c.Cost
-		d.ResetAfter, d.EffectiveWindow = p.Window, p.Window
-		if d.Remaining == 0 {
-			d.EffectiveWindow = s.falls(now, p.Window.Milliseconds(), p.Limit-1, a)
-		}
-	}
+	spent(c, ds, func(j int, n int64) time.Duration { return s.falls(now, c.Policies[j].Window.Milliseconds(), n, a) })
 	return History(s)
 }
 
-// Explain implements Algorithm.
-func (a Slices) Explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
+func (a Slices) explain(h History, now int64, c *Charge, ds []Decision, repair bool) History {
 	s := slicesState(h).clamp(now)
+	explain(c, ds, func(j int, n int64) time.Duration { return s.falls(now, c.Policies[j].Window.Milliseconds(), n, a) })
 	if repair {
-		h = History(s)
-	}
-	for j, p := range c.Policies {
-		d, window := &ds[j], p.Window.Milliseconds()
-		count := d.Limit - d.Remaining
-		switch {
-		case d.Allowed:
-		case c.Cost > d.Limit:
-			d.RetryAfter = Never
-		default:
-			d.RetryAfter = s.falls(now, window, d.Limit-c.Cost, a)
-		}
-		d.EffectiveWindow = p.Window
-		if count > 0 {
-			d.ResetAfter = s.falls(now, window, 0, a)
-			d.EffectiveWindow = s.falls(now, window, min(count, d.Limit)-1, a)
-		}
-		d.Remaining = max(0, d.Remaining)
+		return History(s)
 	}
 	return h
 }
 
-// Settle implements Algorithm.
-func (a Slices) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a Slices) settle(h History, now int64, c *Charge, at, delta int64) History {
 	s := slicesState(h).clamp(now)
 	if delta > 0 {
 		return History(s.add(now, delta, c, a))
@@ -402,7 +365,7 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	keep, start := longest(c), now/finest*finest
+	keep, start := Longest(c), now/finest*finest
 	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
 		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -56,7 +57,7 @@ func TestSlicesCheckPolicy(t *testing.T) {
 		12: {window.Slices{Count: 601, Weighted: true}, 601, time.Minute, "read 601 slices"},
 	} {
 		one := window.Charge{Zone: "api", Algorithm: c.algo, Policies: []window.Policy{{Limit: c.limit, Window: c.length}}}
-		err := window.CheckCharges([]window.Charge{one})
+		err := engine.CheckCharges([]window.Charge{one})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: CheckCharges(%+v) = %v, want %q", i, c.algo, err, c.want)
 		}

@@ -20,8 +20,8 @@ type Stream struct {
 	Keep time.Duration
 }
 
-// Check reports what is wrong with the options, in words for an operator.
-func (a Stream) Check() error {
+// check reports what is wrong with the options, in words for an operator.
+func (a Stream) check() error {
 	if a.Keep < 0 || a.Keep%time.Millisecond != 0 {
 		return fmt.Errorf("keep %s is not a whole number of milliseconds of 0 or more", a.Keep)
 	}
@@ -31,16 +31,14 @@ func (a Stream) Check() error {
 // Name implements Algorithm.
 func (Stream) Name() string { return "stream" }
 
-// Options implements Algorithm: keep in ms.
-func (a Stream) Options() []int64 { return []int64{a.Keep.Milliseconds()} }
+// options implements Algorithm: keep in ms.
+func (a Stream) options() []int64 { return []int64{a.Keep.Milliseconds()} }
 
-// Spend implements Algorithm.
-func (Stream) Spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c).spent(now, c, ds)
+func (Stream) spend(h History, now int64, c *Charge, ds []Decision) History {
+	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
 }
 
-// Settle implements Algorithm.
-func (Stream) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (Stream) settle(h History, now int64, c *Charge, at, delta int64) History {
 	if delta < 0 {
 		return History(records(h).giveBack(at, -delta))
 	}

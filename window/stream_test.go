@@ -20,7 +20,7 @@ func TestStreamCheck(t *testing.T) {
 		2: {-time.Millisecond, "keep -1ms is not"},
 		3: {time.Microsecond, "keep 1µs is not"},
 	} {
-		err := window.Stream{Keep: c.keep}.Check()
+		err := window.CheckAlgorithm(window.Stream{Keep: c.keep})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: keep %s: Check() = %v, want %q", i, c.keep, err, c.want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -63,7 +64,7 @@ func TestSlicesCheck(t *testing.T) {
 		15: {window.Slices{Min: time.Second, Max: time.Second, Size: time.Second}, "adaptive 1s 1s and size 1s cannot be combined; take out one"},
 		16: {window.Slices{Min: time.Second, Max: time.Second, Weighted: true}, "adaptive 1s 1s and weighted cannot be combined; take out weighted"},
 	} {
-		err := c.algo.Check()
+		err := window.CheckAlgorithm(c.algo)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: %+v.Check() = %v, want %q", i, c.algo, err, c.want)
 		}
@@ -77,17 +78,17 @@ func TestInvalid(t *testing.T) {
 	bad.Policies = []window.Policy{{Limit: -1, Window: time.Second}}
 	bad.Algorithm = window.Zset{}
 	for want, err := range map[string]error{
-		`zone "api": invalid charge: slices: count -1: must be greater than 0`:       window.CheckCharges([]window.Charge{c}),
-		`zone "api": invalid charge: limit -1 is negative; use 0 to deny everything`: window.CheckCharges([]window.Charge{bad}),
-		`zone "api": invalid charge: delta -9223372036854775808 is beyond 2^53`:      window.CheckSettle(c, -1<<63),
-		`zone "": invalid charge: no algorithm`:                                      window.CheckReset(window.Charge{}),
-		`zone "api": invalid charge: the same counter twice in one request`:          window.CheckCharges(twice(c)),
+		`zone "api": invalid charge: slices: count -1: must be greater than 0`:       engine.CheckCharges([]window.Charge{c}),
+		`zone "api": invalid charge: limit -1 is negative; use 0 to deny everything`: engine.CheckCharges([]window.Charge{bad}),
+		`zone "api": invalid charge: delta -9223372036854775808 is beyond 2^53`:      engine.CheckSettle(c, -1<<63),
+		`zone "": invalid charge: no algorithm`:                                      engine.CheckReset(window.Charge{}),
+		`zone "api": invalid charge: the same counter twice in one request`:          engine.CheckCharges(twice(c)),
 	} {
 		if err == nil || err.Error() != want || !errors.Is(err, window.ErrInvalid) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	if err := window.CheckCharges(nil); err != nil {
+	if err := engine.CheckCharges(nil); err != nil {
 		t.Errorf("CheckCharges(nil) = %v", err)
 	}
 }
@@ -113,7 +114,7 @@ func TestAppendKey(t *testing.T) {
 		{"api", strings.Repeat("k", 65), "zset:api:#85zcJYR1jJnPgcH0HSVy9U4XBmr__J0Yeur-X3y-ISI"},
 		{strings.Repeat("z", 65), "k", "zset:#V2hfXkPdrBVn9NQEw1fES6twdEuLavYAl2A4kXDFwGI:k"},
 	} {
-		got := string(window.AppendKey(nil, &window.Charge{Zone: c.zone, Key: c.key, Algorithm: window.Zset{}}))
+		got := string(engine.AppendKey(nil, &window.Charge{Zone: c.zone, Key: c.key, Algorithm: window.Zset{}}))
 		if got != c.want {
 			t.Errorf("AppendKey(%q, %q) = %s, want %s", c.zone, c.key, got, c.want)
 		}
@@ -123,11 +124,11 @@ func TestAppendKey(t *testing.T) {
 // TestMostFields has the largest number of fields of a charge, and one more.
 func TestMostFields(t *testing.T) {
 	c := window.Charge{Algorithm: window.Stream{}, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Fields: make([]string, 2*window.MaxFields)}
-	if err := window.CheckCharges([]window.Charge{c}); err != nil {
+	if err := engine.CheckCharges([]window.Charge{c}); err != nil {
 		t.Errorf("%d fields: %v", window.MaxFields, err)
 	}
 	c.Fields = append(c.Fields, "", "")
-	if err := window.CheckCharges([]window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
+	if err := engine.CheckCharges([]window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
 		t.Errorf("%d fields: %v, want ErrInvalid", window.MaxFields+1, err)
 	}
 }

@@ -14,16 +14,11 @@ type Zset struct{ ofRecords }
 // Name implements Algorithm.
 func (Zset) Name() string { return "zset" }
 
-// Options implements Algorithm.
-func (Zset) Options() []int64 { return nil }
-
-// Spend implements Algorithm.
-func (Zset) Spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBetween(records(h), now, c.Cost, c).spent(now, c, ds)
+func (Zset) spend(h History, now int64, c *Charge, ds []Decision) History {
+	return addBetween(records(h), now, c.Cost, c).complete(now, c, ds)
 }
 
-// Settle implements Algorithm.
-func (Zset) Settle(h History, now int64, c *Charge, at, delta int64) History {
+func (Zset) settle(h History, now int64, c *Charge, at, delta int64) History {
 	if delta < 0 {
 		return History(records(h).giveBack(at, -delta))
 	}
@@ -32,7 +27,7 @@ func (Zset) Settle(h History, now int64, c *Charge, at, delta int64) History {
 
 // addBetween books n units at now, before any that lie in the future.
 func addBetween(h records, now, n int64, c *Charge) records {
-	edge := now - longest(c)
+	edge := now - Longest(c)
 	if newest, _ := h.last(); newest <= now {
 		return h.add(now, n, edge)
 	}

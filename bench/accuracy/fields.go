@@ -21,8 +21,8 @@ var loads = []load{{"a tenth of the limit", fieldsLimit / 10}, {"the limit", fie
 // fieldsRead returns how many fields of a hash a decision reads at a load, on
 // average and at most. It reports whether the algorithm keeps a hash.
 func fieldsRead(algorithm window.Algorithm, l load, seed uint64) (mean float64, most int, ok bool) {
-	reader, ok := algorithm.(window.FieldsReader)
-	if !ok {
+	read := window.FactsOf(algorithm).FieldsRead
+	if read == nil {
 		return 0, 0, false
 	}
 	charge := &window.Charge{
@@ -35,13 +35,13 @@ func fieldsRead(algorithm window.Algorithm, l load, seed uint64) (mean float64, 
 	from := traffic.Start
 	for _, req := range traffic.Poisson(traffic.Seeded(seed), 0, l.rate, from, from+(4*traffic.Length).Milliseconds()) {
 		if req.At >= from+traffic.Length.Milliseconds() { // the first window only fills
-			fields := reader.FieldsRead(h, req.At, charge)
+			fields := read(h, req.At, charge)
 			sum, n, most = sum+fields, n+1, max(most, fields)
 		}
-		if algorithm.Look(h, req.At, charge, ds) {
-			h = algorithm.Spend(h, req.At, charge, ds)
+		if h.Look(req.At, charge, ds) {
+			h = h.Spend(req.At, charge, ds)
 		} else {
-			h = algorithm.Explain(h, req.At, charge, ds, true)
+			h = h.Explain(req.At, charge, ds, true)
 		}
 	}
 	return float64(sum) / float64(n), most, true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -62,7 +63,7 @@ func (w way) of(store window.Store, l limit) limiter {
 		return func(ctx context.Context, key string) (bool, error) {
 			charges[0].Key = key
 			var err error
-			decisions, err = store.Take(ctx, charges, decisions...)
+			decisions, err = engine.TakeInto(ctx, store, decisions, charges)
 			return window.Allowed(decisions), err
 		}
 	}}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
@@ -161,7 +162,7 @@ func use(guard *fallback.Guard, callers int, d time.Duration) (r result) {
 				r.took = append(r.took, took)
 				if err == nil {
 					r.byRedis++
-				} else if !errors.Is(err, window.ErrOpen) || r.cause == nil {
+				} else if !errors.Is(err, breaker.ErrOpen) || r.cause == nil {
 					r.cause = err
 				}
 				mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -80,7 +81,7 @@ func TestAddressChanges(t *testing.T) {
 	store := redis.New(redis.Options{Addresses: []string{net.JoinHostPort(name, port)}, Timeout: timeout})
 	defer func() { _ = store.Close() }()
 	causes := make(chan error, 10)
-	b := window.NewBreaker(store, func(_ string, open bool, cause error) {
+	b := breaker.New(store, func(_ string, open bool, cause error) {
 		if open {
 			causes <- cause
 		}
@@ -118,7 +119,7 @@ func TestAddressChanges(t *testing.T) {
 		for len(causes) > 0 {
 			<-causes
 		}
-		caddyrun.Eventually(t, patient, "the breaker is open", func() bool { return errors.Is(take(), window.ErrOpen) })
+		caddyrun.Eventually(t, patient, "the breaker is open", func() bool { return errors.Is(take(), breaker.ErrOpen) })
 		if cause := <-causes; !strings.Contains(cause.Error(), fault.cause) {
 			t.Errorf("with the address %q: %v, want %q", fault.address, cause, fault.cause)
 		}

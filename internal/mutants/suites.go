@@ -8,7 +8,8 @@ import (
 // quick tests of the conformance suite take a second or so.
 const quick = "^TestConformance$/^(Batch|ClockStepsBack.*|GCRAClockStepsBack|GCRASettle|GCRATables|Reset|SameMillisecond|Settle|SettleWhereNothingIs|Tables|ZonesAllOrNothing)$"
 
-// variants are the algorithms as the tests name them, by the file of each.
+// variants are the algorithms as the tests name them, by what the names of the files of each
+// begin with.
 var variants = map[string]string{
 	"gcra":   "gcra|packed_gcra",
 	"layers": "layers.*",
@@ -33,9 +34,11 @@ func suites(file string) [][]string {
 	if name == "overrides" {
 		return [][]string{{"-test.run", "^TestOverrides.*$"}}
 	}
-	own := variants[name]
-	if own == "" {
-		own = ".*"
+	own := ".*"
+	for algorithm, tests := range variants {
+		if strings.HasPrefix(name, algorithm) {
+			own = tests
+		}
 	}
 	agree := "^TestAgreesWithMemory$/^(" + own + ")$"
 	return [][]string{

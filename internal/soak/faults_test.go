@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +27,10 @@ const (
 // world is what can fail.
 type world struct {
 	*testing.T
-	server    *redistest.Server
-	network   *toxiproxy.Proxy
+	servers   []*redistest.Server
+	network   *toxiproxy.Proxy // nil: Caddys talk to the servers themselves
+	faults    []fault
+	store     string // its words in a Caddyfile
 	caddys    []*caddyrun.Process
 	addresses []string
 	reloads   int
@@ -35,19 +38,25 @@ type world struct {
 
 func startWorld(t *testing.T) *world {
 	// What Redis has answered is on its disk: a server that is killed loses nothing.
-	w := &world{T: t, server: redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")}
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	w := &world{T: t, servers: []*redistest.Server{server}, faults: append(slices.Clone(anywhere), alone...)}
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	w.network = toxiproxy.NewProxy(api, "redis", "127.0.0.1:0", w.server.Addr)
+	w.network = toxiproxy.NewProxy(api, "redis", "127.0.0.1:0", server.Addr)
 	if err := w.network.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.network.Stop)
-	for range 2 {
-		address := caddyrun.FreeAddress(t)
-		w.addresses = append(w.addresses, address)
-		w.caddys = append(w.caddys, caddyrun.Start(t, caddyfile(address, w.network.Listen, 0), address))
-	}
+	w.store = "address " + w.network.Listen
+	w.startCaddys()
 	return w
+}
+
+func (w *world) startCaddys() {
+	for range 2 {
+		address := caddyrun.FreeAddress(w.T)
+		w.addresses = append(w.addresses, address)
+		w.caddys = append(w.caddys, caddyrun.Start(w.T, caddyfile(address, w.store, 0), address))
+	}
 }
 
 // fault begins, and is over when the function that begin returns has run.
@@ -56,38 +65,56 @@ type fault struct {
 	begin func(w *world, r *rand.Rand) (end func())
 }
 
-// faults lose no writes that Redis has answered.
-var faults = []fault{
-	{"Redis hangs", func(w *world, _ *rand.Rand) func() {
-		w.server.Stop()
-		return w.server.Cont
+// Faults lose no writes that Redis has answered. These can befall any servers.
+var anywhere = []fault{
+	{"Redis hangs", func(w *world, r *rand.Rand) func() {
+		s := w.one(r)
+		s.Stop()
+		return s.Cont
 	}},
-	{"Redis is killed, and starts again", func(w *world, _ *rand.Rand) func() {
-		w.server.Kill()
-		return func() {
-			w.server.Restart(w.T)
-			caddyrun.Eventually(w.T, time.Minute, "Redis has read what it had on disk", func() bool {
-				return w.server.Client(w.T).Ping(context.Background()).Err() == nil
-			})
-		}
+	{"out of memory", func(w *world, r *rand.Rand) func() {
+		s := w.one(r)
+		w.command(s, "CONFIG", "SET", "maxmemory", "1")
+		return func() { w.command(s, "CONFIG", "SET", "maxmemory", "0") }
 	}},
-	{"out of memory", func(w *world, _ *rand.Rand) func() {
-		w.command("CONFIG", "SET", "maxmemory", "1")
-		return func() { w.command("CONFIG", "SET", "maxmemory", "0") }
-	}},
-	{"SCRIPT FLUSH", func(w *world, _ *rand.Rand) func() {
-		w.command("SCRIPT", "FLUSH")
+	{"SCRIPT FLUSH", func(w *world, r *rand.Rand) func() {
+		w.command(w.one(r), "SCRIPT", "FLUSH")
 		return func() {}
 	}},
-	{"connections are closed", func(w *world, _ *rand.Rand) func() {
-		w.command("CLIENT", "KILL", "TYPE", "normal")
+	{"connections are closed", func(w *world, r *rand.Rand) func() {
+		w.command(w.one(r), "CLIENT", "KILL", "TYPE", "normal")
 		return func() {}
 	}},
 	{"script of another tenant", func(w *world, r *rand.Rand) func() {
 		ms := 100 + r.IntN(500)
-		w.command("EVAL", fmt.Sprintf(`local function ms() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end
+		w.command(w.one(r), "EVAL", fmt.Sprintf(`local function ms() local t = redis.call('TIME') return t[1] * 1000 + t[2] / 1000 end
 local start = ms() while ms() < start + %d do end`, ms), "0")
 		return func() {}
+	}},
+	{"Caddy is reloaded", func(w *world, r *rand.Rand) func() {
+		w.reload(r.IntN(len(w.caddys)))
+		return func() {}
+	}},
+	// For up to 4 s: longer than any window and any lease.
+	{"Caddy is frozen", func(w *world, r *rand.Rand) func() {
+		p := w.caddys[r.IntN(len(w.caddys))]
+		p.Stop()
+		time.Sleep(time.Duration(r.IntN(2_500)) * time.Millisecond)
+		return p.Cont
+	}},
+}
+
+// These befall one server behind a proxy.
+var alone = []fault{
+	{"Redis is killed, and starts again", func(w *world, r *rand.Rand) func() {
+		s := w.one(r)
+		s.Kill()
+		return func() {
+			s.Restart(w.T)
+			caddyrun.Eventually(w.T, time.Minute, "Redis has read what it had on disk", func() bool {
+				return s.Client(w.T).Ping(context.Background()).Err() == nil
+			})
+		}
 	}},
 	{"late answers", func(w *world, r *rand.Rand) func() {
 		return w.toxic(`{"name":"late","type":"latency","attributes":{"latency":%d,"jitter":100}}`, 20+r.IntN(400))
@@ -109,14 +136,19 @@ local start = ms() while ms() < start + %d do end`, ms), "0")
 			}
 		}
 	}},
-	{"Caddy is reloaded", func(w *world, r *rand.Rand) func() {
-		w.reload(r.IntN(len(w.caddys)))
-		return func() {}
-	}},
 }
 
-func (w *world) command(args ...any) {
-	if err := w.server.Client(w.T).Do(context.Background(), args...).Err(); err != nil && !strings.HasSuffix(err.Error(), "EOF") && !strings.HasPrefix(err.Error(), "redis: nil") {
+// one returns a server that takes writes.
+func (w *world) one(r *rand.Rand) *redistest.Server {
+	for {
+		if s := w.servers[r.IntN(len(w.servers))]; s.IsMaster(w.T) {
+			return s
+		}
+	}
+}
+
+func (w *world) command(s *redistest.Server, args ...any) {
+	if err := s.Client(w.T).Do(context.Background(), args...).Err(); err != nil && !strings.HasSuffix(err.Error(), "EOF") && !strings.HasPrefix(err.Error(), "redis: nil") {
 		w.Errorf("%v: %v", args, err)
 	}
 }
@@ -130,7 +162,7 @@ func (w *world) toxic(format string, args ...any) func() {
 
 func (w *world) reload(i int) {
 	w.reloads++
-	text := strings.ReplaceAll(caddyfile(w.addresses[i], w.network.Listen, w.reloads), "{admin}", w.caddys[i].Admin)
+	text := strings.ReplaceAll(caddyfile(w.addresses[i], w.store, w.reloads), "{admin}", w.caddys[i].Admin)
 	if status, body := w.caddys[i].Tell(w.T, http.MethodPost, "/load", "text/caddyfile", text); status != http.StatusOK {
 		w.Errorf("reload: status %d: %s", status, body)
 	}

@@ -71,11 +71,13 @@ func (w *world) leftovers() (all leftovers) {
 		_ = w.get(p, "/debug/pprof/heap?gc=1")
 		all.megabytes += int(w.metric(p, "go_memstats_heap_alloc_bytes") / 1e6)
 	}
-	list, err := w.server.Client(w.T).ClientList(context.Background()).Result()
-	if err != nil {
-		w.Fatal(err)
+	for _, s := range w.servers {
+		list, err := s.Client(w.T).ClientList(context.Background()).Result()
+		if err != nil {
+			w.Fatal(err)
+		}
+		all.connections += strings.Count(list, "cmd=evalsha")
 	}
-	all.connections = strings.Count(list, "cmd=evalsha")
 	return all
 }
 
@@ -89,7 +91,7 @@ func (w *world) settle(base leftovers) (rest leftovers) {
 	http.DefaultClient.CloseIdleConnections()
 	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
 		rest = w.leftovers()
-		if rest.goroutines <= base.goroutines && rest.connections <= len(w.caddys)*poolSize && rest.megabytes <= base.megabytes+memory {
+		if rest.goroutines <= base.goroutines && rest.connections <= len(w.caddys)*len(w.servers)*poolSize && rest.megabytes <= base.megabytes+memory {
 			return rest
 		}
 	}

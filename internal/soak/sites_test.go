@@ -42,7 +42,7 @@ const (
 
 // caddyfile is one of the Caddys, at an address. The number is part of a zone that no request
 // asks for. Another number makes a reload change the configuration.
-func caddyfile(address, redis string, number int) string {
+func caddyfile(address, store string, number int) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `{
 	admin {admin}
@@ -50,7 +50,8 @@ func caddyfile(address, redis string, number int) string {
 	auto_https off
 	metrics
 	sliding_window {
-		store redis redis://%s {
+		store redis {
+			%s
 			timeout %s
 			pool_size %d
 		}
@@ -58,7 +59,7 @@ func caddyfile(address, redis string, number int) string {
 	}
 }
 http://%s {
-`, redis, timeout, poolSize, address)
+`, store, timeout, poolSize, address)
 	route := func(name, words, onError string) {
 		fmt.Fprintf(&s, "handle /%s {\nsliding_window {\nzone %[1]s {\nkey {header.X-Key}\n%s\n}\n%s\n}\nrespond ok\n}\n", name, words, onError)
 	}

@@ -28,15 +28,26 @@ func TestMain(m *testing.M) {
 // TestSoak has faults come at random under load. No limit is exceeded, everything that
 // passed is counted, and nothing is left over.
 func TestSoak(t *testing.T) {
-	t.Logf("-soak.seed %d", *seed)
 	w := startWorld(t)
+	r := w.soak(*length)
+	if *document != "" && !t.Failed() {
+		if err := r.write(*document); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// soak has faults come for a length of time, and returns what came of it.
+func (w *world) soak(length time.Duration) report {
+	t := w.T
+	t.Logf("-soak.seed %d", *seed)
 	warmUp := startLoad(t, *seed+1, w.addresses)
 	time.Sleep(time.Second)
 	warmUp.end()
 	base := w.leftovers()
 
 	l := startLoad(t, *seed, w.addresses)
-	happened := w.fail(l)
+	happened := w.fail(l, length)
 	l.end()
 	r := report{length: time.Since(l.start).Round(time.Second), load: l, faults: happened}
 	r.base, r.rest = base, w.settle(base)
@@ -82,19 +93,15 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Log(r.text())
-	if *document != "" && !t.Failed() {
-		if err := r.write(*document); err != nil {
-			t.Error(err)
-		}
-	}
+	return r
 }
 
 // fail has one fault come after the other, until the time is over.
-func (w *world) fail(l *load) map[string]happened {
+func (w *world) fail(l *load, length time.Duration) map[string]happened {
 	r := rand.New(rand.NewPCG(*seed, 0xfa0175))
 	all := make(map[string]happened)
-	for end := time.Now().Add(*length); time.Now().Before(end) && !w.Failed(); {
-		f := faults[r.IntN(len(faults))]
+	for end := time.Now().Add(length); time.Now().Before(end) && !w.Failed(); {
+		f := w.faults[r.IntN(len(w.faults))]
 		over := f.begin(w, r)
 		time.Sleep(time.Duration(50+r.IntN(1_500)) * time.Millisecond)
 		over()

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -35,7 +36,7 @@ type Lookout struct {
 	// Used by the goroutine of run only.
 	evicts, high bool
 	blind        bool               // the log has that the memory is not known
-	server       window.Description // as it was last seen
+	server       engine.Description // as it was last seen
 }
 
 // begun counts the lookouts that have begun, and have not ended, by name.
@@ -87,7 +88,7 @@ func (l *Lookout) End() {
 	for _, gauge := range []*prometheus.GaugeVec{metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInstances} {
 		gauge.DeleteLabelValues(l.name)
 	}
-	l.noteServer(window.Description{})
+	l.noteServer(engine.Description{})
 }
 
 func (l *Lookout) run(ctx context.Context) {
@@ -127,7 +128,7 @@ func (l *Lookout) run(ctx context.Context) {
 // finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
 // away one by one, and a ping tells of one only.
 func (l *Lookout) mayBeAway() bool {
-	_, tells := l.store.(window.Describer)
+	_, tells := l.store.(engine.Describer)
 	return tells && l.server.Mode != modeCluster
 }
 
@@ -135,10 +136,10 @@ const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
-func (l *Lookout) look(ctx context.Context) (window.Description, bool) {
-	describer, ok := l.store.(window.Describer)
+func (l *Lookout) look(ctx context.Context) (engine.Description, bool) {
+	describer, ok := l.store.(engine.Describer)
 	if !ok {
-		return window.Description{}, false
+		return engine.Description{}, false
 	}
 	d, err := describer.Describe(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (l *Lookout) look(ctx context.Context) (window.Description, bool) {
 }
 
 // note shows what a server said in metrics, and warns once of each danger that begins.
-func (l *Lookout) note(d window.Description) {
+func (l *Lookout) note(d engine.Description) {
 	metrics.StoreClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
 	l.noteServer(d)
 	m := d.Memory
@@ -182,7 +183,7 @@ func (l *Lookout) note(d window.Description) {
 }
 
 // noteServer shows which server the store has. An empty description takes that away.
-func (l *Lookout) noteServer(d window.Description) {
+func (l *Lookout) noteServer(d engine.Description) {
 	if d.Version != l.server.Version || d.Mode != l.server.Mode {
 		metrics.StoreInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
 	}
@@ -193,7 +194,7 @@ func (l *Lookout) noteServer(d window.Description) {
 }
 
 // memoryFields returns what the log says of a server's memory; nothing if it is not known.
-func memoryFields(m *window.ServerMemory) []zap.Field {
+func memoryFields(m *engine.ServerMemory) []zap.Field {
 	if m == nil {
 		return nil
 	}

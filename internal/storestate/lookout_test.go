@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 func TestDangersAreToldOnce(t *testing.T) {
@@ -15,18 +15,18 @@ func TestDangersAreToldOnce(t *testing.T) {
 	defer end()
 	w := &Lookout{name: "dangers"}
 	for i, step := range []struct {
-		memory       *window.ServerMemory
+		memory       *engine.ServerMemory
 		evicts, high bool
 	}{
 		{nil, false, false},
-		{&window.ServerMemory{Used: 100, Policy: "allkeys-lru"}, false, false}, // without a maximum nothing is dropped
-		{&window.ServerMemory{Used: 100, Max: 1000, Policy: "noeviction"}, false, false},
-		{&window.ServerMemory{Used: 100, Max: 1000, Policy: "volatile-ttl"}, true, false},
-		{&window.ServerMemory{Used: 800, Max: 1000, Policy: "volatile-ttl"}, true, true},
-		{&window.ServerMemory{Used: 750, Max: 1000, Policy: "noeviction"}, false, true},
-		{&window.ServerMemory{Used: 699, Max: 1000, Policy: "noeviction"}, false, false},
+		{&engine.ServerMemory{Used: 100, Policy: "allkeys-lru"}, false, false}, // without a maximum nothing is dropped
+		{&engine.ServerMemory{Used: 100, Max: 1000, Policy: "noeviction"}, false, false},
+		{&engine.ServerMemory{Used: 100, Max: 1000, Policy: "volatile-ttl"}, true, false},
+		{&engine.ServerMemory{Used: 800, Max: 1000, Policy: "volatile-ttl"}, true, true},
+		{&engine.ServerMemory{Used: 750, Max: 1000, Policy: "noeviction"}, false, true},
+		{&engine.ServerMemory{Used: 699, Max: 1000, Policy: "noeviction"}, false, false},
 	} {
-		w.note(window.Description{Memory: step.memory})
+		w.note(engine.Description{Memory: step.memory})
 		if shown := hasServerMetric(t, "caddy_sliding_window_store_memory_bytes", "store", "dangers"); shown != (step.memory != nil) {
 			t.Errorf("step %d: the metric is there: %t", i, shown)
 		}
@@ -55,13 +55,13 @@ func TestServerIsShown(t *testing.T) {
 		}
 	}
 	a, b := &Lookout{name: "shown"}, &Lookout{name: "shown"}
-	a.note(window.Description{Version: "redis 7.0", Mode: "standalone"})
+	a.note(engine.Description{Version: "redis 7.0", Mode: "standalone"})
 	want("at start", "redis 7.0")
-	a.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
+	a.note(engine.Description{Version: "redis 8.0\xff", Mode: "standalone"})
 	want("after an update", "redis 8.0\uFFFD")
-	b.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
+	b.note(engine.Description{Version: "redis 8.0\xff", Mode: "standalone"})
 	a.End()
-	b.note(window.Description{Version: "redis 8.0\xff", Mode: "standalone"})
+	b.note(engine.Description{Version: "redis 8.0\xff", Mode: "standalone"})
 	want("after a reload", "redis 8.0\uFFFD")
 	b.End()
 	want("at the end")

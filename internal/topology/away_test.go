@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -69,7 +70,7 @@ http://%s {
 	keys := make(map[bool][]string) // by whether they are on the node
 	for i := 0; len(keys[true]) < 20 || len(keys[false]) < 40; i++ {
 		one := window.Charge{Zone: "site", Key: strconv.Itoa(i), Algorithm: window.Slices{}}
-		name := string(window.AppendKey([]byte("sw:1-"), &one))
+		name := string(engine.AppendKey([]byte("sw:1-"), &one))
 		own := gone.Client(t).Exists(t.Context(), name).Err() == nil
 		keys[own] = append(keys[own], one.Key)
 	}

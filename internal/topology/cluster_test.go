@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -59,7 +60,7 @@ func (c *cluster) slot(charge window.Charge) int {
 
 // key is the name of a charge's counter.
 func key(charge window.Charge) string {
-	return string(window.AppendKey([]byte(prefix+":1-"), &charge))
+	return string(engine.AppendKey([]byte(prefix+":1-"), &charge))
 }
 
 // TestReshard moves slots for 20 s under load, among three nodes and onto one that was

@@ -1,4 +1,6 @@
--- pass/gcra: gcra.lua for a unit of one policy.
+-- pass/gcra: gcra.lua for a unit of one policy. See driver.lua.
+--
+-- make(limit, window, now, _, _, packed, burst) -> decide
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local ceil, floor, min = math.ceil, math.floor, math.min
 
@@ -44,7 +46,7 @@ return function(limit, window, now, _, _, packed, burst)
     end
     level = level + window
     local reset = ceil(level / limit)
-    local lasting = reset + min(reset, 100)
+    local lasting = reset + min(reset, grace)
     local expires = now + lasting
     spending = true
     if record then
@@ -52,7 +54,7 @@ return function(limit, window, now, _, _, packed, burst)
     elseif at and expires <= ends then
       call('SETRANGE', key, '0', write('>I6I7I7', now, window, level))
     else
-      if lasting >= 500 then expires = expires + floor(lasting / 4) end -- as in record.lua
+      if lasting >= slack_from then expires = expires + floor(lasting / slack_part) end
       call('SET', key, write('>I6I7I7I6', now, window, level, expires), 'PXAT', format('%d', expires))
       ends = expires
     end

@@ -1,15 +1,15 @@
--- pass/log: log.lua for a unit of one policy, where not all of a chunk has left the window.
+-- pass/log: log.lua for a unit of one policy, where not all of a chunk has left the window. See
+-- driver.lua.
+--
+-- make(limit, window, now) -> decide, wants_strings
 local call, read, write, format = redis.call, struct.unpack, struct.pack, string.format
 local byte, char, sub, floor, max, min = string.byte, string.char, string.sub, math.floor, math.max, math.min
 
--- As in log.lua, which says what a key holds; but the units of the newest record and
+-- As in logchunk.lua and logring.lua, which say what a key holds; but the units of the newest record and
 -- the window of the horizon are one number, for a number takes longer than its bytes.
-local lone, header, alone, fill = '>I6I7I5', '>I6I7I5I4I4', 128, 208
-local front, front_size, page, slots = '>BI4I4I4BBI6I7I7B', 36, 256, 36 + 255
+local lone, header = '>I6I7I5', '>I6I7I5I4I4'
+local unit = 2 ^ 32 -- in that number
 local reach = '599' -- up to where a key is read: more than a ring has before its slots
-local unit = 2 ^ 32
-local longest_lone = 18 + 8
-local most, widest = 2 ^ 53, 2 ^ 32
 
 -- Under a limit up to this, keys are short enough to be read as a whole.
 local short = 128
@@ -79,7 +79,7 @@ local function skip(text, i, at, before, edge)
 end
 
 return function(limit, window, now)
-  if window >= widest then return nil end
+  if window >= log_widest then return nil end
   local edge, quarter = now - window, min(window, max(100, floor(window / 4)))
   local period = floor(now / quarter)
   local expires = format('%d', (period + 1) * quarter + window)
@@ -110,23 +110,23 @@ return function(limit, window, now)
     if not again then
       local kind = byte(text)
       is_ring = kind == 255
-      if #text < 18 or kind > 31 and (not is_ring or #text < slots) then return end
+      if #text < 18 or kind > 31 and (not is_ring or #text < log_slots) then return end
       if not strings and not is_ring and #text == 600 then return end -- there may be more
       if is_ring then
         local _
-        _, slot, pages, room, nth, begin, oldest, before, base, length = read(front, text)
-        tail = sub(text, front_size + 1, front_size + length)
+        _, slot, pages, room, nth, begin, oldest, before, base, length = read(log_front, text)
+        tail = sub(text, log_front_size + 1, log_front_size + length)
       end
     end
     local at, total, both, span, inside, entries
-    if #tail > longest_lone then
+    if #tail > log_longest_lone then
       at, total, both, span, inside, entries = read(header, tail)
     else
       at, total, both, entries = read(lone, tail)
       span, inside = 0, 0
     end
     local units, gap = floor(both / unit), now - at
-    if gap < 0 or total >= most or at <= edge or both - units * unit ~= window then return end
+    if gap < 0 or total >= most_units or at <= edge or both - units * unit ~= window then return end
     if units == 0 then
       units, entries = read_units(tail, entries)
       if not units then return end
@@ -143,11 +143,11 @@ return function(limit, window, now)
     elseif oldest <= edge then
       local chunk = known_page
       if not chunk then
-        local from = slots + slot * page
-        if from + page <= #text then
-          chunk = sub(text, from + 1, from + page)
+        local from = log_slots + slot * log_page
+        if from + log_page <= #text then
+          chunk = sub(text, from + 1, from + log_page)
         else
-          chunk = call('GETRANGE', key, from, from + page - 1)
+          chunk = call('GETRANGE', key, from, from + log_page - 1)
         end
         chunk = sub(chunk, 2, 1 + byte(chunk))
         known_page = chunk
@@ -169,9 +169,9 @@ return function(limit, window, now)
     else
       form, size, a, b, c = entry(gap, units)
       span, inside = span + gap, inside + units
-      if not form or span >= widest or inside >= widest then return end
-      local before = #tail + 1 - entries
-      if is_ring and before + size > fill or not is_ring and before >= alone * size then return end
+      if not form or span >= log_widest or inside >= log_widest then return end
+      local full = #tail + 1 - entries
+      if is_ring and full + size > log_fill or not is_ring and full >= log_alone * size then return end
       units = 1
     end
     local renews = floor(at / quarter) ~= period
@@ -185,7 +185,7 @@ return function(limit, window, now)
       chunk = write(lone, now, total + 1, own * unit + window) .. more
     end
     if is_ring then
-      call('SETRANGE', key, '0', write(front, 255, slot, pages, room, nth, begin, oldest, before, base, #chunk) .. chunk)
+      call('SETRANGE', key, '0', write(log_front, 255, slot, pages, room, nth, begin, oldest, before, base, #chunk) .. chunk)
       if renews then call('PEXPIREAT', key, expires) end
     elseif renews then
       call('SET', key, chunk, 'PXAT', expires)

@@ -1,5 +1,7 @@
 -- pass/slices: slices.lua for a unit of one policy, where slices have one length and
--- count as a whole, and no two of them become one.
+-- count as a whole, and no two of them become one. See driver.lua.
+--
+-- make(limit, window, now, _, _, packed, weighted, size, count, _, longest) -> decide
 local call, byte, find, sub, format = redis.call, string.byte, string.find, string.sub, string.format
 local ceil, min, unpack = math.ceil, math.min, table.unpack or unpack
 
@@ -9,7 +11,7 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
   if packed or weighted == 1 or longest > 0 then return nil end
   local length = size > 0 and min(size, window) or ceil(window / count)
   local edge, begin = now - window, now - now % length
-  local fresh, expires, kept = format('%d', begin), format('%d', now + window + min(window, 100)), format('%d', window)
+  local fresh, expires, kept = format('%d', begin), format('%d', now + window + min(window, grace)), format('%d', window)
 
   local used, start, last, units, newest -- of what counts, and of the newest slice, with its field
   local oldest -- the last unit of the oldest slice that counts
@@ -25,14 +27,14 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
     if all[1] ~= 'w' or all[2] ~= kept then return false end
     for i = 3, #all, 2 do
       local field, value = all[i], all[i + 1]
-      local next = field + 0
-      if next <= last then return false end
+      local from = field + 0
+      if from <= last then return false end
       local a, b = byte(value, 1, 2)
       if b == colon then
-        units, last = a - 48, next + sub(value, 3)
+        units, last = a - 48, from + sub(value, 3)
       else
         local k = find(value, ':', 3, true)
-        units, last = sub(value, 1, k - 1) + 0, next + sub(value, k + 1)
+        units, last = sub(value, 1, k - 1) + 0, from + sub(value, k + 1)
       end
       if last <= edge then
         gone = gone or {}
@@ -45,7 +47,7 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
         end
         used = used + units
       end
-      start, newest = next, field
+      start, newest = from, field
     end
     return last <= now
   end

@@ -1,24 +1,24 @@
--- pass/zset: zset.lua for a unit of one policy.
+-- pass/zset: zset.lua for a unit of one policy. See driver.lua.
+--
+-- make(limit, window, now, id, tidies) -> decide
 local call, format = redis.call, string.format
 
 -- Times as Redis reads them.
 local function text(ms) return format('%d', ms) end
 
--- Members that are tidied up with the first that is added to a key, at most, in a call that
--- does; and with each further one. It is one call of eight.
-local tidied, tidied_again = 500, 8
-
-local tens, below_tens = 2 ^ 44, '(17592186044416' -- the least score of members of more than a unit
+-- Members that are tidied up with a further one that is added to a key, at most, in a call that
+-- does: one call of eight. With the first, it is zset_tidied.
+local tidied_again = 8
 
 return function(limit, window, now, id, tidies)
-  local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, 100))
-  local live, kept = '(' .. over, 2 ^ 50 + window -- as zset.lua scores a horizon
+  local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, grace))
+  local live, kept = '(' .. over, zset_windows + window
   local kept_text = text(kept)
 
-  -- The time until the oldest unit leaves the window; the whole window if it is gone
+  -- The time until the window holds a unit less; the whole window if its oldest is gone
   -- already, as a key is that expires at once.
-  local function leaves(key)
-    local oldest = call('ZRANGEBYSCORE', key, live, below_tens, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  local function falls(key)
+    local oldest = call('ZRANGEBYSCORE', key, live, zset_below_tens, 'WITHSCORES', 'LIMIT', '0', '1')[2]
     return window - (now - math.min(tonumber(oldest or now), now))
   end
 
@@ -39,10 +39,10 @@ return function(limit, window, now, id, tidies)
       fresh, newest = not last[1], tonumber(last[4] and last[2] or now)
       if fresh then
         left = limit
-      elseif tonumber(last[#last]) ~= kept or newest >= tens then
+      elseif tonumber(last[#last]) ~= kept or newest >= zset_apart then
         return
       else
-        left = limit - call('ZCOUNT', key, live, below_tens)
+        left = limit - call('ZCOUNT', key, live, zset_below_tens)
       end
     end
     if left > 0 then
@@ -53,17 +53,17 @@ return function(limit, window, now, id, tidies)
         call('ZADD', key, at, id(k))
       end
       if tidies and not again then
-        more = tidy(key, tidied)
+        more = tidy(key, zset_tidied)
       elseif tidies and more then
         more = tidy(key, tidied_again)
       end
       if not again then call('PEXPIREAT', key, expires) end
-      left, newest = left - 1, now
+      left, newest = left - 1, math.max(newest, now) -- units can lie in the future
       if left > 0 then return left end
-      return 0, window, leaves(key)
+      return 0, window, falls(key)
     elseif left == 0 and limit > 0 then
       if newest > now then return end
-      local wait = leaves(key)
+      local wait = falls(key)
       return 0, window - (now - newest), wait, wait
     end
   end

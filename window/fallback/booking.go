@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -157,7 +158,7 @@ func (g *Guard) bookSome(most int, now, again int64) (n int, err error) {
 	group.Wait()
 	for _, one := range errs {
 		switch {
-		case one == nil, errors.Is(one, window.ErrForeign), errors.Is(one, window.ErrInvalid), errors.Is(one, window.ErrOpen):
+		case one == nil, errors.Is(one, window.ErrForeign), errors.Is(one, window.ErrInvalid), errors.Is(one, breaker.ErrOpen):
 		default:
 			err = one
 		}

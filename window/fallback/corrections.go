@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -17,7 +18,7 @@ const maxGiveBacks = 64
 type corrections struct {
 	charge window.Charge
 	reset  bool // it comes first
-	backs  []window.Settlement
+	backs  []engine.Settlement
 }
 
 // takeCorrections returns those of a counter, or nil, and forgets them. The shard's lock must be
@@ -78,7 +79,7 @@ func (g *Guard) correct(ctx context.Context, own *corrections) (rest *correction
 		}
 		own.reset = false
 	}
-	var left []window.Settlement
+	var left []engine.Settlement
 	for i, failed := range g.breaker.SettleBatch(ctx, own.backs) {
 		if failed != nil && !hopeless(failed) && !errors.Is(failed, window.ErrUnknown) {
 			left, err = append(left, own.backs[i]), failed
@@ -103,7 +104,7 @@ func hopeless(err error) bool {
 //
 // The charge needs its policies, unlike that of window.Store.Reset.
 func (g *Guard) Reset(ctx context.Context, charge window.Charge) (done bool, err error) {
-	if err := window.CheckCharges([]window.Charge{charge}); err != nil {
+	if err := engine.CheckCharges([]window.Charge{charge}); err != nil {
 		return false, err
 	}
 	hash := g.table().hash(&charge)

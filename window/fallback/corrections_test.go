@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -34,11 +35,11 @@ func (r *remote) Peek(ctx context.Context, charges []window.Charge) ([]window.De
 }
 
 // foresee returns what a site says of the next request on a charge.
-func (s *site) foresee(t *testing.T, c window.Charge) (window.Decision, window.Source) {
+func (s *site) foresee(t *testing.T, c window.Charge) (window.Decision, engine.Source) {
 	t.Helper()
 	ds, by, err := s.Guard.Peek(t.Context(), []window.Charge{c})
 	if err != nil {
-		by = window.SourceLocal
+		by = engine.SourceLocal
 		ds, err = s.PeekLocal([]window.Charge{c}, s.share)
 	}
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *site) foresee(t *testing.T, c window.Charge) (window.Decision, window.S
 // Peek says what the next request meets, with the store and without it, and does not change it.
 func TestPeekIsTheNextRequest(t *testing.T) {
 	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {
-		check := func(what string, source window.Source, n int) {
+		check := func(what string, source engine.Source, n int) {
 			t.Helper()
 			for range n {
 				d, by := s.foresee(t, c)
@@ -68,12 +69,12 @@ func TestPeekIsTheNextRequest(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
-		check("with the store", window.SourceStore, 4)
+		check("with the store", engine.SourceStore, 4)
 		s.away(t)
 		synctest.Wait()
-		check("without it", window.SourceLocal, 12)
+		check("without it", engine.SourceLocal, 12)
 		s.back()
-		check("when it is back", window.SourceStore, 12)
+		check("when it is back", engine.SourceStore, 12)
 	})
 }
 

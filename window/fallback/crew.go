@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -15,7 +16,7 @@ var heartbeat = 5 * time.Second
 // crew counts the processes that share the store, through the store, as long as
 // somebody here wants to know.
 type crew struct {
-	store window.Instancer // nil: one that cannot tell
+	store engine.Instancer // nil: one that cannot tell
 	seen  *atomic.Int64    // processes, when the store last answered; 0: never
 
 	mu     sync.Mutex // guards what follows

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
@@ -132,7 +133,7 @@ func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	g.paid(s, hash)
 	g.finish(s, hash)
 	if err != nil {
-		return 0, window.NotSent(err)
+		return 0, engine.NotSent(err)
 	}
 	return units, nil
 }

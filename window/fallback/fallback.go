@@ -12,19 +12,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Store is a store that a Guard wraps.
 type Store interface {
 	window.Store
-	window.Pinger
+	engine.Pinger
 }
 
 // Options of a Guard.
 type Options struct {
 	// Is told of every change of the state of the store, or of a part of it, one after the
-	// other; see window.NewBreaker. Nil: nobody.
+	// other; see NewBreaker. Nil: nobody.
 	OnChange func(part string, open bool, cause error)
 	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
 	OnPing func(part string, cause error)
@@ -54,7 +56,7 @@ type Guard struct {
 	own     bool            // they are this guard's
 	open    map[string]bool // parts of the store for which the breaker is, as far as it has told
 	store   Store
-	breaker *window.Breaker
+	breaker *breaker.Breaker
 	crew    crew
 	booking sync.WaitGroup // rounds of the background that use it
 }
@@ -65,12 +67,12 @@ func New(store Store, o Options) *Guard {
 	if g.own = g.Counts == nil; g.own {
 		g.Counts = NewCounts()
 	}
-	g.crew.store, _ = store.(window.Instancer)
+	g.crew.store, _ = store.(engine.Instancer)
 	g.crew.seen = &g.seen
 	if o.Crew != nil {
 		g.crew.seen = o.Crew.crew.seen
 	}
-	g.breaker = window.NewBreaker(store, func(part string, open bool, cause error) {
+	g.breaker = breaker.New(store, func(part string, open bool, cause error) {
 		g.changed(part, open)
 		if o.OnChange != nil {
 			o.OnChange(part, open, cause)
@@ -83,7 +85,7 @@ func New(store Store, o Options) *Guard {
 	return g
 }
 
-// Reach waits until the store answers. See window.Breaker.Reach.
+// Reach waits until the store answers. See Breaker.Reach.
 func (g *Guard) Reach(ctx context.Context) error { return g.breaker.Reach(ctx) }
 
 var errBefore = errors.New("it was before the configuration was loaded")
@@ -116,12 +118,17 @@ func (g *Guard) Close() error {
 }
 
 // Take asks the store, unless it is known to be away.
-func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (g *Guard) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return g.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (g *Guard) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	switch {
 	case !g.settled() && !g.breaker.Open(charges...):
 		return g.repayAndTake(ctx, charges, room)
 	case g.users.Load() == 0:
-		return g.breaker.Take(ctx, charges, room...)
+		return g.breaker.TakeInto(ctx, room, charges)
 	}
 	return g.ask(ctx, charges, room)
 }
@@ -129,7 +136,7 @@ func (g *Guard) Take(ctx context.Context, charges []window.Charge, room ...windo
 // ask asks the store, and keeps what it says.
 func (g *Guard) ask(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	asked := g.now()
-	ds, err := g.breaker.Take(ctx, charges, room...)
+	ds, err := g.breaker.TakeInto(ctx, room, charges)
 	if err == nil {
 		g.table().note(asked, g.now(), charges, ds)
 	}
@@ -137,7 +144,7 @@ func (g *Guard) ask(ctx context.Context, charges []window.Charge, room []window.
 }
 
 func (g *Guard) repayAndTake(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil {
+	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}
 	if timeout := g.timeout(); timeout > 0 {
@@ -175,7 +182,7 @@ func (g *Guard) timeout() time.Duration {
 // store. Unsettled are the places of charges that get receipts: what they spend is owed to the
 // store once it is settled.
 func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled ...int) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil {
+	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}
 	n := int64(1)

@@ -58,7 +58,11 @@ func (r *slowRemote) Settle(ctx context.Context, c window.Charge, at, delta int6
 	return r.remote.Settle(ctx, c, at, delta)
 }
 
-func (r *slowRemote) Take(ctx context.Context, charges []window.Charge, _ ...window.Decision) ([]window.Decision, error) {
+func (r *slowRemote) TakeInto(ctx context.Context, _ []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return r.Take(ctx, charges)
+}
+
+func (r *slowRemote) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if r.mode == up { // hangs
 		<-ctx.Done()
 		return nil, errors.Join(window.ErrUnavailable, window.ErrUnknown, ctx.Err())

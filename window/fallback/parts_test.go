@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -27,11 +28,15 @@ func (partedRemote) find(zone string) error {
 	return nil
 }
 
-func (r partedRemote) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (r partedRemote) TakeInto(ctx context.Context, _ []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return r.Take(ctx, charges)
+}
+
+func (r partedRemote) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if err := r.find(charges[0].Zone); err != nil {
 		return nil, err
 	}
-	return r.remote.Take(ctx, charges, room...)
+	return r.remote.Take(ctx, charges)
 }
 
 // A guard that takes over while a part of the store is away does not ask for it, and asks the
@@ -45,7 +50,7 @@ func TestGuardWhilePartAway(t *testing.T) {
 			guards = append(guards, g)
 			for n := range 5 {
 				_, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)})
-				if open := errors.Is(err, window.ErrOpen); open != (i == 1 || n >= 3) {
+				if open := errors.Is(err, breaker.ErrOpen); open != (i == 1 || n >= 3) {
 					t.Errorf("guard %d, request %d: %v, asked: %v", i, n, err, !open)
 				}
 				if _, err := g.Take(t.Context(), []window.Charge{charge("there", "key", 10, time.Minute)}); err != nil {
@@ -60,7 +65,7 @@ func TestGuardWhilePartAway(t *testing.T) {
 			}
 		}
 		g := fallback.New(partedRemote{newRemote()}, fallback.Options{Counts: counts})
-		if _, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)}); errors.Is(err, window.ErrOpen) {
+		if _, err := g.Take(t.Context(), []window.Charge{charge("away", "key", 10, time.Minute)}); errors.Is(err, breaker.ErrOpen) {
 			t.Errorf("a guard after the others: %v, want it to ask", err)
 		}
 		if err := errors.Join(g.Close(), counts.Close()); err != nil {

@@ -3,28 +3,29 @@ package fallback
 import (
 	"context"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Peek returns what Take would answer now, as window.Store.Peek does, and what decides. It books
 // what is owed on the counters, as Take would, and spends nothing. After an error that is an
 // outage, PeekLocal says what is decided in the store's place.
-func (g *Guard) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, window.Source, error) {
-	if err := window.CheckCharges(charges); err != nil {
-		return nil, window.SourceStore, err
+func (g *Guard) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, engine.Source, error) {
+	if err := engine.CheckCharges(charges); err != nil {
+		return nil, engine.SourceStore, err
 	}
 	if !g.settled() && !g.breaker.Open(charges...) {
 		if _, err := g.repayAndTake(ctx, looking(charges), nil); err != nil {
-			return nil, window.SourceStore, err
+			return nil, engine.SourceStore, err
 		}
 	}
-	if f, ok := g.store.(window.Foreteller); ok && !g.breaker.Open(charges...) {
+	if f, ok := g.store.(engine.Foreteller); ok && !g.breaker.Open(charges...) {
 		if ds, by := f.Foretell(charges); ds != nil {
 			return ds, by, nil
 		}
 	}
 	ds, err := g.breaker.Peek(ctx, charges)
-	return ds, window.SourceStore, err
+	return ds, engine.SourceStore, err
 }
 
 // looking returns the charges without their costs.
@@ -40,7 +41,7 @@ func looking(charges []window.Charge) []window.Charge {
 // PeekLocal returns what TakeLocal would answer now, but spends nothing, and does not begin to
 // count the units that the store was known to have.
 func (g *Guard) PeekLocal(charges []window.Charge, share bool) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil {
+	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}
 	n := int64(1)
@@ -71,10 +72,10 @@ func (g *Guard) peekOne(c *window.Charge, n int64) ([]window.Decision, error) {
 	var h window.History
 	now := g.now()
 	if used := g.starts(&own, (e.use.units()+n-1)/n, e.use.share() == 0xff); used > 0 {
-		h = own.Algorithm.Settle(nil, now, &own, 0, used)
+		h = h.Settle(now, &own, 0, used)
 	}
 	ds := make([]window.Decision, len(own.Policies))
-	own.Algorithm.Look(h, now, &own, ds)
-	own.Algorithm.Explain(h, now, &own, ds, false)
+	h.Look(now, &own, ds)
+	h.Explain(now, &own, ds, false)
 	return ds, nil
 }

@@ -89,7 +89,11 @@ func (r *remote) fault() (err error, idle bool) {
 	return nil, false
 }
 
-func (r *remote) Take(ctx context.Context, charges []window.Charge, _ ...window.Decision) ([]window.Decision, error) {
+func (r *remote) TakeInto(ctx context.Context, _ []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return r.Take(ctx, charges)
+}
+
+func (r *remote) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err, idle := r.fault()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -14,16 +15,16 @@ import (
 // were, or that nobody knows: a give-back that may have run is not repeated.
 //
 // Units that were admitted here are corrected here, and what remains of them is owed to the store.
-func (g *Guard) SettleBatch(ctx context.Context, all []window.Settlement) []error {
+func (g *Guard) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
 	errs := make([]error, len(all))
-	var there []window.Settlement
+	var there []engine.Settlement
 	var places []int // of there among all
 	for i := range all {
-		if errs[i] = window.CheckSettle(all[i].Charge, all[i].Delta); errs[i] != nil {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] != nil {
 			continue
 		}
 		switch {
-		case all[i].Place == window.InProcess:
+		case all[i].Place == engine.InProcess:
 			errs[i] = g.settleHere(all[i])
 		case all[i].Delta != 0:
 			there, places = append(there, all[i]), append(places, i)
@@ -42,7 +43,7 @@ func (g *Guard) SettleBatch(ctx context.Context, all []window.Settlement) []erro
 // lower takes units that are about to be given back from what is known of the store, which was
 // last heard when they were charged. An answer that comes later tells more than the one before, and
 // so it must not be lowered.
-func (g *Guard) lower(all []window.Settlement) {
+func (g *Guard) lower(all []engine.Settlement) {
 	for i := range all {
 		if s := &all[i]; s.Delta < 0 {
 			hash := g.table().hash(&s.Charge)
@@ -55,7 +56,7 @@ func (g *Guard) lower(all []window.Settlement) {
 }
 
 // settleHere settles what TakeLocal admitted.
-func (g *Guard) settleHere(s window.Settlement) error {
+func (g *Guard) settleHere(s engine.Settlement) error {
 	own := divided(s.Charge, 1)
 	hash := g.table().hash(&s.Charge)
 	shard := g.table().shard(hash)
@@ -75,7 +76,7 @@ func (g *Guard) settleHere(s window.Settlement) error {
 }
 
 // settledThere does what the store's verdict on a settlement asks for.
-func (g *Guard) settledThere(s *window.Settlement, verdict error) error {
+func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 	if hopeless(verdict) {
 		return verdict
 	}
@@ -104,12 +105,12 @@ func (g *Guard) settledThere(s *window.Settlement, verdict error) error {
 }
 
 // later returns what gives units back once the store is back.
-func (g *Guard) later(s *window.Settlement) *corrections {
-	r := &window.Receipt{Charge: lasting(&s.Charge), At: s.At, Former: s.Former}
-	return &corrections{charge: r.Charge, backs: []window.Settlement{{Receipt: r, Delta: s.Delta}}}
+func (g *Guard) later(s *engine.Settlement) *corrections {
+	r := &engine.Receipt{Charge: lasting(&s.Charge), At: s.At, Former: s.Former}
+	return &corrections{charge: r.Charge, backs: []engine.Settlement{{Receipt: r, Delta: s.Delta}}}
 }
 
 // Settle settles units that the store spent at a time (Decision.At), as window.Store.Settle does.
 func (g *Guard) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	return g.SettleBatch(ctx, []window.Settlement{{Receipt: &window.Receipt{Charge: charge, At: at}, Delta: delta}})[0]
+	return g.SettleBatch(ctx, []engine.Settlement{{Receipt: &engine.Receipt{Charge: charge, At: at}, Delta: delta}})[0]
 }

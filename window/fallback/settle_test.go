@@ -6,17 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // admit has a request of one charge admitted, by the store or in its place, and returns its receipt.
-func (s *site) admit(t *testing.T, c window.Charge) *window.Receipt {
+func (s *site) admit(t *testing.T, c window.Charge) *engine.Receipt {
 	t.Helper()
 	ds, cause := s.Take(t.Context(), []window.Charge{c})
-	r := &window.Receipt{Charge: c, Unsure: errors.Is(cause, window.ErrUnknown)}
+	r := &engine.Receipt{Charge: c, Unsure: errors.Is(cause, window.ErrUnknown)}
 	if cause != nil {
 		var err error
-		r.Place = window.InProcess
+		r.Place = engine.InProcess
 		if ds, err = s.TakeLocal(t.Context(), []window.Charge{c}, cause, s.share, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -29,19 +30,19 @@ func (s *site) admit(t *testing.T, c window.Charge) *window.Receipt {
 }
 
 // settle makes units the cost of an admitted charge.
-func (s *site) settle(t *testing.T, r *window.Receipt, units int64) error {
+func (s *site) settle(t *testing.T, r *engine.Receipt, units int64) error {
 	t.Helper()
 	own, ok := r.Settle(units)
 	if !ok {
 		t.Fatal("the receipt was settled before")
 	}
-	return s.SettleBatch(t.Context(), []window.Settlement{own})[0]
+	return s.SettleBatch(t.Context(), []engine.Settlement{own})[0]
 }
 
 // eachSettled is eachAlgorithm for those whose charges have receipts.
 func eachSettled(t *testing.T, run func(t *testing.T, s *site, c window.Charge)) {
 	eachAlgorithm(t, func(t *testing.T, s *site, c window.Charge) {
-		if window.CheckReceipts(c.Algorithm, c.Lease) == nil {
+		if engine.CheckReceipts(c.Algorithm, c.Lease) == nil {
 			c.Policies = []window.Policy{{Limit: 100, Window: 10 * time.Minute}}
 			if c.Algorithm.Name() == "layers" {
 				c.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}
@@ -56,9 +57,9 @@ func eachSettled(t *testing.T, run func(t *testing.T, s *site, c window.Charge))
 // settled amounts once it is back.
 func TestSettleWhileAway(t *testing.T) {
 	eachSettled(t, func(t *testing.T, s *site, c window.Charge) {
-		there := []*window.Receipt{s.admit(t, c), s.admit(t, c), s.admit(t, c)}
+		there := []*engine.Receipt{s.admit(t, c), s.admit(t, c), s.admit(t, c)}
 		s.away(t)
-		here := []*window.Receipt{s.admit(t, c), s.admit(t, c), s.admit(t, c)}
+		here := []*engine.Receipt{s.admit(t, c), s.admit(t, c), s.admit(t, c)}
 		for i, units := range []int64{0, 10, 17} {
 			if err := errors.Join(s.settle(t, there[i], units), s.settle(t, here[i], units)); err != nil {
 				t.Errorf("%d units: %v", units, err)
@@ -69,7 +70,7 @@ func TestSettleWhileAway(t *testing.T) {
 		}
 		s.back()
 		synctest.Wait()
-		if d, by := s.foresee(t, c); d.Remaining != 100-10-17-10-17 || by != window.SourceStore {
+		if d, by := s.foresee(t, c); d.Remaining != 100-10-17-10-17 || by != engine.SourceStore {
 			t.Errorf("when it is back %d remain, by %q, want 46 by the store", d.Remaining, by)
 		}
 	})
@@ -79,7 +80,7 @@ func TestSettleWhileAway(t *testing.T) {
 func TestSettleWhenBack(t *testing.T) {
 	eachSettled(t, func(t *testing.T, s *site, c window.Charge) {
 		s.away(t)
-		here := []*window.Receipt{s.admit(t, c), s.admit(t, c)}
+		here := []*engine.Receipt{s.admit(t, c), s.admit(t, c)}
 		s.back()
 		if got := s.remote.booked("zone"); got != 0 {
 			t.Errorf("%d units were booked before they were settled, want none", got)
@@ -173,7 +174,7 @@ func TestReceiptOnce(t *testing.T) {
 		if again, ok := r.Settle(0); ok {
 			t.Errorf("settled again: %+v", again)
 		}
-		if again, ok := (*window.Receipt)(nil).Settle(0); ok {
+		if again, ok := (*engine.Receipt)(nil).Settle(0); ok {
 			t.Errorf("settled what nobody charged: %+v", again)
 		}
 	})

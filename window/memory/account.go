@@ -88,7 +88,7 @@ func (a *account) keep(now int64) {
 func (a *account) spend(now int64) {
 	a.keep(now)
 	c, till := a.lookBack(now)
-	a.shard.write(a.slot, c.Algorithm.Spend(a.history(), now, c, a.ds))
+	a.shard.write(a.slot, a.history().Spend(now, c, a.ds))
 	a.note(now, a.ds)
 	a.hasUntil(till)
 }
@@ -98,22 +98,22 @@ func (a *account) spend(now int64) {
 // they do, in Unix ms; 0: no longer than the charge itself.
 func (a *account) lookBack(now int64) (c *window.Charge, till int64) {
 	own, before := window.Longest(a.charge), a.shard.horizon(a.slot)
-	if before.Window == own && before.Till == 0 {
+	if before.window == own && before.till == 0 {
 		return a.charge, 0
 	}
-	after := window.Horizon{Window: own}
-	if k, ok := a.charge.Algorithm.(window.HorizonKeeper); ok && before.Window > own {
-		if newest, ok := k.Newest(a.history()); ok {
-			after = before.After(own, now, newest)
+	after := horizon{window: own}
+	if before.window > own {
+		if newest, ok := a.history().Newest(a.charge.Algorithm); ok {
+			after = before.after(own, now, newest)
 		}
 	}
 	a.shard.setHorizon(a.slot, after)
-	if after.Window == own {
+	if after.window == own {
 		return a.charge, 0
 	}
 	longer := *a.charge
-	longer.Lookback = time.Duration(after.Window) * time.Millisecond
-	return &longer, after.Till
+	longer.Lookback = time.Duration(after.window) * time.Millisecond
+	return &longer, after.till
 }
 
 // hasUntil keeps the key up to a time.
@@ -131,9 +131,7 @@ func (a *account) note(now int64, ds []window.Decision) {
 		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
 		sl.used = max(sl.used, share(d))
 	}
-	if k, ok := a.charge.Algorithm.(window.Keeper); ok {
-		sl.expires = max(sl.expires, k.Until(a.history()))
-	}
+	sl.expires = max(sl.expires, a.history().Until(a.charge.Algorithm))
 	sl.hold(now, ds)
 }
 
@@ -142,7 +140,7 @@ func (a *account) note(now int64, ds []window.Decision) {
 // matters does not change: units that are left may count under another limit for longer than
 // under those of this charge.
 func (a *account) gaveBack(now int64, ds []window.Decision) {
-	if a.charge.Algorithm.Empty(a.history()) {
+	if a.history().Empty(a.charge.Algorithm) {
 		a.shard.drop(a.slot)
 		a.slot = none
 		return

@@ -176,7 +176,7 @@ func TestRequestDoesNotEvictItself(t *testing.T) {
 				}
 				ds := make([]window.Decision, 1)
 				c := charge("", "", 100, time.Minute)
-				c.Algorithm.Look(s.shards[k].history(int32(at)), now.Load(), &c, ds)
+				s.shards[k].history(int32(at)).Look(now.Load(), &c, ds)
 				if ds[0].Remaining == 99 && sl.expires == now.Load()+time.Minute.Milliseconds() {
 					units++
 				}
@@ -212,7 +212,7 @@ func TestOverflowWithinRequest(t *testing.T) {
 			}
 			seen[fmt.Sprint(k, zone)] = true
 			ds := make([]window.Decision, 1)
-			charges[0].Algorithm.Look(s.shards[k].history(int32(i)), s.now(), &charges[0], ds)
+			s.shards[k].history(int32(i)).Look(s.now(), &charges[0], ds)
 			if used := 1000 - ds[0].Remaining; zone == "zone" {
 				units += used
 			}

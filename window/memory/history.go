@@ -56,25 +56,25 @@ func (s *shard) enlarge(i int32, h window.History) {
 }
 
 // horizon returns that of the key in slot i.
-func (s *shard) horizon(i int32) window.Horizon {
+func (s *shard) horizon(i int32) horizon {
 	sl := s.slot(i)
-	h := window.Horizon{Window: int64(sl.keepHigh)<<32 | int64(sl.keepLow)}
+	h := horizon{window: int64(sl.keepHigh)<<32 | int64(sl.keepLow)}
 	if sl.large != none {
-		h.Till = s.larges[sl.large].till
+		h.till = s.larges[sl.large].till
 	}
 	return h
 }
 
 // setHorizon keeps that of the key in slot i. A slot has no room for Till: a history with
 // one is kept as a large one, however short.
-func (s *shard) setHorizon(i int32, h window.Horizon) {
+func (s *shard) setHorizon(i int32, h horizon) {
 	sl := s.slot(i)
-	sl.keepLow, sl.keepHigh = uint32(h.Window), uint16(h.Window>>32)
-	if sl.large == none && h.Till != 0 {
+	sl.keepLow, sl.keepHigh = uint32(h.window), uint16(h.window>>32)
+	if sl.large == none && h.till != 0 {
 		s.enlarge(i, slices.Clone(window.History(sl.small[:sl.size])))
 	}
 	if sl.large != none {
-		s.larges[sl.large].till = h.Till
+		s.larges[sl.large].till = h.till
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -109,7 +110,12 @@ func (s *Store) Close() error {
 }
 
 // Take implements window.Store.
-func (s *Store) Take(_ context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
+func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (s *Store) TakeInto(_ context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	return s.decide(charges, true, room)
 }
 
@@ -129,7 +135,7 @@ func (s *Store) Peek(_ context.Context, charges []window.Charge) ([]window.Decis
 
 // Settle implements window.Store.
 func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64) error {
-	if err := window.CheckSettle(charge, delta); err != nil || delta == 0 {
+	if err := engine.CheckSettle(charge, delta); err != nil || delta == 0 {
 		return err
 	}
 	var room room
@@ -144,11 +150,11 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 	if delta > 0 {
 		c, till = a.lookBack(now)
 	}
-	a.shard.write(a.slot, charge.Algorithm.Settle(a.history(), now, c, at, delta))
+	a.shard.write(a.slot, a.history().Settle(now, c, at, delta))
 	charge.Cost = 0
 	ds := make([]window.Decision, len(charge.Policies))
-	charge.Algorithm.Look(a.history(), now, &charge, ds)
-	charge.Algorithm.Explain(a.history(), now, &charge, ds, false)
+	a.history().Look(now, &charge, ds)
+	a.history().Explain(now, &charge, ds, false)
 	if delta > 0 {
 		a.note(now, ds)
 		a.hasUntil(till)
@@ -160,7 +166,7 @@ func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64)
 
 // Reset implements window.Store.
 func (s *Store) Reset(_ context.Context, charge window.Charge) error {
-	if err := window.CheckReset(charge); err != nil {
+	if err := engine.CheckReset(charge); err != nil {
 		return err
 	}
 	var room room
@@ -175,10 +181,10 @@ func (s *Store) Reset(_ context.Context, charge window.Charge) error {
 }
 
 func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decision) ([]window.Decision, error) {
-	if err := window.CheckCharges(charges); err != nil {
+	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}
-	ds := window.MakeDecisions(charges, memory)
+	ds := engine.MakeDecisions(charges, memory)
 	var room room
 	accounts, locked, now := s.lock(charges, &room)
 	defer s.unlock(accounts, locked)
@@ -186,7 +192,7 @@ func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decis
 	for i := range accounts {
 		a := &accounts[i]
 		a.ds, rest = rest[:len(a.charge.Policies)], rest[len(a.charge.Policies):]
-		fits = a.charge.Algorithm.Look(a.history(), now, a.charge, a.ds) && fits
+		fits = a.history().Look(now, a.charge, a.ds) && fits
 	}
 	for i := range accounts {
 		a := &accounts[i]
@@ -194,7 +200,7 @@ func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decis
 			a.spend(now)
 			continue
 		}
-		h := a.charge.Algorithm.Explain(a.history(), now, a.charge, a.ds, take)
+		h := a.history().Explain(now, a.charge, a.ds, take)
 		if take && a.slot != none {
 			a.shard.write(a.slot, h)
 			a.shard.slot(a.slot).hold(now, a.ds)

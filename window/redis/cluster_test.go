@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -59,10 +60,10 @@ func testOneSeed(t *testing.T, nodes []*redistest.Server) {
 	}
 	// This is what Caddy logs.
 	var cause error
-	b := window.NewBreaker(s, func(_ string, _ bool, err error) { cause = errors.Join(cause, err) }, nil)
+	b := breaker.New(s, func(_ string, _ bool, err error) { cause = errors.Join(cause, err) }, nil)
 	eventually(t, patience, "the breaker opens", func() bool {
 		_, err := b.Take(t.Context(), []window.Charge{charge("zone", fmt.Sprint(time.Now()), 1, time.Hour)})
-		return errors.Is(err, window.ErrOpen)
+		return errors.Is(err, breaker.ErrOpen)
 	})
 	_ = b.Close()
 	if cause == nil || !strings.Contains(cause.Error(), "the server is part of a Cluster: add `cluster` to the store: ") {

@@ -91,20 +91,37 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 	return s
 }
 
-func TestConformance(t *testing.T) { windowtest.Exercise(t, open) }
+// TestConformance has the long tests of the suite decided in memory, and played to Redis in few
+// round trips. Every field of every answer is compared, whatever a test looks at.
+func TestConformance(t *testing.T) { windowtest.ExerciseRecorded(t, openMemory, open) }
 
-// TestConformanceRemembering leaves out what takes minutes and is about slices, not
-// about denials.
+// TestConformanceRemembering asks step by step, through Take and all that it remembers. It leaves
+// out what is about slices, not about denials, and where nothing can be remembered:
+//   - ZsetIsExact, LogIsExact, StreamIsExact, GCRALimitIsLowered and GCRAManyWindows have other
+//     policies at each step, and a denial is remembered under its policies;
+//   - LogEdges denies nothing;
+//   - HistoryStays waits between two requests for longer than a denial is remembered.
 func TestConformanceRemembering(t *testing.T) {
 	windowtest.Exercise(t, openRemembering, "AdaptiveSwitches", "LayersAreFineSlices", "ManyLayers", "ManySlices",
-		"MillisecondLayersAreExact", "MillisecondSlicesAreExact", "StrictNeverOver", "WeightedWorstCase")
+		"MillisecondLayersAreExact", "MillisecondSlicesAreExact", "StrictNeverOver", "WeightedWorstCase",
+		"ZsetIsExact", "LogIsExact", "StreamIsExact", "GCRALimitIsLowered", "GCRAManyWindows", "LogEdges", "HistoryStays")
 }
 
 // walks is less for make mutants.
 var walks = flag.Int("walks", 200, "how many random walks TestAgreesWithMemory has, for each algorithm")
 
+// TestAgreesWithMemory plays each walk in one round trip.
 func TestAgreesWithMemory(t *testing.T) { windowtest.Agree(t, *walks, openMemory, open) }
 
+// TestAgreesWithMemoryStepByStep asks Redis about each step by itself: through Take, where a
+// request may go alone or with others.
+func TestAgreesWithMemoryStepByStep(t *testing.T) {
+	windowtest.Agree(t, 10, openMemory, func(t *testing.T, clock *windowtest.Clock) window.Store {
+		return struct{ window.Store }{open(t, clock)} // which is no windowtest.Player
+	})
+}
+
+// TestAgreesWithMemoryRemembering asks step by step, too, and remembers denials.
 func TestAgreesWithMemoryRemembering(t *testing.T) {
 	windowtest.Agree(t, 20, openMemory, openRemembering)
 }

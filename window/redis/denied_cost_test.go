@@ -11,6 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/denials"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
@@ -30,25 +31,25 @@ func TestDeniedBounds(t *testing.T) {
 			one := charge("zone", fmt.Sprintf("a key of some length, %d", n), 0, time.Hour)
 			one.Policies = slices.Repeat(one.Policies, policies)
 			ds := slices.Repeat([]window.Decision{{RetryAfter: window.Never, At: clock.Now()}}, policies)
-			redis.Remember(s, []window.Charge{one}, ds)
+			remember(s, []window.Charge{one}, ds)
 		}
 		for n := range 200_000 {
 			deny(n)
 		}
-		n, bytes := redis.Remembered(s)
+		n, bytes := redis.Denials(s).Count()
 		took := heap() - before
 		t.Logf("%d policies: %d denials, %d bytes, %d on the heap", policies, n, bytes, took)
-		if bytes > redis.DenialBytes || bytes < redis.DenialBytes*9/10 {
-			t.Errorf("%d policies: %d bytes, want nearly %d", policies, bytes, redis.DenialBytes)
+		if bytes > denials.MostBytes || bytes < denials.MostBytes*9/10 {
+			t.Errorf("%d policies: %d bytes, want nearly %d", policies, bytes, denials.MostBytes)
 		}
-		if took > redis.DenialBytes {
-			t.Errorf("%d policies: %d bytes on the heap, want %d at most", policies, took, redis.DenialBytes)
+		if took > denials.MostBytes {
+			t.Errorf("%d policies: %d bytes on the heap, want %d at most", policies, took, denials.MostBytes)
 		}
 		clock.Add(1_000)
 		for i := range n {
 			deny(i % 1_000)
 		}
-		if n, _ := redis.Remembered(s); n > 2_000 {
+		if n, _ := redis.Denials(s).Count(); n > 2_000 {
 			t.Errorf("%d policies: %d denials, most of which are over", policies, n)
 		}
 		clock.Add(1_000)
@@ -67,14 +68,14 @@ func TestDeniedAccounts(t *testing.T) {
 	for key := range 1_000 {
 		take(t, s, charge("zone", strconv.Itoa(key%300), 0, time.Hour))
 	}
-	if n, bytes := redis.Remembered(s); n != 300 || bytes < 300*200 {
+	if n, bytes := redis.Denials(s).Count(); n != 300 || bytes < 300*200 {
 		t.Errorf("%d denials of %d bytes, want 300", n, bytes)
 	}
-	_, before := redis.Remembered(s)
+	_, before := redis.Denials(s).Count()
 	for key := range 300 { // as if they had been asked for twice at once
-		redis.Remember(s, []window.Charge{charge("zone", strconv.Itoa(key), 0, time.Hour)}, []window.Decision{{RetryAfter: window.Never, At: clock.Now()}})
+		remember(s, []window.Charge{charge("zone", strconv.Itoa(key), 0, time.Hour)}, []window.Decision{{RetryAfter: window.Never, At: clock.Now()}})
 	}
-	if n, bytes := redis.Remembered(s); n != 300 || bytes != before {
+	if n, bytes := redis.Denials(s).Count(); n != 300 || bytes != before {
 		t.Errorf("%d denials of %d bytes, want 300 of %d", n, bytes, before)
 	}
 	if err := s.Close(); err != nil {
@@ -84,7 +85,7 @@ func TestDeniedAccounts(t *testing.T) {
 	for key := range 300 {
 		_, _ = s.Take(t.Context(), []window.Charge{charge("zone", strconv.Itoa(key), 0, time.Hour)})
 	}
-	if n, bytes := redis.Remembered(s); n != 0 || bytes != 0 {
+	if n, bytes := redis.Denials(s).Count(); n != 0 || bytes != 0 {
 		t.Errorf("%d denials of %d bytes when all are over", n, bytes)
 	}
 }
@@ -98,7 +99,7 @@ func TestDeniedAllocations(t *testing.T) {
 		one := charge("zone", "a key of some length", 0, time.Hour)
 		one.Algorithm = suited(algo, time.Hour)
 		charges, room := []window.Charge{one}, take(t, s, one)
-		if n := testing.AllocsPerRun(100, func() { _, _ = s.Take(t.Context(), charges, room...) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = s.TakeInto(t.Context(), room, charges) }); n > 0 {
 			t.Errorf("%s: %.0f allocations, want none", algo.Name(), n)
 		}
 	}

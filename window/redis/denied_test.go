@@ -145,7 +145,7 @@ func TestDeniedIsOneCharge(t *testing.T) {
 		w := watch(t, redis.Options{})
 		for name, c := range charges {
 			if name != first {
-				redis.Remember(w.Store, []window.Charge{c}, make([]window.Decision, len(c.Policies)))
+				remember(w.Store, []window.Charge{c}, make([]window.Decision, len(c.Policies)))
 			}
 		}
 		w.wantTake(first, false, 1, charges[first])
@@ -342,7 +342,7 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 			name = algo.Name() + ", " + name
 			prefix := freshPrefix("room")
 			w, other := watch(t, redis.Options{Prefix: prefix}), watch(t, redis.Options{Prefix: prefix})
-			free := redis.Apart(w.Store, free, full)
+			free := apart(w.Store, free, full)
 			at := w.wantTake(name, true, 1, full)[0].At
 			for _, s := range []*watched{w, other} {
 				s.wantTake(name+": full", false, 1, full)
@@ -427,7 +427,7 @@ func testClusterDenied(t *testing.T, nodes []*redistest.Server) {
 	full := charge("full", "key", 0, time.Hour)
 	for i := range 10 {
 		full.Key = "key" + strconv.Itoa(i)
-		free := redis.Apart(s, charge("free", strconv.Itoa(i), 1, time.Hour), full)
+		free := apart(s, charge("free", strconv.Itoa(i), 1, time.Hour), full)
 		ds := take(t, s, free, full)
 		before := calls()
 		for range 20 {

@@ -119,7 +119,7 @@ func TestDeniedAnswerTakesTime(t *testing.T) {
 		clock.Add(1_000_000)
 		retry.Store(c.retry)
 		first := take(t, s, one)[0]
-		if n, _ := redis.Remembered(s); (n > 0) != (c.retry < 0 || c.retry > 300) {
+		if n, _ := redis.Denials(s).Count(); (n > 0) != (c.retry < 0 || c.retry > 300) {
 			t.Errorf("%+v: %d denials are remembered", c, n)
 		}
 		clock.Add(c.after)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"encoding/base64"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,15 +10,16 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Describe implements window.Describer. The version is what servers say when a connection is
+// Describe implements engine.Describer. The version is what servers say when a connection is
 // made, the clock needs +time, and the memory +info, which the user may lack.
-func (s *Store) Describe(ctx context.Context) (window.Description, error) {
+func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	var all window.Description
+	var all engine.Description
 	var mu sync.Mutex // guards all: the nodes of a Cluster are asked side by side
 	ask := func(ctx context.Context, client *goredis.Client) error {
 		d, err := describe(ctx, client)
@@ -42,16 +44,16 @@ func (s *Store) Describe(ctx context.Context) (window.Description, error) {
 		err = ask(ctx, client)
 	}
 	if err != nil {
-		return window.Description{}, s.fail(ctx, err)
+		return engine.Description{}, s.words.Fail(ctx, err)
 	}
 	if h := s.server.Load(); h != nil {
-		all.Version, all.Mode = strings.TrimSpace(h.server+" "+h.version), h.mode
+		all.Version, all.Mode = strings.TrimSpace(h.Server+" "+h.Version), h.Mode
 	}
 	return all, nil
 }
 
 // describe asks one server in one round trip.
-func describe(ctx context.Context, client *goredis.Client) (d window.Description, err error) {
+func describe(ctx context.Context, client *goredis.Client) (d engine.Description, err error) {
 	pipe := client.Pipeline()
 	clock := pipe.Time(ctx)
 	memory := pipe.Info(ctx, "memory")
@@ -70,8 +72,8 @@ func describe(ctx context.Context, client *goredis.Client) (d window.Description
 }
 
 // parseMemory reads a reply to INFO memory; nil if it holds nothing of it.
-func parseMemory(text string) *window.ServerMemory {
-	var m window.ServerMemory
+func parseMemory(text string) *engine.ServerMemory {
+	var m engine.ServerMemory
 	known := false
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -92,9 +94,37 @@ func parseMemory(text string) *window.ServerMemory {
 }
 
 // fuller reports whether counters on a are nearer to being dropped than on b.
-func fuller(a, b *window.ServerMemory) bool {
+func fuller(a, b *engine.ServerMemory) bool {
 	if a.Evicts() != b.Evicts() {
 		return a.Evicts()
 	}
 	return a.Share() > b.Share()
+}
+
+var _ engine.KeyHasher = (*Store)(nil)
+
+// AppendKeyHash implements engine.KeyHasher.
+func (s *Store) AppendKeyHash(dst []byte, key string) []byte {
+	sum := s.namings[0].Sum(key)
+	return base64.RawURLEncoding.AppendEncode(dst, sum[:])
+}
+
+// HashesKeys implements engine.KeyHasher.
+func (s *Store) HashesKeys() bool { return s.namings[0].Hashes() }
+
+// HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
+// the former one. It reports false if no secret has that number.
+func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
+	if n >= len(s.namings) || !s.namings[n].Hashes() {
+		return sum, false
+	}
+	return s.namings[n].Sum(key), true
+}
+
+// CounterName implements engine.CounterNamer.
+func (s *Store) CounterName(c window.Charge) string {
+	if s.throttles([]window.Charge{c}) {
+		return string(s.namings[0].AppendNative(nil, &c))
+	}
+	return string(s.namings[0].AppendKey(nil, &c))
 }

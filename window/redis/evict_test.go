@@ -10,6 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
@@ -21,7 +22,7 @@ func TestEviction(t *testing.T) {
 			t.Parallel()
 			own, clock := redistest.Start(t), windowtest.NewClock()
 			o := redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Prefix: "evict", Timeout: patience}
-			e := &evicting{T: t, Rand: rand.New(rand.NewPCG(1, 1)), store: redis.AskAlways(newStore(t, o)), naming: redis.NewNaming(o), admitted: map[counter]int64{}}
+			e := &evicting{T: t, Rand: rand.New(rand.NewPCG(1, 1)), store: redis.AskAlways(newStore(t, o)), naming: newNaming(o), admitted: map[counter]int64{}}
 			e.run(own, policy)
 		})
 	}
@@ -32,7 +33,7 @@ type evicting struct {
 	*testing.T
 	*rand.Rand
 	store    window.Store
-	naming   *redis.Naming
+	naming   *naming.Naming
 	admitted map[counter]int64 // units
 }
 

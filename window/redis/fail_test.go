@@ -90,7 +90,7 @@ func TestUnknownOnlyIfSent(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Second, Prefix: "sent"})
 	warm(t, s, "key")
 	own.Stop()
-	const requests = 300 // more than two flights take
+	const requests = 300 // more than two batches take
 	unknown := make([]bool, requests)
 	var group sync.WaitGroup
 	for i := range requests {
@@ -107,7 +107,7 @@ func TestUnknownOnlyIfSent(t *testing.T) {
 	group.Wait()
 	own.Cont()
 	patient := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "sent"})
-	eventually(t, patience, "nothing under way", func() bool { return redis.Flying(s) == 0 })
+	eventually(t, patience, "nothing under way", func() bool { return inFlight(s) == 0 })
 	var sent, late int
 	for i := range requests {
 		n := charged(t, patient, charge("zone", strconv.Itoa(i), 100, time.Hour))
@@ -185,13 +185,13 @@ func TestLeaseEndsWhenSettled(t *testing.T) {
 	for range 20 {
 		take(t, s, c)
 	}
-	if redis.Leased(s) == 0 {
+	if redis.Leases(s).Left() == 0 {
 		t.Fatal("there is no lease")
 	}
 	if err := s.Settle(t.Context(), c, 0, 80); err != nil {
 		t.Fatal(err)
 	}
-	if n := redis.Leased(s); n != 0 {
+	if n := redis.Leases(s).Left(); n != 0 {
 		t.Errorf("%d units are left in leases, want none", n)
 	}
 	for range 10 {

@@ -43,7 +43,7 @@ func TestLayersFieldsRead(t *testing.T) {
 		case 2_000:
 			clock.Add(40_000)
 		}
-		want := one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)
+		want := window.FactsOf(one.Algorithm).FieldsRead(kept.History, clock.Now(), &one)
 		take(t, s, one)
 		kept.Decide(clock.Now(), one, true)
 		echo()
@@ -201,7 +201,7 @@ func TestAdaptiveFieldsRead(t *testing.T) {
 				kept.Decide(clock.Now(), one, true)
 			}
 			n := c.HLen(t.Context(), "adaptive:1-slices:zone:key").Val() - 1 // w
-			if want := int64(one.Algorithm.(window.FieldsReader).FieldsRead(kept.History, clock.Now(), &one)); n != want {
+			if want := int64(window.FactsOf(one.Algorithm).FieldsRead(kept.History, clock.Now(), &one)); n != want {
 				t.Fatalf("%d fields, FieldsRead says %d", n, want)
 			}
 			most = max(most, n)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
@@ -19,11 +20,11 @@ func TestForetell(t *testing.T) {
 				c.Algorithm = suited(algo, time.Minute)
 			}
 		})
-		seen := make(map[window.Source]int)
+		seen := make(map[engine.Source]int)
 		for i := range 45 {
 			// A lease may be renewed beside one of these, but not beside each of them.
 			var ds []window.Decision
-			var by window.Source
+			var by engine.Source
 			asks := true
 			for attempt := 0; attempt < 20 && asks; attempt++ {
 				before := w.asked.Load()
@@ -49,7 +50,7 @@ func TestForetell(t *testing.T) {
 				t.Errorf("%v, request %d: foretold by %q: %+v, got %+v", algo, i, by, ds[0], got)
 			}
 		}
-		if len(seen) != 3 || seen[window.SourceLease] < 5 || seen[window.SourceRemembered] < 2 {
+		if len(seen) != 3 || seen[engine.SourceLease] < 5 || seen[engine.SourceRemembered] < 2 {
 			t.Errorf("%v: foretold by %v", algo, seen)
 		}
 		if err := w.Reset(t.Context(), c); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
@@ -156,13 +157,13 @@ func (f *formatTest) ask() (answers []string) {
 // TestFormat decides on keys that an earlier build has written in this format, and holds
 // that this one writes the same.
 func TestFormat(t *testing.T) {
-	name := "testdata/format-" + strings.TrimSuffix(redis.Format, "-") + ".jsonl"
+	name := "testdata/format-" + strings.TrimSuffix(naming.Format, "-") + ".jsonl"
 	c := server.Client(t)
 	open := func(t *testing.T, clock *windowtest.Clock, charge window.Charge) (*formatTest, string) {
 		o := redis.Options{Addresses: []string{server.Addr}, Now: clock.Now, Prefix: freshPrefix("format"), Timeout: patience}
 		charge.Zone, charge.Key, charge.Policies = "zone", "key", []window.Policy{{Limit: 2_000, Window: 20 * time.Second}}
 		f := &formatTest{T: t, store: redis.AskAlways(newStore(t, o)), clock: clock, charge: charge}
-		return f, string(redis.NewNaming(o).AppendKey(nil, &charge))
+		return f, string(newNaming(o).AppendKey(nil, &charge))
 	}
 	var written []kept
 	for _, test := range inFormat {
@@ -209,7 +210,7 @@ func TestFormat(t *testing.T) {
 			before := fixture[k]
 			same := func(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
 			if !slices.EqualFunc(written[i].Commands, before.Commands, same) {
-				t.Errorf("the key is written otherwise than in format %s: %s", redis.Format, advice)
+				t.Errorf("the key is written otherwise than in format %s: %s", naming.Format, advice)
 			}
 			clock := windowtest.NewClock()
 			clock.Set(before.Now)
@@ -226,7 +227,7 @@ func TestFormat(t *testing.T) {
 			}
 			c.PExpireAt(t.Context(), key, time.UnixMilli(before.Now+3_600_000))
 			if got := f.ask(); !slices.Equal(got, before.Want) {
-				t.Errorf("decisions on a key of format %s are\n%q, and were\n%q: %s", redis.Format, got, before.Want, advice)
+				t.Errorf("decisions on a key of format %s are\n%q, and were\n%q: %s", naming.Format, got, before.Want, advice)
 			}
 		})
 	}

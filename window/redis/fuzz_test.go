@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
 // lies are replies that no server makes.
@@ -117,12 +120,12 @@ func checkResult(t *testing.T, charges []window.Charge, r window.Result) {
 		}
 		return
 	}
-	if len(r.Decisions) != window.CountPolicies(charges) {
-		t.Fatalf("got %d decisions, want %d", len(r.Decisions), window.CountPolicies(charges))
+	if len(r.Decisions) != engine.CountPolicies(charges) {
+		t.Fatalf("got %d decisions, want %d", len(r.Decisions), engine.CountPolicies(charges))
 	}
 	for i, c := range charges {
 		for j, p := range c.Policies {
-			d := r.Decisions[window.CountPolicies(charges[:i])+j]
+			d := r.Decisions[engine.CountPolicies(charges[:i])+j]
 			if d.Limit != window.AtOnce(c.Algorithm, p) || d.Remaining < 0 || d.Remaining > d.Limit ||
 				d.RetryAfter < 0 || d.ResetAfter < 0 || d.EffectiveWindow < 0 {
 				t.Errorf("got %+v", d)
@@ -155,6 +158,14 @@ func (l *liar) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// answers reads the reply to a call under a number of names.
+func answers(requests [][]window.Charge, reply []int64, names int, native bool) []window.Result {
+	c := wire.Call{Op: wire.Take, Requests: requests, Reply: reply, Names: make([]naming.Naming, names), Native: native}
+	results := make([]window.Result, len(requests))
+	c.Answer(results)
+	return results
 }
 
 // FuzzAnswer reads the numbers of a reply to requests of one and more policies.
@@ -190,70 +201,9 @@ func FuzzAnswer(f *testing.F) {
 			other.Algorithm, other.Pack, other.Policies = window.GCRA{Native: window.NativeAuto}, 0, other.Policies[:1]
 			requests = [][]window.Charge{{other}}
 		}
-		for i, r := range redis.Answer(requests, reply, 1+int(mode>>2&1), native) {
+		for i, r := range answers(requests, reply, 1+int(mode>>2&1), native) {
 			if r.Err == nil {
 				checkResult(t, requests[i], r)
-			}
-		}
-	})
-}
-
-// TestReplyLengths holds what is let through, to the byte and to the item.
-func TestReplyLengths(t *testing.T) {
-	nested := func(n int) string { return strings.Repeat("*1\r\n", n) + ":1\r\n" }
-	for _, c := range []struct {
-		text string
-		want bool
-	}{
-		{"*65536\r\n", true},
-		{"*65537\r\n", false},
-		{"%65536\r\n", true},
-		{"%65537\r\n", false},
-		{"$1048576\r\n", true},
-		{"$1048577\r\n", false},
-		{"$2\r\n\r\n\r\n*65537\r\n", false},
-		{"$9\r\n*65537\r\n\r\n+OK\r\n", true}, // inside of a text
-		{"+" + strings.Repeat("x", 1<<16-3) + "\r\n", true},
-		{"+" + strings.Repeat("x", 1<<16-2) + "\r\n", false},
-		{strings.Repeat(nested(16), 3), true},
-		{nested(17), false},
-		{"|1\r\n+a\r\n:1\r\n" + nested(16) + nested(16), true},
-		{"*2\r\n|1\r\n+a\r\n:1\r\n*0\r\n*-1\r\n" + nested(16), true},
-		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(15), true},
-		{"*2\r\n|1\r\n+a\r\n:1\r\n:1\r\n" + nested(16), false},
-		{"*2\r\n|0\r\n:1\r\n$-1\r\n" + nested(16), true},
-		{"*3\r\n:1\r\n*1\r\n$1\r\nx\r\n_\r\n" + nested(16), true},
-		{"*?\r\n", false},
-		{"$\r\n", false},
-		{"\r\n", false},
-		{"*-2\r\n", false},
-		{"*9223372036854775807\r\n", false},
-	} {
-		if got := redis.CheckReplies([]byte(c.text)); got != c.want {
-			t.Errorf("%.60q: let through: %t, want %t", c.text, got, c.want)
-		}
-	}
-}
-
-// FuzzReplyLengths: what is let through does not make the client take much memory,
-// however it is cut into pieces, and what servers do reply is let through.
-func FuzzReplyLengths(f *testing.F) {
-	for i, lie := range lies {
-		f.Add(uint8(i), []byte(lie))
-	}
-	f.Fuzz(func(t *testing.T, piece uint8, stream []byte) {
-		whole := redis.CheckReplies(stream)
-		var parts [][]byte
-		for rest := stream; len(rest) > 0; {
-			n := min(len(rest), 1+int(piece)%7)
-			parts, rest = append(parts, rest[:n]), rest[n:]
-		}
-		if got := redis.CheckReplies(parts...); got != whole {
-			t.Errorf("in pieces: %t, whole: %t", got, whole)
-		}
-		for _, sent := range []string{askAddress, subscribe} {
-			if got, whole := redis.CheckSentinel(sent, parts...), redis.CheckSentinel(sent, stream); got != whole {
-				t.Errorf("of a Sentinel, after %q, in pieces: %t, whole: %t", sent, got, whole)
 			}
 		}
 	})

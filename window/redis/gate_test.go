@@ -166,7 +166,7 @@ func TestGateHung(t *testing.T) {
 			return err
 		})
 	})
-	if flying, waiting := redis.Gate(s); flying != 0 || waiting != 0 {
+	if flying, waiting := redis.Gate(s).Load(); flying != 0 || waiting != 0 {
 		t.Errorf("%d units in flight and %d requests wait, want none", flying, waiting)
 	}
 	node.Cont()
@@ -187,7 +187,7 @@ func TestGateHung(t *testing.T) {
 	if n := passed.Load(); n != 2 {
 		t.Errorf("%d passed, want 2", n)
 	}
-	if flying, waiting := redis.Gate(s); flying != 0 || waiting != 0 {
+	if flying, waiting := redis.Gate(s).Load(); flying != 0 || waiting != 0 {
 		t.Errorf("%d units in flight and %d requests wait, want none", flying, waiting)
 	}
 }

@@ -146,7 +146,7 @@ func TestLeaseReported(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: timeout, Report: told.add})
 	c := charge("leased", "secret", 1000, time.Minute)
 	c.Lease = window.Lease{Units: 100, TTL: 30 * time.Second}
-	for redis.Leased(s) == 0 {
+	for redis.Leases(s).Left() == 0 {
 		take(t, s, c)
 	}
 	own.Kill()

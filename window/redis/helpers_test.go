@@ -6,6 +6,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 )
 
 // patience is how long a server may take to do as it was told.
@@ -60,4 +61,33 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 			t.Fatalf("not within %s: %s", within, what)
 		}
 	}
+}
+
+// remember has the store remember the decisions on a request as if it had asked just now.
+func remember(s *redis.Store, charges []window.Charge, decisions []window.Decision) {
+	d := redis.Denials(s)
+	d.Remember(d.Ask(), charges, decisions)
+}
+
+// apart returns a charge like c on a counter that is forgotten apart from those of the others.
+func apart(s *redis.Store, c window.Charge, others ...window.Charge) window.Charge {
+	d := redis.Denials(s)
+	for i := range others {
+		if d.Slot(&c) == d.Slot(&others[i]) {
+			c.Key += "'"
+			return apart(s, c, others...)
+		}
+	}
+	return c
+}
+
+// newNaming returns how a store of these options names counters.
+func newNaming(o redis.Options) *naming.Naming {
+	return &naming.New(o.Prefix, o.KeySecret, o.FormerKeySecret)[0]
+}
+
+// inFlight returns how many batches are under way to the only server.
+func inFlight(s *redis.Store) int {
+	n, _ := redis.Load(s)
+	return n
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
@@ -32,7 +33,7 @@ func leased(c window.Charge, units int64, ttl time.Duration) window.Charge {
 // units that it asked for.
 func takeAhead(t *testing.T, s *redis.Store, c window.Charge, units int64) (asked int64) {
 	t.Helper()
-	for before := redis.Leased(s); redis.Leased(s) < before+units; asked++ {
+	for before := redis.Leases(s).Left(); redis.Leases(s).Left() < before+units; asked++ {
 		take(t, s, c)
 	}
 	return asked
@@ -91,7 +92,7 @@ func TestLeaseIsStrict(t *testing.T) {
 						clock.Add(length / 5)
 					}
 					for _, s := range stores {
-						redis.EndLeases(s)
+						redis.Leases(s).EndDue()
 					}
 				}
 				i := random.IntN(3)
@@ -100,12 +101,12 @@ func TestLeaseIsStrict(t *testing.T) {
 				if i > 0 {
 					one = leased(one, 16, 500*time.Millisecond)
 				}
-				had := redis.Leased(stores[i])
+				had := redis.Leases(stores[i]).Left()
 				if ds := take(t, stores[i], one); ds[0].Allowed {
 					for range one.Cost {
 						used = append(used, clock.Now())
 					}
-					if had-one.Cost == redis.Leased(stores[i]) {
+					if had-one.Cost == redis.Leases(stores[i]).Left() {
 						handed++
 					}
 				}
@@ -125,7 +126,7 @@ func TestLeaseIsStrict(t *testing.T) {
 			// Rest, so that one more lease is all that there is.
 			clock.Add(10 * length)
 			for _, s := range stores {
-				redis.EndLeases(s)
+				redis.Leases(s).EndDue()
 			}
 			clock.Add(10 * length)
 			one := leased(c, 16, 500*time.Millisecond)
@@ -218,14 +219,14 @@ func TestLeaseSettles(t *testing.T) {
 	for range 8 {
 		last = take(t, s, c)[0]
 	}
-	left := redis.Leased(s)
+	left := redis.Leases(s).Left()
 	if left == 0 || last.Remaining != 92 {
 		t.Fatalf("%d left in a lease, %+v", left, last)
 	}
 	if err := s.Settle(t.Context(), c, last.At, -1); err != nil {
 		t.Fatal(err)
 	}
-	if got := redis.Leased(s); got != left+1 {
+	if got := redis.Leases(s).Left(); got != left+1 {
 		t.Errorf("%d left after one was given back, want %d", got, left+1)
 	}
 	if d := take(t, s, c)[0]; d.Remaining != 92 {
@@ -248,7 +249,7 @@ func TestLeaseWhileAway(t *testing.T) {
 	warm(t, s, "key")
 	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
 	takeAhead(t, s, c, 10)
-	left := redis.Leased(s)
+	left := redis.Leases(s).Left()
 	own.Kill()
 	for range left {
 		if d := take(t, s, c)[0]; !d.Allowed {
@@ -265,13 +266,14 @@ func TestLeasesAreBounded(t *testing.T) {
 	s := newStore(t, redis.Options{})
 	most := 0
 	for i := range 100_000 {
-		redis.Lessee(s, charge("zone", fmt.Sprint(i), 1, time.Hour))
+		one := charge("zone", fmt.Sprint(i), 1, time.Hour)
+		redis.Leases(s).Holder(&one)
 		if i%20_000 == 19_999 {
-			most = max(most, redis.Lessees(s))
+			most = max(most, redis.Leases(s).Holders())
 		}
 	}
-	if most != redis.LesseesPerShard*64 {
-		t.Errorf("%d counters are known at most, want %d", most, redis.LesseesPerShard*64)
+	if most != leases.HoldersPerShard*64 {
+		t.Errorf("%d counters are known at most, want %d", most, leases.HoldersPerShard*64)
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
@@ -63,21 +65,21 @@ func TestLeaseDebt(t *testing.T) {
 				c.Algorithm = algo
 				own := leased(c, 64, ttl)
 				used := takeAhead(t, s, own, 20)
-				redis.Booked(s)
+				redis.Leases(s).Wait()
 				clock.Add(ttl.Milliseconds() - 1)
 				for range 15 { // used last
 					used += passed(t, s, 1, own)
 				}
-				redis.Booked(s)
+				redis.Leases(s).Wait()
 				undo := p.refuse(t)
 				clock.Add(1)
-				redis.EndLeases(s)
-				if redis.Debts(s) != 1 {
-					t.Fatalf("%d debts after a lease that could not be booked, want 1", redis.Debts(s))
+				redis.Leases(s).EndDue()
+				if redis.Leases(s).Debts() != 1 {
+					t.Fatalf("%d debts after a lease that could not be booked, want 1", redis.Leases(s).Debts())
 				}
 				clock.Add(600)
 				undo()
-				eventually(t, patience, "the debt is booked", func() bool { return redis.Debts(s) == 0 })
+				eventually(t, patience, "the debt is booked", func() bool { return redis.Leases(s).Debts() == 0 })
 				if got := charged(t, other, c); got != used {
 					t.Errorf("%d units are counted once it was booked, want %d", got, used)
 				}
@@ -124,19 +126,19 @@ func TestLeaseDebtFirst(t *testing.T) {
 			s := newStore(t, o)
 			own := leased(c, 64, time.Second)
 			used := takeAhead(t, s, own, 20)
-			redis.Booked(s)
+			redis.Leases(s).Wait()
 			undo := p.refuse(t)
 			clock.Add(1_000)
-			redis.EndLeases(s)
+			redis.Leases(s).EndDue()
 			if err := ask(t.Context(), s); err == nil {
 				t.Error("a request is decided on while the debt cannot be booked")
 			}
 			undo()
-			if err := ask(t.Context(), s); err != nil || redis.Debts(s) != 0 {
-				t.Errorf("a request = %v, and there are %d debts; want none", err, redis.Debts(s))
+			if err := ask(t.Context(), s); err != nil || redis.Leases(s).Debts() != 0 {
+				t.Errorf("a request = %v, and there are %d debts; want none", err, redis.Leases(s).Debts())
 			}
 			o.Addresses = []string{server.Addr}
-			if got := charged(t, newStore(t, o), c) - redis.Leased(s); got != used+1 {
+			if got := charged(t, newStore(t, o), c) - redis.Leases(s).Left(); got != used+1 {
 				t.Errorf("%d units are counted, want %d", got, used+1)
 			}
 		})
@@ -155,7 +157,7 @@ func TestLeaseDebtsEnd(t *testing.T) {
 	}{
 		"in the background": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
 			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Debts(s) == 0 })
+			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
 		}, 3, 0},
 		"in the end": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
 			undo()
@@ -166,7 +168,7 @@ func TestLeaseDebtsEnd(t *testing.T) {
 		"after a reload": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
 			s.Drain()
 			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Debts(s) == 0 })
+			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
 		}, 3, 0},
 		"never": {func(t *testing.T, s *redis.Store, _ *proxy, _ func(), _ *windowtest.Clock) {
 			if err := s.Close(); err != nil {
@@ -176,19 +178,19 @@ func TestLeaseDebtsEnd(t *testing.T) {
 		"late": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), clock *windowtest.Clock) {
 			clock.Add(59_100) // the first booking has left
 			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Debts(s) == 0 })
+			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
 		}, 2, counters},
 		"too late": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), clock *windowtest.Clock) {
 			clock.Add(61_000)
 			undo()
-			eventually(t, patience, "all are forgotten", func() bool { return redis.Debts(s) == 0 })
+			eventually(t, patience, "all are forgotten", func() bool { return redis.Leases(s).Debts() == 0 })
 		}, 0, counters},
 		"reset": {func(t *testing.T, s *redis.Store, _ *proxy, _ func(), _ *windowtest.Clock) {
 			for i := range counters {
 				_ = s.Reset(t.Context(), key(i))
 			}
-			if redis.Debts(s) != 0 {
-				t.Errorf("%d debts after all counters were reset", redis.Debts(s))
+			if redis.Leases(s).Debts() != 0 {
+				t.Errorf("%d debts after all counters were reset", redis.Leases(s).Debts())
 			}
 		}, 5, 0},
 	} {
@@ -214,9 +216,9 @@ func TestLeaseDebtsEnd(t *testing.T) {
 			}
 			undo := p.refuse(t)
 			clock.Add(500)
-			redis.EndLeases(s)
-			if redis.Debts(s) != counters {
-				t.Fatalf("%d debts, want %d", redis.Debts(s), counters)
+			redis.Leases(s).EndDue()
+			if redis.Leases(s).Debts() != counters {
+				t.Fatalf("%d debts, want %d", redis.Leases(s).Debts(), counters)
 			}
 			test.end(t, s, p, undo, clock)
 			if errs := told.list(); len(errs) > test.told || test.told > 0 && len(errs) == 0 {
@@ -256,13 +258,13 @@ func TestLeaseOfFrozen(t *testing.T) {
 				for range takeAhead(t, s, own, 20) {
 					used = append(used, clock.Now())
 				}
-				redis.Booked(s)
+				redis.Leases(s).Wait()
 				clock.Add(1_500)
 				for range 15 {
 					take(t, s, own)
 					used = append(used, clock.Now())
 				}
-				redis.Booked(s) // those that were used up: a booking has the time at which it is sent
+				redis.Leases(s).Wait() // those that were used up: a booking has the time at which it is sent
 				at := clock.Now()
 				clock.Add(frozen)
 				for range 30 { // others spend what they can
@@ -330,7 +332,7 @@ func windows(times []int64, length int64, tell func(n int, from int64)) {
 // TestLeaseOfSuspended suspends the machine: the steady clock of the process does not tell.
 func TestLeaseOfSuspended(t *testing.T) {
 	s := newStore(t, redis.Options{Timeout: 50 * time.Millisecond})
-	suspend := redis.Suspendable(s)
+	suspend := suspendable(s)
 	warm(t, s, "key")
 	c := leased(charge("zone", "key", 1_000, time.Minute), 64, 20*time.Second)
 	takeAhead(t, s, c, 10)
@@ -344,16 +346,16 @@ func TestLeaseOfSuspended(t *testing.T) {
 	if got := take(t, s, c)[0].At; got == at {
 		t.Error("after 20 s: decided by a lease that is over")
 	}
-	redis.Booked(s)
+	redis.Leases(s).Wait()
 	takeAhead(t, s, c, 10)
-	used := charged(t, s, c) - redis.Leased(s)
+	used := charged(t, s, c) - redis.Leases(s).Left()
 	// By the clock on the wall all is over; by that of the server, which decides, nothing is.
 	suspend(time.Hour)
 	take(t, s, leased(c, 0, 0))
 	take(t, s, c)
-	eventually(t, patience, "nothing is owed", func() bool { return redis.Debts(s) == 0 })
-	redis.Booked(s)
-	if got := charged(t, s, c) - redis.Leased(s); got != used+2 {
+	eventually(t, patience, "nothing is owed", func() bool { return redis.Leases(s).Debts() == 0 })
+	redis.Leases(s).Wait()
+	if got := charged(t, s, c) - redis.Leases(s).Left(); got != used+2 {
 		t.Errorf("%d units are counted, want %d", got, used+2)
 	}
 }
@@ -368,12 +370,25 @@ func TestLeaseArrivesLate(t *testing.T) {
 	take(t, s, c)
 	late := func() { clock.Add(25_000) }
 	p.onReply.Store(&late)
-	if d := take(t, s, c)[0]; d.At != clock.Now() || redis.Leased(s) != 0 {
-		t.Errorf("decided at %d, with %d units leased; want at %d, without a lease", d.At, redis.Leased(s), clock.Now())
+	if d := take(t, s, c)[0]; d.At != clock.Now() || redis.Leases(s).Left() != 0 {
+		t.Errorf("decided at %d, with %d units leased; want at %d, without a lease", d.At, redis.Leases(s).Left(), clock.Now())
 	}
-	eventually(t, patience, "nothing is owed", func() bool { return redis.Debts(s) == 0 })
-	redis.Booked(s)
+	eventually(t, patience, "nothing is owed", func() bool { return redis.Leases(s).Debts() == 0 })
+	redis.Leases(s).Wait()
 	if got := charged(t, s, c); got != 2 {
 		t.Errorf("%d units are counted, want 2", got)
 	}
+}
+
+// suspendable returns a function that has the clock on the wall go on for a while in which the
+// steady one has stood. The store must not have been used.
+func suspendable(s *redis.Store) (suspend func(time.Duration)) {
+	l, ahead := redis.Leases(s), new(atomic.Int64)
+	now := l.Now
+	l.Now = func() leases.Clocks {
+		c := now()
+		c.Wall += time.Duration(ahead.Load())
+		return c
+	}
+	return func(d time.Duration) { ahead.Add(int64(d)) }
 }

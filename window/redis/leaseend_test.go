@@ -78,7 +78,7 @@ func TestLeasesClose(t *testing.T) {
 	}
 	close(next)
 	group.Wait()
-	if got := redis.Leased(s); got != counters {
+	if got := redis.Leases(s).Left(); got != counters {
 		t.Fatalf("%d units are leased, want one of each counter", got)
 	}
 	// Something else in the place of one of them is that one's trouble.

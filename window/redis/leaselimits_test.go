@@ -23,8 +23,8 @@ func TestLeaseCosts(t *testing.T) {
 		c := leased(of(algo, charge("zone", "key", 10, 10*time.Second)), 10, time.Second)
 		for _, cost := range []int64{math.MaxInt64, math.MaxInt64/2 + 1, math.MaxInt64 / 2, 1 << 53, 11} {
 			c.Cost = cost
-			if d := take(t, s, c)[0]; d.Allowed || d.Remaining != 10 || d.RetryAfter != window.Never || redis.Leased(s) > 0 {
-				t.Errorf("%T: cost %d: %+v, and a lease of %d; want a denial", algo, cost, d, redis.Leased(s))
+			if d := take(t, s, c)[0]; d.Allowed || d.Remaining != 10 || d.RetryAfter != window.Never || redis.Leases(s).Left() > 0 {
+				t.Errorf("%T: cost %d: %+v, and a lease of %d; want a denial", algo, cost, d, redis.Leases(s).Left())
 			}
 		}
 		c.Cost = 1
@@ -61,7 +61,7 @@ func TestLeaseForBusyKeysOnly(t *testing.T) {
 		take(t, s, c)
 		clock.Add(1_001)
 	}
-	if got := redis.Leased(s); got != 0 {
+	if got := redis.Leases(s).Left(); got != 0 {
 		t.Errorf("%d are leased of a key that is seldom asked for", got)
 	}
 	c.Key = "busy"
@@ -87,7 +87,7 @@ func TestLeaseFollowsRate(t *testing.T) {
 	take(t, s, c)
 	clock.Add(600)
 	take(t, s, c)
-	if got := redis.Leased(s); got != 11 {
+	if got := redis.Leases(s).Left(); got != 11 {
 		t.Errorf("%d left of a lease after one of which 12 were used in time, want 11", got)
 	}
 }
@@ -99,11 +99,11 @@ func TestLeaseLeavesHalf(t *testing.T) {
 	c := leased(charge("zone", "key", limit, time.Hour), 64, time.Second)
 	leases := 0
 	for asked := range int64(limit) {
-		before := redis.Leased(s)
+		before := redis.Leases(s).Left()
 		if d := take(t, s, c)[0]; !d.Allowed {
 			t.Fatalf("request %d: %+v", asked, d)
 		}
-		if got := redis.Leased(s); got > before {
+		if got := redis.Leases(s).Left(); got > before {
 			leases++
 			if got+1 > (limit-asked)/2 {
 				t.Errorf("a lease of %d when %d were left", got+1, limit-asked)
@@ -123,7 +123,7 @@ func TestLeaseGivenBackTwice(t *testing.T) {
 	if err := s.Settle(t.Context(), c, take(t, s, c)[0].At, -1_000); err != nil {
 		t.Fatal(err)
 	}
-	if got := redis.Leased(s); got > 8 {
+	if got := redis.Leases(s).Left(); got > 8 {
 		t.Errorf("%d are left of a lease of 8 at most", got)
 	}
 }
@@ -135,12 +135,12 @@ func TestLeaseReset(t *testing.T) {
 	other := one
 	other.Key = "other"
 	takeAhead(t, s, one, 4)
-	left := redis.Leased(s)
+	left := redis.Leases(s).Left()
 	takeAhead(t, s, other, 4)
 	if err := s.Reset(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	if got := redis.Leased(s); got != left {
+	if got := redis.Leases(s).Left(); got != left {
 		t.Errorf("%d are leased after the other counter was reset, want %d", got, left)
 	}
 }
@@ -157,7 +157,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 	if err := s.Settle(t.Context(), c, 0, 1); err != nil { // ends the lease
 		t.Fatal(err)
 	}
-	redis.Booked(s)
+	redis.Leases(s).Wait()
 	reset := func() {
 		if err := s.Reset(t.Context(), c); err != nil {
 			t.Error(err)
@@ -166,7 +166,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 	}
 	p.onReply.Store(&reset)
 	take(t, s, c)
-	if got := redis.Leased(s); got != 0 {
+	if got := redis.Leases(s).Left(); got != 0 {
 		t.Errorf("%d are leased of a counter that was reset", got)
 	}
 	if err := s.Close(); err != nil {
@@ -184,11 +184,12 @@ func TestLeaseKeptWhileCrowded(t *testing.T) {
 	s := newStore(t, o)
 	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
 	asked := takeAhead(t, s, c, 10)
-	left := redis.Leased(s)
+	left := redis.Leases(s).Left()
 	for i := range 100_000 {
-		redis.Lessee(s, charge("zone", fmt.Sprint(i), 1, time.Hour))
+		one := charge("zone", fmt.Sprint(i), 1, time.Hour)
+		redis.Leases(s).Holder(&one)
 	}
-	if got := redis.Leased(s); got != left {
+	if got := redis.Leases(s).Left(); got != left {
 		t.Errorf("%d are leased, want %d", got, left)
 	}
 	if err := s.Close(); err != nil {

@@ -51,7 +51,7 @@ func TestLinearizable(t *testing.T) {
 	warm(t, one, "one")
 	warm(t, other, "other")
 	settled := func() {
-		eventually(t, patience, "no call under way", func() bool { return redis.Flying(one)+redis.Flying(other) == 0 })
+		eventually(t, patience, "no call under way", func() bool { return inFlight(one)+inFlight(other) == 0 })
 		for _, s := range []window.Store{one, other} { // connections that were cut are made again
 			eventually(t, patience, "a decision", func() bool {
 				_, err := s.Peek(t.Context(), []window.Charge{charge("warm", "settled", 10, time.Hour)})

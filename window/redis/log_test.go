@@ -109,9 +109,14 @@ func TestLogBytes(t *testing.T) {
 				}
 			}
 			// Lists of the same times, since the first of them and since 1970.
-			for i := range n {
-				c.RPush(t.Context(), prefix+":lst:zone:key", i*gap)
-				c.RPush(t.Context(), prefix+":abs:zone:key", windowtest.Start+i*gap)
+			if _, err := c.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
+				for i := range n {
+					p.RPush(t.Context(), prefix+":lst:zone:key", i*gap)
+					p.RPush(t.Context(), prefix+":abs:zone:key", windowtest.Start+i*gap)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
 			}
 			log, zset := usage(t, c, prefix+":1-log:zone:key"), usage(t, c, prefix+":1-zset:zone:key")
 			list, absolute := usage(t, c, prefix+":lst:zone:key"), usage(t, c, prefix+":abs:zone:key")

@@ -122,7 +122,7 @@ func lone(t *testing.T, m *moving, algo window.Algorithm, pack int64) {
 	s := redis.AskAlways(newStore(t, o))
 	one := charge("zone", "key", 30, 5*time.Second)
 	one.Algorithm, one.Pack, one.Cost = algo, pack, 20
-	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
+	m.of(t, string(newNaming(o).AppendKey(nil, &one)))
 	take(t, s, one)
 	m.begin()
 	defer m.end()
@@ -145,7 +145,7 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 	stores := [2]window.Store{local, redis.AskAlways(newStore(t, o))}
 	one := charge("zone", "key", 400, 5*time.Second)
 	one.Algorithm, one.Pack = algo, pack
-	m.of(t, string(redis.NewNaming(o).AppendKey(nil, &one)))
+	m.of(t, string(newNaming(o).AppendKey(nil, &one)))
 
 	huge := seed == 3 // costs, so that running totals begin anew
 	if huge {

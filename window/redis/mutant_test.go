@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/slidingwindow/caddy-sliding-window/lua"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/scripts"
 )
 
 // Scripts are read from the directory that a variable names, for make mutants.
@@ -20,5 +21,5 @@ func init() {
 		}
 		*script = string(text)
 	}
-	scriptSHA, instancesSHA, overridesSHA = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides)
+	scripts.Name()
 }

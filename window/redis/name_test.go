@@ -316,8 +316,8 @@ func TestRotationLease(t *testing.T) {
 		take(t, both, one)
 	}
 	clock.Add(1_000)
-	redis.EndLeases(both)
-	if left := redis.Leased(both); left != 0 {
+	redis.Leases(both).EndDue()
+	if left := redis.Leases(both).Left(); left != 0 {
 		t.Fatalf("%d units are left in leases", left)
 	}
 	one.Lease, one.Cost = window.Lease{}, 0
@@ -363,7 +363,7 @@ func testClusterRotation(t *testing.T, node string) {
 	for range 5 {
 		take(t, both, leased)
 	}
-	if n := redis.Leased(both); n > 0 {
+	if n := redis.Leases(both).Left(); n > 0 {
 		t.Errorf("%d units are leased, booked at two times", n)
 	}
 }
@@ -371,7 +371,7 @@ func testClusterRotation(t *testing.T, node string) {
 func BenchmarkKeyName(b *testing.B) {
 	for name, o := range map[string]redis.Options{"plain": {}, "hashed": {KeySecret: secret}} {
 		b.Run(name, func(b *testing.B) {
-			naming, one := redis.NewNaming(o), charge("per_client", "192.0.2.1", 1, time.Minute)
+			naming, one := newNaming(o), charge("per_client", "192.0.2.1", 1, time.Minute)
 			buf := make([]byte, 0, 256)
 			b.ReportAllocs()
 			for b.Loop() {

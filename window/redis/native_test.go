@@ -30,7 +30,7 @@ func nativeCharge(key string, cost int64, a window.GCRA, p window.Policy) window
 func TestNativeCommand(t *testing.T) {
 	for _, c := range windowtest.RedisCell {
 		var row windowtest.Row
-		limit := c.Algorithm.AtOnce(c.Policy)
+		limit := window.AtOnce(c.Algorithm, c.Policy)
 		addr := fakeServer(t, func(args []string) string {
 			quantity := row.Cost
 			if row.RetryAfter == window.Never {
@@ -259,6 +259,22 @@ func TestNativeUnknown(t *testing.T) {
 			t.Errorf("reply %q: Take = %v, want ErrUnavailable", reply, err)
 		}
 	}
+}
+
+// TestNativeThenLost has a server without the command hang when the script is to decide instead: it
+// may have charged the request.
+func TestNativeThenLost(t *testing.T) {
+	end := make(chan struct{})
+	addr := fakeServer(t, func(args []string) string {
+		if args[0] != "cl.throttle" {
+			<-end
+		}
+		return "-ERR unknown command"
+	})
+	defer close(end)
+	s := newStore(t, redis.Options{Addresses: []string{addr}, Timeout: timeout})
+	_, err := s.Take(t.Context(), []window.Charge{nativeCharge("key", 1, window.GCRA{}, window.Policy{Limit: 10, Window: time.Second})})
+	wantUnknown(t, "no answer of the script after CL.THROTTLE is refused", true, err)
 }
 
 // TestNativePing holds that a server without the command is away for those who

@@ -2,27 +2,23 @@ package redis
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/lua"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/scripts"
 )
-
-var overridesSHA = sha(lua.Overrides)
 
 // overridesKey names the hash that holds the overrides: another one for stores that keep no keys. It
 // outlives the format of counters.
 func (s *Store) overridesKey() string {
-	prefix := strings.TrimSuffix(s.namings[0].prefix, format)
-	if s.namings[0].hash != nil {
-		return prefix + "{overrides-hashed}"
+	if s.namings[0].Hashes() {
+		return s.namings[0].LastingKey("overrides-hashed")
 	}
-	return prefix + "{overrides}" // no counter's key has braces
+	return s.namings[0].LastingKey("overrides")
 }
 
 // enforceKey names the hash that holds the last order for each zone.
 func (s *Store) enforceKey() string {
-	return strings.TrimSuffix(s.namings[0].prefix, format) + "{enforce}"
+	return s.namings[0].LastingKey("enforce")
 }
 
 // ReadOverrides returns the records that stores of this prefix share, by their IDs, and their version. The
@@ -34,14 +30,14 @@ func (s *Store) ReadOverrides(ctx context.Context, known string) (version string
 	pipe := s.client.Pipeline()
 	now, all := pipe.HMGet(ctx, s.overridesKey(), "v"), pipe.HGetAll(ctx, s.enforceKey())
 	if _, err = pipe.Exec(ctx); err != nil {
-		return "", nil, nil, s.fail(ctx, err)
+		return "", nil, nil, s.words.Fail(ctx, err)
 	}
 	orders = all.Val()
 	if version, _ = now.Val()[0].(string); version == known || version == "" {
 		return version, nil, orders, nil
 	}
 	if records, err = s.client.HGetAll(ctx, s.overridesKey()).Result(); err != nil {
-		return "", nil, nil, s.fail(ctx, err)
+		return "", nil, nil, s.words.Fail(ctx, err)
 	}
 	if version = records["v"]; version == "" { // the hash may have gone since, or have changed
 		return "", nil, orders, nil
@@ -59,7 +55,7 @@ func (s *Store) WriteEnforce(ctx context.Context, orders map[string]string, keep
 	pipe.HSet(ctx, s.enforceKey(), orders)
 	pipe.PExpireAt(ctx, s.enforceKey(), time.Now().Add(keep))
 	_, err := pipe.Exec(ctx)
-	return s.fail(ctx, err)
+	return s.words.Fail(ctx, err)
 }
 
 // WriteOverrides takes some records out and writes others, and makes next the version. If known is
@@ -76,15 +72,6 @@ func (s *Store) WriteOverrides(ctx context.Context, known, next string, gone []s
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	version, err = s.client.EvalSha(ctx, overridesSHA, []string{s.overridesKey()}, args...).Text()
-	return version, s.fail(ctx, err)
-}
-
-// HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
-// the former one. It reports false if no secret has that number.
-func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
-	if n >= len(s.namings) || s.namings[n].hash == nil {
-		return sum, false
-	}
-	return s.namings[n].hash.sum(key), true
+	version, err = s.client.EvalSha(ctx, scripts.Overrides, []string{s.overridesKey()}, args...).Text()
+	return version, s.words.Fail(ctx, err)
 }

@@ -418,7 +418,7 @@ func TestPackedDenials(t *testing.T) {
 	if d := take(t, s, one)[0]; d.Allowed {
 		t.Fatalf("Take = %+v, want a denial", d)
 	}
-	if n, _ := redis.Remembered(s); n != 1 {
+	if n, _ := redis.Denials(s).Count(); n != 1 {
 		t.Errorf("%d denials remembered, want 1", n)
 	}
 	for _, expected := range []int64{0, 65, 129} {
@@ -482,7 +482,7 @@ func TestPackedSlices(t *testing.T) {
 	spend := func() {
 		takeAll(t, s, n, func(i int) window.Charge {
 			one := packed("zone", strconv.Itoa(i), n, 1_000_000, 24*time.Hour)
-			one.Algorithm = window.Slices{Count: window.MaxPackedSlices}
+			one.Algorithm = window.Slices{Count: windowtest.MaxPackedSlices}
 			return one
 		})
 	}
@@ -492,7 +492,7 @@ func TestPackedSlices(t *testing.T) {
 	if bytes > 40 {
 		t.Errorf("%.1f bytes per key, want 40 at most", bytes)
 	}
-	for range window.MaxPackedSlices {
+	for range windowtest.MaxPackedSlices {
 		clock.Add(1)
 		spend()
 		clock.Add(8*3_600_000 - 1)

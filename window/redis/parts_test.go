@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -56,7 +57,7 @@ func TestParts(t *testing.T) {
 	hung := on[nodes[2].Addr]
 	for range 3 {
 		_, err := s.Take(t.Context(), all)
-		var of *window.PartError
+		var of *engine.PartError
 		if !errors.As(err, &of) || !slices.Equal(of.Parts, []string{nodes[2].Addr}) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Take = %v of %+v, want an error of the node that hangs", err, of)
 		}

@@ -73,9 +73,11 @@ func TestTogetherForbidden(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
 	warm(t, s, "key")
 	own.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-hset")
-	for i, r := range crowd(t, own, s, 10, func(i int) []window.Charge {
-		return []window.Charge{charge("zone", strconv.Itoa(i), 3, time.Hour), countedCharge("zone", strconv.Itoa(i))}
-	}) {
+	var requests [][]window.Charge
+	for i := range 10 {
+		requests = append(requests, []window.Charge{charge("zone", strconv.Itoa(i), 3, time.Hour), countedCharge("zone", strconv.Itoa(i))})
+	}
+	for i, r := range s.TakeBatch(t.Context(), requests) {
 		if !errors.Is(r.Err, window.ErrRefused) || !strings.Contains(r.Err.Error(), "lacks a permission; all it needs are ") || !strings.Contains(r.Err.Error(), "+hset ") {
 			t.Errorf("request %d: %v, want an error that names permissions", i, r.Err)
 		}

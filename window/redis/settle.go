@@ -2,20 +2,58 @@ package redis
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/batch"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/failure"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-// SettleBatch implements window.BatchSettler, in one round trip. One run of the script settles as
+// Settle implements window.Store.
+func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
+	if err := engine.CheckSettle(charge, delta); err != nil || delta == 0 {
+		return err
+	}
+	if delta < 0 && charge.Lease.Units > 0 && s.leases.GiveBack(&charge, at, -delta) {
+		return nil
+	}
+	if delta < 0 {
+		defer s.denials.Forget(&charge)
+	} else if charge.Lease.Units > 0 {
+		s.leases.EndOf(&charge)
+	}
+	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
+}
+
+// newSettleCalls writes calls that settle, one in all unless the names of a counter
+// may be on several nodes of a Cluster. Each request is one charge, and has two of
+// the numbers: at and delta.
+func (s *Store) newSettleCalls(requests [][]window.Charge, numbers ...int64) []*wire.Call {
+	if !s.cluster {
+		return []*wire.Call{s.writer.Script(s.namings, wire.Settle, requests, numbers...)}
+	}
+	var calls []*wire.Call
+	for i := range s.namings {
+		calls = append(calls, s.writer.Script(s.namings[i:i+1], wire.Settle, requests, numbers...))
+	}
+	return calls
+}
+
+// SettleBatch implements engine.BatchSettler, in one round trip. One run of the script settles as
 // much as one decides; in a Cluster each charge is a call of its own, for each of its names.
-func (s *Store) SettleBatch(ctx context.Context, all []window.Settlement) []error {
+func (s *Store) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	errs := make([]error, len(all))
 	var own []settlement
 	for i := range all {
-		if errs[i] = window.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 {
 			own = append(own, s.newSettlement(&all[i], &errs[i]))
 		}
 	}
@@ -32,10 +70,10 @@ type settlement struct {
 	charges []window.Charge // one
 	at      []int64         // under each name
 	delta   int64
-	err     *error // where the verdict goes
+	verdict *error // where the verdict goes
 }
 
-func (s *Store) newSettlement(of *window.Settlement, err *error) settlement {
+func (s *Store) newSettlement(of *engine.Settlement, err *error) settlement {
 	c := of.Charge
 	c.Cost, c.Fields = max(of.Delta, -of.Delta), nil
 	at := []int64{of.At, of.At + int64(of.Former)}[:min(len(s.namings), 2)]
@@ -44,10 +82,10 @@ func (s *Store) newSettlement(of *window.Settlement, err *error) settlement {
 
 // settleApart settles in calls of one charge under one name, which all go at once.
 func (s *Store) settleApart(ctx context.Context, all []settlement) {
-	var calls []*call
+	var calls []*wire.Call
 	for i := range all {
 		for k := range s.namings {
-			calls = append(calls, s.newScriptCall(s.namings[k:k+1], "settle", [][]window.Charge{all[i].charges}, all[i].at[k], all[i].delta))
+			calls = append(calls, s.writer.Script(s.namings[k:k+1], wire.Settle, [][]window.Charge{all[i].charges}, all[i].at[k], all[i].delta))
 		}
 	}
 	s.run(ctx, calls)
@@ -60,7 +98,7 @@ func (s *Store) settleApart(ctx context.Context, all []settlement) {
 // settleTogether settles in calls of many charges, under all names. What failed in one of these,
 // and changed nothing, is tried again by itself, for the words of the server.
 func (s *Store) settleTogether(ctx context.Context, all []settlement) {
-	var calls, again []*call
+	var calls, again []*wire.Call
 	var groups [][]settlement
 	for len(all) > 0 {
 		own := s.settleInOne(all)
@@ -71,16 +109,16 @@ func (s *Store) settleTogether(ctx context.Context, all []settlement) {
 	for i, c := range calls {
 		for j := range groups[i] {
 			one := &groups[i][j]
-			if c.op == "settle" || c.err != nil {
+			if c.Op == wire.Settle || c.Err != nil {
 				s.settled(one, s.settleError(ctx, calls[i:i+1]))
 				continue
 			}
-			err := c.settleVerdict(j)
-			if err == errUndone { //nolint:errorlint // it is not wrapped
+			err := c.Verdict(j)
+			if err == failure.ErrUndone { //nolint:errorlint // it is not wrapped
 				undone, again = append(undone, one), append(again, s.newSettleEach(groups[i][j:j+1]))
 				continue
 			}
-			s.settled(one, s.fail(ctx, err))
+			s.settled(one, s.words.Fail(ctx, err))
 		}
 	}
 	s.run(ctx, again)
@@ -94,7 +132,7 @@ func (s *Store) settleInOne(all []settlement) []settlement {
 	weight := int64(0)
 	for i := range all {
 		own := s.settleWeight(&all[i])
-		if i > 0 && weight+own > batchWeight {
+		if i > 0 && weight+own > batch.MaxWeight {
 			return all[:i]
 		}
 		weight += own
@@ -113,54 +151,101 @@ func (s *Store) settleWeight(one *settlement) int64 {
 }
 
 // newSettleEach writes a call. A single settlement fails with the words of the server.
-func (s *Store) newSettleEach(own []settlement) *call {
+func (s *Store) newSettleEach(own []settlement) *wire.Call {
 	requests, numbers := make([][]window.Charge, len(own)), make([]int64, 0, 2*len(own))
 	for i := range own {
 		requests[i], numbers = own[i].charges, append(numbers, own[i].at[0], own[i].delta)
 	}
-	op := "settle_each"
+	op := wire.SettleEach
 	if len(own) == 1 {
-		op = "settle"
+		op = wire.Settle
 	}
-	return s.newScriptCall(s.namings, op, requests, numbers...)
-}
-
-// settleVerdict reads what the script says of settlement i: nil, errUndone if nothing was changed
-// under any name, or what the others are.
-func (c *call) settleVerdict(i int) error {
-	names := len(c.namings)
-	if len(c.reply) != 1+names*len(c.requests) {
-		return c.unexpected()
-	}
-	done, failed := 0, 0
-	var err error
-	for _, code := range c.reply[1+i*names:][:names] {
-		switch code {
-		case 0:
-			done++
-		case undone:
-			failed++
-		case forbidden:
-			err = errForbidden
-		case uncertain:
-			err = errUnknown
-		default:
-			return fmt.Errorf("unexpected reply of the script: %d is no verdict on a settlement", code)
-		}
-	}
-	switch {
-	case done == names, err != nil:
-		return err
-	case failed == names:
-		return errUndone
-	}
-	return errUnknown // done under one name only
+	return s.writer.Script(s.namings, op, requests, numbers...)
 }
 
 // settled notes the verdict on a settlement.
 func (s *Store) settled(one *settlement, err error) {
-	*one.err = err
+	*one.verdict = err
 	if one.delta < 0 {
-		s.denials.forget(&one.charges[0])
+		s.denials.Forget(&one.charges[0])
 	}
+}
+
+// book books the ends of leases in one round trip, and returns an error for each, or nil.
+func (s *Store) book(ctx context.Context, all []leases.Booking) []error {
+	errs := make([]error, len(all))
+	var calls []*wire.Call
+	for _, b := range all {
+		requests, numbers := [][]window.Charge{{*b.Charge}}, []int64{b.At, -b.Charge.Cost}
+		if b.Used > 0 {
+			requests, numbers = append(requests, requests[0]), append([]int64{0, b.Used}, numbers...)
+		}
+		calls = append(calls, s.newSettleCalls(requests, numbers...)...)
+	}
+	s.run(ctx, calls)
+	for i, b := range all {
+		each := len(calls) / len(all)
+		errs[i] = s.settleError(ctx, calls[i*each:(i+1)*each])
+		if b.Used < b.Charge.Cost {
+			s.denials.Forget(b.Charge)
+		}
+	}
+	return errs
+}
+
+// all makes calls that have nothing to say, and returns the first error.
+func (s *Store) all(ctx context.Context, calls []*wire.Call) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	s.run(ctx, calls)
+	return s.settleError(ctx, calls)
+}
+
+// settleError returns the first error of calls about one counter, under all of its names.
+func (s *Store) settleError(ctx context.Context, calls []*wire.Call) error {
+	err := s.firstError(ctx, calls)
+	if err != nil && len(s.namings) > 1 && slices.ContainsFunc(calls, func(c *wire.Call) bool {
+		return !failure.Uncharged(c.Err) || len(c.Names) > 1 && errors.Is(err, window.ErrForeign)
+	}) {
+		return failure.Unknown(err) // it may be done under one of the names
+	}
+	return err
+}
+
+func (s *Store) firstError(ctx context.Context, calls []*wire.Call) error {
+	for _, c := range calls {
+		if c.Err != nil {
+			return s.words.Fail(ctx, c.Err)
+		}
+	}
+	return nil
+}
+
+// holds are receipts that are still to be settled.
+type holds struct {
+	n       atomic.Int64
+	longest atomic.Int64 // a time.Duration; see engine.Holder
+}
+
+// Hold implements engine.Holder.
+func (s *Store) Hold(longest time.Duration) {
+	s.holds.n.Add(1)
+	for {
+		before := s.holds.longest.Load()
+		if int64(longest) <= before || s.holds.longest.CompareAndSwap(before, int64(longest)) {
+			return
+		}
+	}
+}
+
+// Release implements engine.Holder.
+func (s *Store) Release() { s.holds.n.Add(-1) }
+
+// Held returns for how long, from when the store was to be closed, it has to stay open for what
+// is still to be settled; 0: there is nothing.
+func (s *Store) Held() time.Duration {
+	if s.holds.n.Load() == 0 {
+		return 0
+	}
+	return time.Duration(s.holds.longest.Load())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -31,13 +32,13 @@ func settledCharges() (all []window.Charge) {
 }
 
 // admit takes a charge, and returns its receipt.
-func admit(t *testing.T, s window.Store, c window.Charge) *window.Receipt {
+func admit(t *testing.T, s window.Store, c window.Charge) *engine.Receipt {
 	t.Helper()
 	ds, err := s.Take(t.Context(), []window.Charge{c})
 	if err != nil || !ds[0].Allowed {
 		t.Fatalf("Take = %+v, %v", ds, err)
 	}
-	return &window.Receipt{Charge: c, At: ds[0].At, Former: ds[0].Former}
+	return &engine.Receipt{Charge: c, At: ds[0].At, Former: ds[0].Former}
 }
 
 // left returns what remains of a charge's limit.
@@ -67,7 +68,7 @@ func TestSettleBatch(t *testing.T) {
 	}
 	for name, s := range stores {
 		t.Run(name, func(t *testing.T) {
-			var all []window.Settlement
+			var all []engine.Settlement
 			charges := settledCharges()
 			for _, c := range charges {
 				for _, units := range []int64{0, 1, 4} {
@@ -76,7 +77,7 @@ func TestSettleBatch(t *testing.T) {
 					clock.Add(1)
 				}
 			}
-			for i, err := range window.SettleBatch(t.Context(), s, all) {
+			for i, err := range engine.SettleBatch(t.Context(), s, all) {
 				if err != nil {
 					t.Errorf("settlement %d: %v", i, err)
 				}
@@ -101,7 +102,7 @@ func TestSettleForFormer(t *testing.T) {
 	for i := range 20 { // the names are on nodes of their own
 		c := charge("zone", fmt.Sprint("key ", i), 10, time.Minute)
 		one, _ := admit(t, both, c).Settle(0)
-		if err := both.SettleBatch(t.Context(), []window.Settlement{one})[0]; err != nil {
+		if err := both.SettleBatch(t.Context(), []engine.Settlement{one})[0]; err != nil {
 			t.Error(err)
 		}
 		if a, b := left(t, old, c), left(t, young, c); a != 10 || b != 10 {
@@ -113,7 +114,7 @@ func TestSettleForFormer(t *testing.T) {
 // TestSettleVerdicts has one of many settlements meet something else in place of its counter.
 func TestSettleVerdicts(t *testing.T) {
 	s := newStore(t, redis.Options{Prefix: "verdicts"})
-	var all []window.Settlement
+	var all []engine.Settlement
 	for i := range 5 {
 		c := charge("zone", fmt.Sprint("key ", i), 10, time.Minute)
 		one, _ := admit(t, s, c).Settle(0)
@@ -145,7 +146,7 @@ func TestSettleBatchIsOneCall(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
 	client := own.Client(t)
 	for _, c := range settledCharges() {
-		var all []window.Settlement
+		var all []engine.Settlement
 		for i := range 10 {
 			c.Key = fmt.Sprint("key ", i)
 			one, _ := admit(t, s, c).Settle(0)
@@ -205,7 +206,7 @@ func TestReceiptsRefused(t *testing.T) {
 		{window.Zset{}, window.Lease{Units: 8, TTL: time.Second}, "lease 8"},
 		{window.Log{}, window.Lease{}, ""},
 	} {
-		err := window.CheckReceipts(c.algorithm, c.lease)
+		err := engine.CheckReceipts(c.algorithm, c.lease)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: %v, want %q", i, err, c.want)
 		}

@@ -181,7 +181,7 @@ func TestLeaseLostToOthers(t *testing.T) {
 			p.lose.Store(true)
 		}
 		takeAhead(t, s, c, 1)
-		for redis.Leased(s) > 0 {
+		for redis.Leases(s).Left() > 0 {
 			take(t, s, c)
 		}
 		p.onReply.Store(&wait)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -41,7 +42,7 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 			var own [2][]int64
 			room := make([]window.Decision, 1)
 			for time.Now().Before(end) {
-				ds, err := store.Take(t.Context(), charges, room...)
+				ds, err := engine.TakeInto(t.Context(), store, room, charges)
 				if err != nil {
 					t.Errorf("Take: %v", err)
 					return

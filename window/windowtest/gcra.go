@@ -182,7 +182,7 @@ func testGCRATables(t *testing.T, open Open) {
 				f.clock.Set(Start + row.At)
 				d := f.take(f.charge("zone", "key", row.Cost, c.Policy))[0]
 				want := window.Decision{
-					Allowed: row.RetryAfter == 0, Limit: c.Algorithm.AtOnce(c.Policy), Remaining: row.Remaining,
+					Allowed: row.RetryAfter == 0, Limit: window.AtOnce(c.Algorithm, c.Policy), Remaining: row.Remaining,
 					RetryAfter: row.RetryAfter, ResetAfter: row.ResetAfter, EffectiveWindow: d.EffectiveWindow, At: Start + row.At,
 				}
 				if d != want {
@@ -249,7 +249,7 @@ func testGCRASchedule(t *testing.T, open Open) {
 			fits := true
 			want := make([]window.Decision, len(policies))
 			for j, p := range policies {
-				burst, increment := algo.AtOnce(p), c.Cost*p.Window.Milliseconds()
+				burst, increment := window.AtOnce(algo, p), c.Cost*p.Window.Milliseconds()
 				wait := max(arrival[j], now*p.Limit) + increment - burst*p.Window.Milliseconds() - now*p.Limit
 				want[j] = window.Decision{Allowed: c.Cost == 0 || wait <= 0, Limit: burst, At: now}
 				switch {
@@ -296,7 +296,7 @@ func ceilMillis(n, per int64) time.Duration {
 }
 
 // gcraBound is how many units may pass in one window, as the doc of GCRA says.
-func gcraBound(a window.GCRA, p window.Policy) int { return int(a.AtOnce(p) + p.Limit - 1) }
+func gcraBound(a window.GCRA, p window.Policy) int { return int(window.AtOnce(a, p) + p.Limit - 1) }
 
 // testGCRAWorstCase reaches the bound, and never passes it.
 func testGCRAWorstCase(t *testing.T, open Open) {

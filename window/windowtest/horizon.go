@@ -12,7 +12,7 @@ import (
 // eachWithHorizon is eachOfWindows, and all kinds of slices that can be packed.
 func eachWithHorizon(t *testing.T, open Open, run func(f *fixture)) {
 	eachOfWindows(t, open, run)
-	for _, algo := range []window.Slices{{Count: 1}, {Count: window.MaxPackedSlices}, {Count: window.MaxPackedSlices, Weighted: true}} {
+	for _, algo := range []window.Slices{{Count: 1}, {Count: MaxPackedSlices}, {Count: MaxPackedSlices, Weighted: true}} {
 		t.Run(fmt.Sprintf("packed %+v", algo), func(t *testing.T) { run(newFixture(t, packed(open), algo)) })
 	}
 }

@@ -92,3 +92,47 @@ func testWindowBefore1970(t *testing.T, open Open) {
 }
 
 const day = 24 * 60 * 60 * 1000 // ms
+
+// exactly runs a test on each algorithm that keeps every unit.
+func exactly(t *testing.T, open Open, run func(f *fixture)) {
+	for _, algo := range []window.Algorithm{window.Zset{}, window.Log{}, window.Stream{}} {
+		t.Run(algo.Name(), func(t *testing.T) { run(newFixture(t, open, algo)) })
+	}
+}
+
+// testClockBackInBatch has one batch of requests pass, and then be denied, before a unit that is
+// there.
+func testClockBackInBatch(t *testing.T, open Open) {
+	exactly(t, open, func(f *fixture) {
+		c := f.charge("zone", "key", 1, per(3, 10_000))
+		f.clock.Add(5_000)
+		f.take(c)
+		f.clock.Add(-5_000)
+		one := []window.Charge{c}
+		for i, r := range f.store.TakeBatch(f.Context(), [][]window.Charge{one, one, one}) {
+			if r.Err != nil || r.Decisions[0].Allowed != (i < 2) {
+				f.Errorf("request %d of a batch: %+v, want two to pass", i, r)
+			}
+		}
+		f.clock.Add(1_000)
+		if d := f.take(c)[0]; d.RetryAfter != 9*time.Second || d.ResetAfter != 9*time.Second {
+			f.Errorf("a second later: %+v, want that it denies for 9s", d)
+		}
+	})
+}
+
+// testClockBackWithoutUnits has the clock step back after the units that still count were given
+// back.
+func testClockBackWithoutUnits(t *testing.T, open Open) {
+	exactly(t, open, func(f *fixture) {
+		c := f.charge("zone", "key", 1, per(9, 10_000))
+		f.take(c)
+		for _, after := range []int64{5_000, 7_000} { // the first unit has left by then
+			f.clock.Add(after)
+			f.settle(c, f.take(c)[0].At, -1)
+		}
+		f.clock.Add(-3_600_000)
+		f.take(c)
+		f.wantRemaining(c, 8)
+	})
+}

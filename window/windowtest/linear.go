@@ -14,6 +14,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -294,10 +295,10 @@ func (c linearCall) run(s [2]window.History) ([]window.Decision, [2]window.Histo
 		return nil, s
 	case "settle":
 		charge := c.charges[0]
-		*first = charge.Algorithm.Settle(*first, c.now, &charge, c.at, c.delta)
+		*first = first.Settle(c.now, &charge, c.at, c.delta)
 		return nil, s
 	}
-	ds := make([]window.Decision, window.CountPolicies(c.charges))
+	ds := make([]window.Decision, engine.CountPolicies(c.charges))
 	for i := range ds {
 		ds[i].At = c.now
 	}
@@ -305,14 +306,14 @@ func (c linearCall) run(s [2]window.History) ([]window.Decision, [2]window.Histo
 	for i := range c.charges {
 		charge := &c.charges[i]
 		own[i], rest = rest[:len(charge.Policies)], rest[len(charge.Policies):]
-		fits = charge.Algorithm.Look(s[c.counters[i]], c.now, charge, own[i]) && fits
+		fits = s[c.counters[i]].Look(c.now, charge, own[i]) && fits
 	}
 	for i := range c.charges {
 		charge, h := &c.charges[i], &s[c.counters[i]]
 		if fits && charge.Cost > 0 {
-			*h = charge.Algorithm.Spend(*h, c.now, charge, own[i])
+			*h = h.Spend(c.now, charge, own[i])
 		} else {
-			*h = charge.Algorithm.Explain(*h, c.now, charge, own[i], c.op == "take")
+			*h = h.Explain(c.now, charge, own[i], c.op == "take")
 		}
 	}
 	return ds, s

@@ -5,14 +5,19 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Packed returns a store that packs what can be packed: all counters of a zone
 // together.
-func Packed(s window.Store) window.Store { return packing{s} }
+func Packed(s window.Store) window.Store { return changing{s, pack} }
 
-type packing struct{ window.Store }
+// changing is a store that is asked about charges which a function makes of others.
+type changing struct {
+	window.Store
+	change func(...window.Charge) []window.Charge
+}
 
 // packed opens stores that pack.
 func packed(open Open) Open {
@@ -37,26 +42,42 @@ func pack(charges ...window.Charge) []window.Charge {
 	return charges
 }
 
-func (p packing) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
-	return p.Store.Take(ctx, pack(charges...), room...)
+// apart gives packed counters other names: in Redis, a counter that is not packed any more is another.
+func apart(charges ...window.Charge) []window.Charge {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		if charges[i].Pack > 0 {
+			charges[i].Zone += ", packed"
+		}
+	}
+	return charges
 }
 
-func (p packing) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+func (s changing) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (s changing) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	return engine.TakeInto(ctx, s.Store, room, s.change(charges...))
+}
+
+func (s changing) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
 	requests = slices.Clone(requests)
 	for i := range requests {
-		requests[i] = pack(requests[i]...)
+		requests[i] = s.change(requests[i]...)
 	}
-	return p.Store.TakeBatch(ctx, requests)
+	return s.Store.TakeBatch(ctx, requests)
 }
 
-func (p packing) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	return p.Store.Peek(ctx, pack(charges...))
+func (s changing) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return s.Store.Peek(ctx, s.change(charges...))
 }
 
-func (p packing) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	return p.Store.Settle(ctx, pack(charge)[0], at, delta)
+func (s changing) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
+	return s.Store.Settle(ctx, s.change(charge)[0], at, delta)
 }
 
-func (p packing) Reset(ctx context.Context, charge window.Charge) error {
-	return p.Store.Reset(ctx, pack(charge)[0])
+func (s changing) Reset(ctx context.Context, charge window.Charge) error {
+	return s.Store.Reset(ctx, s.change(charge)[0])
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -81,8 +82,13 @@ func NewRemembering(t testing.TB, clock *Clock, remembers, asks window.Store) *R
 }
 
 // Take implements window.Store.
-func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ...window.Decision) ([]window.Decision, error) {
-	got, err := r.Store.Take(ctx, charges, room...)
+func (r *Remembering) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	return r.TakeInto(ctx, nil, charges)
+}
+
+// TakeInto is Take with room for the decisions.
+func (r *Remembering) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	got, err := engine.TakeInto(ctx, r.Store, room, charges)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +122,7 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 		if window.Allowed(want) {
 			r.Late++
 		}
-		return r.asks.Take(ctx, charges, room...) // which may repair what lies in the future
+		return engine.TakeInto(ctx, r.asks, room, charges) // which may repair what lies in the future
 	}
 	r.Checked++
 	if !slices.Equal(got, want) {
@@ -125,7 +131,7 @@ func (r *Remembering) Take(ctx context.Context, charges []window.Charge, room ..
 	if problem := r.compare(charges, got, want, d); problem != "" {
 		return wrong(problem)
 	}
-	return r.asks.Take(ctx, charges, room...) // as above, for counters that were not asked about yet
+	return engine.TakeInto(ctx, r.asks, room, charges) // as above, for counters that were not asked about yet
 }
 
 // remembered returns what a store may have of a request, or nil if none of its charges was
@@ -166,7 +172,7 @@ func nameCharge(c *window.Charge) string {
 			policies[i].Limit = 0
 		}
 	}
-	return string(fmt.Appendf(window.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, policies, c.Cost, c.Pack))
+	return string(fmt.Appendf(engine.AppendKey(nil, c), "%#v %v %d %d ", c.Algorithm, policies, c.Cost, c.Pack))
 }
 
 // compare says what is wrong with a denial that may be remembered, if anything is.
@@ -205,7 +211,7 @@ func (r *Remembering) meet(charges []window.Charge) {
 	r.latest = now
 	for i := range charges {
 		c := &charges[i]
-		name, kind := string(window.AppendKey(nil, c)), fmt.Sprint(c.Algorithm, c.Policies)
+		name, kind := string(engine.AppendKey(nil, c)), fmt.Sprint(c.Algorithm, c.Policies)
 		if old, met := r.kinds[name]; met && old != kind {
 			r.change++
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -14,7 +15,7 @@ func testRoom(t *testing.T, open Open) {
 		policies := []window.Policy{per(3, 10_000), per(4, 60_000)}
 		room := make([]window.Decision, 3)
 		take := func(zone string, cost int64) []window.Decision {
-			ds, err := f.store.Take(f.Context(), []window.Charge{f.charge(zone, "key", cost, policies...)}, room...)
+			ds, err := engine.TakeInto(f.Context(), f.store, room, []window.Charge{f.charge(zone, "key", cost, policies...)})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -42,7 +43,7 @@ func testRoom(t *testing.T, open Open) {
 		if got := take("with", 0); len(got) != 2 || &got[0] == &room[0] {
 			f.Errorf("two decisions with room for one are %+v", got)
 		}
-		if _, err := f.store.Take(f.Context(), []window.Charge{f.charge("with", "key", -1)}, room...); err == nil {
+		if _, err := engine.TakeInto(f.Context(), f.store, room, []window.Charge{f.charge("with", "key", -1)}); err == nil {
 			f.Error("no error for a negative cost")
 		}
 	})

@@ -165,3 +165,6 @@ var tables = []struct {
 		7: {12_000, 1, []verdict{allowed(0)}, []window.Policy{per(2, 60_000)}},
 	}},
 }
+
+// MaxPackedSlices is the highest Slices.Count whose counters can be packed.
+const MaxPackedSlices = 3

@@ -14,20 +14,23 @@ const walkSteps = 500
 
 // Agree walks two stores through the same random calls, on one clock that also
 // steps back, and compares every field of every decision. Each algorithm gets a
-// number of walks.
-func Agree(t *testing.T, walks int, openA, openB Open) {
+// number of walks. The first store says what follows; a Player answers each walk in one
+// round trip.
+func Agree(t *testing.T, walks int, openModel, open Open) {
 	for _, v := range walked {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			clock := NewClock()
-			a, b := openA(t, clock), openB(t, clock)
+			twin := newTwin(t, clock, openModel, open)
 			denials := 0
 			for n := range rounds(walks) {
 				r, name := random(n)
-				w := &walk{T: t, Rand: r, clock: clock, name: name, algo: v.algo, stores: [2]window.Store{a, b}}
+				w := &walk{T: t, Rand: r, clock: clock, algo: v.algo, twin: twin}
+				twin.begin(name)
 				w.run(n)
 				denials += w.denials
 			}
+			twin.flush()
 			t.Logf("%d walks of %d steps, %d denials", rounds(walks), walkSteps, denials)
 		})
 	}
@@ -93,7 +96,7 @@ func randomSlices(r *rand.Rand, weighted bool) window.Algorithm {
 
 // fewSlices returns slices that can be packed.
 func fewSlices(r *rand.Rand, weighted bool) window.Algorithm {
-	return window.Slices{Count: 1 + r.Int64N(window.MaxPackedSlices), Weighted: weighted}
+	return window.Slices{Count: 1 + r.Int64N(MaxPackedSlices), Weighted: weighted}
 }
 
 func randomAdaptive(r *rand.Rand) window.Algorithm {
@@ -127,9 +130,8 @@ type walk struct {
 	*testing.T
 	*rand.Rand
 	clock   *Clock
-	name    string
 	algo    func(*rand.Rand) window.Algorithm
-	stores  [2]window.Store
+	twin    *twin
 	zones   [2]zone
 	scale   int64   // of limits and costs
 	spent   []int64 // when something was
@@ -159,7 +161,7 @@ func (w *walk) run(n int) {
 			w.keepPackable(&w.zones[z])
 		}
 	}
-	for step := range walkSteps {
+	for range walkSteps {
 		w.moveClock()
 		z := &w.zones[w.IntN(2)]
 		switch w.IntN(60) {
@@ -190,10 +192,7 @@ func (w *walk) run(n int) {
 			}
 		}
 		w.keepPackable(z)
-		w.call(step)
-		if w.Failed() {
-			return
-		}
+		w.call()
 	}
 }
 
@@ -258,52 +257,29 @@ func (w *walk) request() []window.Charge {
 	return charges
 }
 
-// call makes the same call on both stores.
-func (w *walk) call(step int) {
-	charges := w.request()
-	var what []any
-	var ask func(window.Store) []window.Result
+// call makes a call.
+func (w *walk) call() {
+	c := Call{Op: Take, Requests: [][]window.Charge{w.request()}}
+	first := &c.Requests[0][0]
 	switch n := w.IntN(100); {
 	case n < 60:
-		what = []any{"Take", charges}
-		ask = func(s window.Store) []window.Result {
-			ds, err := s.Take(w.Context(), charges)
-			return []window.Result{{Decisions: ds, Err: err}}
-		}
 	case n < 70:
-		what = []any{"Peek", charges}
-		ask = func(s window.Store) []window.Result {
-			ds, err := s.Peek(w.Context(), charges)
-			return []window.Result{{Decisions: ds, Err: err}}
-		}
+		c.Op = Peek
 	case n < 80:
-		requests := [][]window.Charge{charges, w.request(), w.request()}
-		what = []any{"TakeBatch", requests}
-		ask = func(s window.Store) []window.Result { return s.TakeBatch(w.Context(), requests) }
+		c.Op, c.Requests = TakeBatch, append(c.Requests, w.request(), w.request())
 	case n < 98:
-		at, delta := w.clock.Now(), w.scaled(w.Int64N(4))-w.scaled(w.Int64N(9))
-		if s, ok := charges[0].Algorithm.(window.Stream); ok && s.Keep > 0 {
-			delta = max(delta, -delta) // see the header of stream.lua
+		c.Op, c.At, c.Delta = Settle, w.clock.Now(), w.scaled(w.Int64N(4))-w.scaled(w.Int64N(9))
+		if s, ok := first.Algorithm.(window.Stream); ok && s.Keep > 0 {
+			c.Delta = max(c.Delta, -c.Delta) // see the header of stream.lua
 		}
 		if len(w.spent) > 0 {
-			at = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
-		}
-		what = []any{"Settle", charges[0], at, delta}
-		ask = func(s window.Store) []window.Result {
-			return []window.Result{{Err: s.Settle(w.Context(), charges[0], at, delta)}}
+			c.At = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
 		}
 	default:
-		what = []any{"Reset", charges[0]}
-		ask = func(s window.Store) []window.Result {
-			return []window.Result{{Err: s.Reset(w.Context(), charges[0])}}
-		}
+		c.Op = Reset
 	}
-	got, want := ask(w.stores[1]), ask(w.stores[0])
-	for i := range want {
-		if got[i].Err != nil || want[i].Err != nil || !slices.Equal(got[i].Decisions, want[i].Decisions) {
-			w.Fatalf("%s, step %d at %d: %v:\n%s: %+v\n%s: %+v", w.name, step, w.clock.Now(), what, w.stores[0], want[i], w.stores[1], got[i])
-		}
-		if ds := want[i].Decisions; window.Allowed(ds) && len(ds) > 0 {
+	for _, r := range w.twin.do(c) {
+		if ds := r.Decisions; window.Allowed(ds) && len(ds) > 0 {
 			w.spent = append(w.spent, ds[0].At)
 		} else if len(ds) > 0 {
 			w.denials++

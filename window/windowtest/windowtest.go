@@ -51,62 +51,81 @@ func (c *Clock) Add(ms int64) { c.ms.Add(ms) }
 // the end of the test.
 type Open func(t *testing.T, clock *Clock) window.Store
 
+// suite is what Exercise runs. The tests that are long make many thousands of calls.
+var suite = []struct {
+	name string
+	long bool
+	run  func(*testing.T, Open)
+}{
+	{"Tables", false, testTables},
+	{"SameMillisecond", true, testSameMillisecond},
+	{"ZonesAllOrNothing", false, testZones},
+	{"Batch", false, testBatch},
+	{"Room", false, testRoom},
+	{"PeekWritesNothing", false, testPeek},
+	{"Settle", false, testSettle},
+	{"SettleWhereNothingIs", false, testSettleNothing},
+	{"SettleMany", false, testSettleMany},
+	{"Reset", false, testReset},
+	{"ClockStepsBack", false, testClockBack},
+	{"ClockStepsBackOntoAUnit", false, testClockBackOnto},
+	{"ClockJumps", true, testClockJumps},
+	{"ClockBackInBatch", false, testClockBackInBatch},
+	{"ClockBackWithoutUnits", false, testClockBackWithoutUnits},
+	{"WindowFromBefore1970", false, testWindowBefore1970},
+	{"Keys", true, testKeys},
+	{"Invalid", false, testInvalid},
+	{"RetryAfter", true, testRetryAfter},
+	{"ZsetIsExact", true, testZsetExact},
+	{"LogIsExact", true, testLogExact},
+	{"LogEdges", true, testLogEdges},
+	{"MillisecondSlicesAreExact", true, testMillisecondSlices},
+	{"MillisecondLayersAreExact", true, testMillisecondLayers},
+	{"LayersAreFineSlices", true, testLayersAreFine},
+	{"ManyLayers", true, testManyLayers},
+	{"StreamIsExact", true, testStreamExact},
+	{"StreamDecidesAsZset", true, testStreamAsZset},
+	{"StrictNeverOver", true, testStrictNeverOver},
+	{"StrictWorstCase", false, testStrictWorstCase},
+	{"AdaptiveSwitches", true, testAdaptiveSwitches},
+	{"WeightedWorstCase", true, alsoPacked(testWeightedWorstCase)},
+	{"GCRATables", false, alsoPacked(testGCRATables)},
+	{"GCRAIsGCRA", true, alsoPacked(testGCRASchedule)},
+	{"GCRAWorstCase", true, alsoPacked(testGCRAWorstCase)},
+	{"GCRASettle", false, alsoPacked(testGCRASettle)},
+	{"GCRAClockStepsBack", false, alsoPacked(testGCRAClockBack)},
+	{"GCRALimitsDiffer", true, alsoPacked(testGCRALimitsDiffer)},
+	{"GCRALimitIsLowered", true, alsoPacked(testGCRALimitIsLowered)},
+	{"GCRAWindowsDiffer", true, alsoPacked(testGCRAWindowsDiffer)},
+	{"GCRAManyWindows", true, alsoPacked(testGCRAManyWindows)},
+	{"WeightedUnits", false, alsoPacked(testWeightedUnits)},
+	{"ManySlices", true, testManySlices},
+	{"HistoryStays", true, testHistoryStays},
+	{"Horizon", true, testHorizon},
+}
+
 // Exercise runs the suite, but for the tests that are named.
-func Exercise(t *testing.T, open Open, without ...string) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Open)
-	}{
-		{"Tables", testTables},
-		{"SameMillisecond", testSameMillisecond},
-		{"ZonesAllOrNothing", testZones},
-		{"Batch", testBatch},
-		{"Room", testRoom},
-		{"PeekWritesNothing", testPeek},
-		{"Settle", testSettle},
-		{"SettleWhereNothingIs", testSettleNothing},
-		{"SettleMany", testSettleMany},
-		{"Reset", testReset},
-		{"ClockStepsBack", testClockBack},
-		{"ClockStepsBackOntoAUnit", testClockBackOnto},
-		{"ClockJumps", testClockJumps},
-		{"WindowFromBefore1970", testWindowBefore1970},
-		{"Keys", testKeys},
-		{"Invalid", testInvalid},
-		{"RetryAfter", testRetryAfter},
-		{"ZsetIsExact", testZsetExact},
-		{"LogIsExact", testLogExact},
-		{"LogEdges", testLogEdges},
-		{"MillisecondSlicesAreExact", testMillisecondSlices},
-		{"MillisecondLayersAreExact", testMillisecondLayers},
-		{"LayersAreFineSlices", testLayersAreFine},
-		{"ManyLayers", testManyLayers},
-		{"StreamIsExact", testStreamExact},
-		{"StreamDecidesAsZset", testStreamAsZset},
-		{"StrictNeverOver", testStrictNeverOver},
-		{"StrictWorstCase", testStrictWorstCase},
-		{"AdaptiveSwitches", testAdaptiveSwitches},
-		{"WeightedWorstCase", alsoPacked(testWeightedWorstCase)},
-		{"GCRATables", alsoPacked(testGCRATables)},
-		{"GCRAIsGCRA", alsoPacked(testGCRASchedule)},
-		{"GCRAWorstCase", alsoPacked(testGCRAWorstCase)},
-		{"GCRASettle", alsoPacked(testGCRASettle)},
-		{"GCRAClockStepsBack", alsoPacked(testGCRAClockBack)},
-		{"GCRALimitsDiffer", alsoPacked(testGCRALimitsDiffer)},
-		{"GCRALimitIsLowered", alsoPacked(testGCRALimitIsLowered)},
-		{"GCRAWindowsDiffer", alsoPacked(testGCRAWindowsDiffer)},
-		{"GCRAManyWindows", alsoPacked(testGCRAManyWindows)},
-		{"WeightedUnits", alsoPacked(testWeightedUnits)},
-		{"ManySlices", testManySlices},
-		{"HistoryStays", testHistoryStays},
-		{"Horizon", testHorizon},
-	} {
+func Exercise(t *testing.T, open Open, without ...string) { exercise(t, open, open, without) }
+
+// ExerciseRecorded is Exercise of a Player, for which the long tests are Recorded: they hold the
+// model against what the suite wants, and the Player against the model.
+func ExerciseRecorded(t *testing.T, openModel, openPlayer Open, without ...string) {
+	model := func(t *testing.T, clock *Clock) window.Store { return changing{openModel(t, clock), apart} }
+	exercise(t, openPlayer, Recorded(model, openPlayer), without)
+}
+
+func exercise(t *testing.T, open, openLong Open, without []string) {
+	for _, test := range suite {
 		if slices.Contains(without, test.name) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, open)
+			if test.long {
+				test.run(t, openLong)
+			} else {
+				test.run(t, open)
+			}
 		})
 	}
 }

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// IntoTaker is implemented by stores that need no memory for decisions.
+type IntoTaker interface {
+	// TakeInto is Store.Take. The decisions are written into dst if they fit there, such as
+	// into those of an earlier request; else they get new memory.
+	TakeInto(ctx context.Context, dst []window.Decision, charges []window.Charge) ([]window.Decision, error)
+}
+
+// TakeInto calls a store's TakeInto, or Take if it is no IntoTaker.
+func TakeInto(ctx context.Context, store window.Store, dst []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	if s, ok := store.(IntoTaker); ok {
+		return s.TakeInto(ctx, dst, charges)
+	}
+	return store.Take(ctx, charges)
+}
+
+// Pinger is implemented by stores that can be away.
+type Pinger interface {
+	// Ping makes a decision of no effect, and reports whether the store could.
+	Ping(ctx context.Context) error
+}
+
+// Parted is implemented by stores of which a part can be away while the others decide, as a node
+// of a Cluster can. Parts have names, without secrets; there are few.
+type Parted interface {
+	// Parts appends the names of the parts that a request needs, each once. It does not wait.
+	// The name is empty where it is not known, or for a store of one part.
+	Parts(charges []window.Charge, names []string) []string
+	// PingPart is Pinger.Ping for a part: it decides on a counter that the part held when it
+	// failed. It returns nil for a part that holds nothing.
+	PingPart(ctx context.Context, name string) error
+}
+
+// Foreteller is implemented by stores that answer some requests without their server.
+type Foreteller interface {
+	// Foretell returns what Take would answer at once without asking the server, but as Peek does:
+	// nothing is spent. It returns nil if Take would ask.
+	Foretell(charges []window.Charge) ([]window.Decision, Source)
+}
+
+// Source says what decides on a request.
+type Source string
+
+// Sources other than the store itself.
+const (
+	SourceStore      Source = ""           // the store, or its server
+	SourceLease      Source = "lease"      // units that were taken ahead
+	SourceRemembered Source = "remembered" // a denial that still holds
+	SourceLocal      Source = "local"      // counts of this process, in the store's place
+)
+
+// CounterNamer is implemented by stores that keep counters on a server, where an operator can
+// look for them.
+type CounterNamer interface {
+	// CounterName returns the name of the key that holds the charge's counter.
+	CounterName(charge window.Charge) string
+}
+
+// KeyHasher is implemented by stores that can keep keys out of the names of their counters.
+type KeyHasher interface {
+	// HashesKeys reports whether the store does so.
+	HashesKeys() bool
+	// AppendKeyHash appends the hash of a key, 43 bytes long.
+	AppendKeyHash(dst []byte, key string) []byte
+}
+
+// AlgorithmChecker is implemented by stores that do not go with every algorithm.
+type AlgorithmChecker interface {
+	// CheckAlgorithm reports why a counter cannot be kept so, in words for an operator.
+	CheckAlgorithm(a window.Algorithm) error
+}
+
+// Describer is implemented by stores on servers that tell something of themselves.
+type Describer interface {
+	// Describe asks the server. Of several, Memory is that of the fullest, and ClockOffset that
+	// of the one that is farthest off. It returns errors as Take does.
+	Describe(ctx context.Context) (Description, error)
+}
+
+// Description is what a server says of itself. What is empty is not known.
+type Description struct {
+	Version string // such as "redis 7.0.15"
+	Mode    string // "standalone" or "cluster"
+	// The server's clock less this process's, as far as a round trip tells.
+	ClockOffset time.Duration
+	Memory      *ServerMemory // nil: the user may not know
+}
+
+// ServerMemory is the memory of a server.
+type ServerMemory struct {
+	Used, Max int64  // in bytes; Max is 0 without a maximum
+	Policy    string // what is dropped when it is full, as the server calls it
+}
+
+// Evicts reports whether the server drops counters when its memory is full.
+func (m *ServerMemory) Evicts() bool { return m.Max > 0 && m.Policy != "" && m.Policy != "noeviction" }
+
+// Share returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
+func (m *ServerMemory) Share() float64 {
+	if m.Max <= 0 {
+		return 0
+	}
+	return float64(m.Used) / float64(m.Max)
+}
+
+// Instancer is implemented by stores that know how many processes use them.
+type Instancer interface {
+	// Attend says that this process is there, for the seconds to come, and returns how
+	// many are.
+	Attend(ctx context.Context) (int64, error)
+	// Leave takes that back.
+	Leave(ctx context.Context) error
+}
+
+// Holder is implemented by stores that have to stay open for receipts.
+type Holder interface {
+	// Hold keeps the store open until Release, but no longer than a time after it was to be
+	// closed: a window after the last decision there is nothing left to give back.
+	Hold(longest time.Duration)
+	// Release undoes one Hold.
+	Release()
+}
+
+// BatchSettler is implemented by stores that settle many charges in one call.
+type BatchSettler interface {
+	// SettleBatch settles receipts of the store, each with its own verdict: error i is that of
+	// settlement i, as of Settle.
+	SettleBatch(ctx context.Context, all []Settlement) []error
+}
+
+// SettleBatch settles receipts of a store: together if it is a BatchSettler, else one after the
+// other. It returns an error, or nil, for each.
+func SettleBatch(ctx context.Context, store window.Store, all []Settlement) []error {
+	if s, ok := store.(BatchSettler); ok {
+		return s.SettleBatch(ctx, all)
+	}
+	errs := make([]error, len(all))
+	for i, s := range all {
+		errs[i] = store.Settle(ctx, s.Charge, s.At, s.Delta)
+	}
+	return errs
+}

@@ -1,0 +1,41 @@
+package batch
+
+import "time"
+
+// far is the round trip above which requests do not wait for a batch to come back: that wait
+// and their own call might not fit into the timeout. Instead, batches are sent at even
+// intervals, so that each connection of the pool has one in flight.
+const far = 2 * stuckAfter
+
+// startFar is start for a server that is far away. Two batches that are overdue may be all
+// that is sent to a server that has stopped answering. b.mu must be held.
+func (b *Batcher) startFar(now, trip time.Duration) {
+	most := b.env.MaxInFlight
+	switch {
+	case len(b.waiting) == 0 || b.runners >= most:
+		return
+	case b.runners >= MinInFlight && len(b.inFlight) > 0 && now-b.inFlight[0].since > 2*trip:
+		return
+	}
+	if n := len(b.inFlight); n > 0 {
+		b.sent = max(b.sent, b.inFlight[n-1].since)
+	}
+	if next := b.sent + trip/time.Duration(most); b.runners > 0 && now < next {
+		if !b.planned {
+			b.planned = true
+			b.next.Reset(next - now)
+		}
+		return
+	}
+	b.sent = now
+	b.runners++
+	go b.runner()
+}
+
+// startPlanned runs when a batch may be sent that had to wait.
+func (b *Batcher) startPlanned() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.planned = false
+	b.start(time.Since(b.began))
+}

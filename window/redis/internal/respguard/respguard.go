@@ -1,0 +1,104 @@
+// Package respguard keeps replies from the client that it would crash of: those that are too long,
+// and those of a Sentinel that are of another form than it expects.
+package respguard
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"syscall"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/resp"
+)
+
+// Dialer returns a function that connects as the client does, and ends connections
+// on which replies are too long. With sentinels, servers may be such.
+func Dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool) func(context.Context, string, string) (net.Conn, error) {
+	dial := goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: encrypt})
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		checked := &checkedConn{Conn: conn}
+		if sentinels {
+			checked.replies.sentinel = new(sentinel)
+		}
+		plain, ok := conn.(syscall.Conn)
+		if !ok {
+			return checked, nil
+		}
+		socket, err := plain.SyscallConn()
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return checkedSocket{checked, socket}, nil
+	}
+}
+
+// checkedConn is a connection that fails where a reply is too long.
+type checkedConn struct {
+	net.Conn
+	replies replies
+	hello   []byte // what answers the client's HELLO, if it comes first
+	said    []byte // of that, what the client has not read yet
+}
+
+// clientHello is what the client begins a connection with.
+var clientHello = resp.AppendCommand(nil, []string{"hello", "3"})
+
+// Greeted has the connection answer the client's HELLO by itself, which comes first.
+func (c *checkedConn) Greeted(reply []byte) { c.hello = reply }
+
+// checkedSocket is one of which the client can look at the socket. It does so each
+// time that it takes the connection out of its pool.
+type checkedSocket struct {
+	*checkedConn
+	socket syscall.RawConn
+}
+
+// SyscallConn implements syscall.Conn.
+func (c checkedSocket) SyscallConn() (syscall.RawConn, error) { return c.socket, nil }
+
+// Read implements net.Conn.
+func (c *checkedConn) Read(b []byte) (int, error) {
+	if len(c.said) > 0 {
+		n := copy(b, c.said)
+		c.said = c.said[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	if bad := c.replies.check(b[:n]); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *checkedConn) Write(b []byte) (int, error) {
+	if s := c.replies.sentinel; s != nil {
+		s.sent(b)
+	}
+	if c.hello != nil {
+		rest, ok := bytes.CutPrefix(b, clientHello)
+		if ok {
+			c.said = c.hello
+		}
+		if c.hello = nil; ok && len(rest) == 0 {
+			return len(b), nil
+		}
+		if ok {
+			n, err := c.Conn.Write(rest)
+			return len(clientHello) + n, err
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+// NetConn returns the connection below, as that of package tls does.
+func (c *checkedConn) NetConn() net.Conn { return c.Conn }

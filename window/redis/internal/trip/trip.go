@@ -1,0 +1,102 @@
+// Package trip knows how long a round trip takes to servers that may be far away, and what there is
+// time for.
+package trip
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/failure"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
+)
+
+// Trip is how long a round trip to the servers of a store takes: an average of the last ones
+// that had an answer. 0 is not known.
+type Trip struct {
+	timeout  time.Duration // of a call
+	patience time.Duration // of a connection
+
+	nanoseconds atomic.Int64
+	last        atomic.Int64 // when an answer came, in Unix milliseconds
+	lost        atomic.Int64 // when an answer had not come in time, in Unix milliseconds
+}
+
+// Get returns it.
+func (t *Trip) Get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
+
+// Note takes one more into account, which began at a time. Of two that end at the same time,
+// one may be lost.
+func (t *Trip) Note(start time.Time) {
+	d := time.Since(start)
+	t.last.Store(start.Add(d).UnixMilli())
+	old := t.nanoseconds.Load()
+	if old == 0 {
+		t.nanoseconds.Store(int64(d))
+		return
+	}
+	t.nanoseconds.Store(old + (int64(d)-old)/4)
+}
+
+// Guess is Note for what is known before any call was made.
+func (t *Trip) Guess(d time.Duration) { t.nanoseconds.CompareAndSwap(0, int64(d)) }
+
+// New returns a trip that is not known.
+func New(timeout, patience time.Duration) *Trip { return &Trip{timeout: timeout, patience: patience} }
+
+// soon is a context for calls that have to wait for a connection. Done is closed when there
+// would be no time for an answer any more: such a call is not sent, and the connection is
+// there for the next one. Otherwise requests that wait for connections would get each of them
+// too late, and it would be closed as no answer came in time.
+type soon struct {
+	context.Context           // ends then
+	end             time.Time // until when an answer may come
+}
+
+// Deadline implements context.Context. The client reads until then.
+func (s soon) Deadline() (time.Time, bool) { return s.end, true }
+
+// InTime returns a soon of ctx, and what ends it. Where a round trip takes no more than a
+// tenth of the timeout, that is ctx itself.
+func (t *Trip) InTime(ctx context.Context) (context.Context, func()) {
+	trip := t.Get()
+	end, ok := ctx.Deadline()
+	if !ok || !t.IsFar() {
+		return ctx, func() {}
+	}
+	latest, now := end.Add(-trip-trip/16), time.Now()
+	if least := now.Add(time.Millisecond); latest.Before(least) {
+		latest = least // for a connection that is there
+	}
+	early, cancel := context.WithDeadline(ctx, latest)
+	return soon{early, end}, cancel
+}
+
+// NoConnection tells calls that could not be sent in time from those that a server did not
+// answer, if the servers have answered others since, in the last second or so.
+func (t *Trip) NoConnection(ctx, early context.Context, calls []*wire.Call) {
+	now, last := time.Now().UnixMilli(), t.last.Load()
+	if !errors.As(calls[0].Err, new(failure.UnwrittenError)) {
+		t.lost.Store(now)
+	}
+	if early.Err() == nil || ctx.Err() != nil || last <= t.lost.Load() || now-last > t.patience.Milliseconds() {
+		return
+	}
+	for _, c := range calls {
+		if errors.As(c.Err, new(failure.UnwrittenError)) && errors.Is(c.Err, context.DeadlineExceeded) {
+			c.Err = failure.Unwritten(failure.ErrNoConnection)
+		}
+	}
+}
+
+// IsFar reports whether a connection takes so long that requests do not wait for it as others
+// do.
+func (t *Trip) IsFar() bool { return t.Get() > t.timeout/10 }
+
+// HasTimeFor reports whether this number of round trips fits into the time until the deadline of
+// ctx. Close servers always have time.
+func (t *Trip) HasTimeFor(ctx context.Context, trips int64) bool {
+	end, ok := ctx.Deadline()
+	return !ok || !t.IsFar() || time.Duration(trips)*t.Get() < time.Until(end)
+}
