@@ -54,17 +54,18 @@ type overrideBook struct {
 
 	changes sync.Mutex // held for a change, whatever it waits for; before mu
 
-	mu      sync.Mutex // guards all below
-	copy    overridestore.Copy
-	past    []overrides.Record // have ended, see retire
-	lost    bool               // the store has no version, though this Caddy knows one
-	storage *overridestore.Place
-	zones   map[*runningZone]struct{}
-	changed time.Time       // when the zones got other records
-	warned  map[string]bool // misfits that the log has, by record and reason
-	runs    int             // configurations
-	stop    context.CancelFunc
-	ended   *sync.WaitGroup
+	mu       sync.Mutex // guards all below
+	copy     overridestore.Copy
+	past     []overrides.Record // have ended, see retire
+	lost     bool               // the store has no version, though this Caddy knows one
+	foreseen bool               // whether storage was asked before the first configuration ran
+	storage  *overridestore.Place
+	zones    map[*runningZone]struct{}
+	changed  time.Time       // when the zones got other records
+	warned   map[string]bool // misfits that the log has, by record and reason
+	runs     int             // configurations
+	stop     context.CancelFunc
+	ended    *sync.WaitGroup
 }
 
 func newOverrideBook(store window.Store) *overrideBook {
@@ -113,10 +114,17 @@ func (b *overrideBook) begin(zones []*runningZone, storage overridestore.Storage
 	b.ended.Go(func() { b.run(ctx) })
 }
 
-// foresee gives a zone what is known, until it runs.
-func (b *overrideBook) foresee(z *runningZone) {
+// foresee gives a zone what is known, until it runs: sites can serve before the app starts. If
+// nothing is known yet, that is what Caddy's storage has.
+func (b *overrideBook) foresee(z *runningZone, storage overridestore.Storage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.copy.Version == "" && !b.foreseen {
+		b.foreseen = true
+		if kept, err := overridestore.New(storage, b.name, b.shared != nil).Load(); err == nil { // else begin tells
+			b.copy = kept
+		}
+	}
 	if len(b.copy.Records)+len(b.past) > 0 {
 		b.applyTo(z, time.Now())
 	}

@@ -245,3 +245,18 @@ func TestStripWithoutCharge(t *testing.T) {
 		}
 	}
 }
+
+// Sites can serve before the app starts: zones have what Caddy's storage has by then.
+func TestOverridesBeforeTheStart(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
+	storage := new(mapStorage)
+	setRecords(t, bookOf(t, h, storage), denied("anna"))
+	b := newOverrideBook(h.guard.store)
+	b.foresee(h.newRunningZone(h.Zones[0]), storage)
+	if got := serve(t, get("X-Key", "anna"), h).Code; got != http.StatusTooManyRequests {
+		t.Errorf("anna, who is denied: %d", got)
+	}
+	if got := serve(t, get("X-Key", "otto"), h).Code; got != http.StatusNoContent {
+		t.Errorf("otto: %d", got)
+	}
+}
