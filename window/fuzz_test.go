@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
@@ -154,36 +153,4 @@ func checkRetry(t *testing.T, s *windowtest.Kept, now int64, c window.Charge, ds
 	if window.Allowed(s.Decide(at-1, c, false)) || !window.Allowed(s.Decide(at, c, false)) {
 		t.Fatalf("at %d: decide(%+v) = %+v: not the time to retry", now, c, ds)
 	}
-}
-
-func FuzzAppendKey(f *testing.F) {
-	f.Add("zone", "key", "zone", "kez")
-	f.Add("a", "b:c", "a:b", "c")
-	f.Add("", "", "", "\x00")
-	f.Add("{}", "}", "}", "{}")
-	f.Add("#", "a", "", "#a")
-	f.Add("a", "{", "a", "#Ah-1ltuB5tAr89JYbuOYH-UZ8nXArJyna7zy67QJfZY") // what { is replaced by
-	f.Add("\xff", "ü", "\xfe", "u")
-	f.Add("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b")
-	f.Fuzz(func(t *testing.T, zone1, key1, zone2, key2 string) {
-		name := func(zone, key string, a window.Algorithm) string {
-			got := engine.AppendKey([]byte("sw:"), &window.Charge{Zone: zone, Key: key, Algorithm: a})
-			if len(got) > 3+len("slices::")+64+64 {
-				t.Errorf("AppendKey(%q, %q) has %d bytes", zone, key, len(got))
-			}
-			for _, b := range got {
-				if b <= ' ' || b > '~' || b == '{' || b == '}' {
-					t.Errorf("AppendKey(%q, %q) = %q, which holds %q", zone, key, got, b)
-				}
-			}
-			return string(got)
-		}
-		one, two := name(zone1, key1, window.Zset{}), name(zone2, key2, window.Zset{})
-		if same := zone1 == zone2 && key1 == key2; same != (one == two) {
-			t.Errorf("AppendKey(%q, %q) = %s and AppendKey(%q, %q) = %s", zone1, key1, one, zone2, key2, two)
-		}
-		if other := name(zone1, key1, window.Slices{}); other == one || other == two {
-			t.Errorf("AppendKey(%q, %q) is %s for two algorithms", zone1, key1, one)
-		}
-	})
 }

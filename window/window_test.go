@@ -1,14 +1,12 @@
 package window_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -68,67 +66,5 @@ func TestSlicesCheck(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("case %d: %+v.Check() = %v, want %q", i, c.algo, err, c.want)
 		}
-	}
-}
-
-// TestInvalid holds that errors name the zone, and what is wrong.
-func TestInvalid(t *testing.T) {
-	c := window.Charge{Zone: "api", Key: "secret", Cost: 1, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Algorithm: window.Slices{Count: -1}}
-	bad := c
-	bad.Policies = []window.Policy{{Limit: -1, Window: time.Second}}
-	bad.Algorithm = window.Zset{}
-	for want, err := range map[string]error{
-		`zone "api": invalid charge: slices: count -1: must be greater than 0`:       engine.CheckCharges([]window.Charge{c}),
-		`zone "api": invalid charge: limit -1 is negative; use 0 to deny everything`: engine.CheckCharges([]window.Charge{bad}),
-		`zone "api": invalid charge: delta -9223372036854775808 is beyond 2^53`:      engine.CheckSettle(c, -1<<63),
-		`zone "": invalid charge: no algorithm`:                                      engine.CheckReset(window.Charge{}),
-		`zone "api": invalid charge: the same counter twice in one request`:          engine.CheckCharges(twice(c)),
-	} {
-		if err == nil || err.Error() != want || !errors.Is(err, window.ErrInvalid) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
-	if err := engine.CheckCharges(nil); err != nil {
-		t.Errorf("CheckCharges(nil) = %v", err)
-	}
-}
-
-func twice(c window.Charge) []window.Charge {
-	c.Algorithm = window.Zset{}
-	return []window.Charge{c, c}
-}
-
-// TestAppendKey holds the names, for a changed one would lose every count.
-func TestAppendKey(t *testing.T) {
-	for _, c := range []struct{ zone, key, want string }{
-		{"api", "192.0.2.1", "zset:api:192.0.2.1"},
-		{"api", "2001:db8::", "zset:api:2001:db8::"},
-		{"", "", "zset::"},
-		{"a:b", "c", "zset:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:c"},
-		{"api", "~", "zset:api:~"},
-		{"api", "\x7f", "zset:api:#Ygv9qjRrCI-0mZjZLxmn6va_wvsK7gFXU5ZtoQKMtzE"},
-		{"api", "{x}", "zset:api:#0-vq-WcNco9ZS8y6BjdYNwpV8CfLskI0HZkRwjhjmaE"},
-		{"api", "{x", "zset:api:#Pm71fNja9oAueSIyieRJmTPxrXFASyeVnPhtAiUiIgs"},
-		{"a#b", "#", "zset:#gYf8j38AcDbf_BmVRLMxZ2MsdzlzN4W73sD7uaLEPKE:#M0NZuQ7-112l8K2h1eayVvSmvQrufrOcD5AYKgIf_Is"},
-		{"api", strings.Repeat("k", 64), "zset:api:" + strings.Repeat("k", 64)},
-		{"api", strings.Repeat("k", 65), "zset:api:#85zcJYR1jJnPgcH0HSVy9U4XBmr__J0Yeur-X3y-ISI"},
-		{strings.Repeat("z", 65), "k", "zset:#V2hfXkPdrBVn9NQEw1fES6twdEuLavYAl2A4kXDFwGI:k"},
-	} {
-		got := string(engine.AppendKey(nil, &window.Charge{Zone: c.zone, Key: c.key, Algorithm: window.Zset{}}))
-		if got != c.want {
-			t.Errorf("AppendKey(%q, %q) = %s, want %s", c.zone, c.key, got, c.want)
-		}
-	}
-}
-
-// TestMostFields has the largest number of fields of a charge, and one more.
-func TestMostFields(t *testing.T) {
-	c := window.Charge{Algorithm: window.Stream{}, Policies: []window.Policy{{Limit: 1, Window: time.Second}}, Fields: make([]string, 2*window.MaxFields)}
-	if err := engine.CheckCharges([]window.Charge{c}); err != nil {
-		t.Errorf("%d fields: %v", window.MaxFields, err)
-	}
-	c.Fields = append(c.Fields, "", "")
-	if err := engine.CheckCharges([]window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
-		t.Errorf("%d fields: %v, want ErrInvalid", window.MaxFields+1, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 const walked = `vars tenant acme
@@ -115,7 +116,16 @@ func (c *controlled) send(path string, headers map[string]string) int {
 // What is said of a request is what it meets: the same zones, keys, limits and costs, through map,
 // vars, handle_path, named routes and error routes. Nothing is spent.
 func TestInspectRequest(t *testing.T) {
-	c := newControlled(t, "}\n&(limited) {\nsliding_window shared {header.X-Key} 3 1h\n", walked)
+	for name, store := range map[string]string{
+		"memory": "",
+		"redis":  "sliding_window {\nstore redis redis://" + redistest.Start(t).Addr + "\n}\n",
+	} {
+		t.Run(name, func(t *testing.T) { testInspectRequest(t, store) })
+	}
+}
+
+func testInspectRequest(t *testing.T, store string) {
+	c := newControlled(t, store+"}\n&(limited) {\nsliding_window shared {header.X-Key} 3 1h\n", walked)
 	random := mathrand.New(mathrand.NewPCG(1, 2))
 	paths := []string{"/api/v1/gold?cost=2", "/api/v1/other", "/api/v2/x?cost=0", "/named/a", "/empty/a", "/wrong/a", "/late/a", "/late//a", "/", "/x%20y"}
 	verdicts, zones := make(map[bool]int), make(map[string]int)
