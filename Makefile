@@ -61,7 +61,7 @@ test-prometheus: ## Have a Prometheus, which is brought beside the system, evalu
 	PROMETHEUS=$$prometheus scripts/test.sh -tags prometheus ./internal/seeing
 
 .PHONY: test-flood
-test-flood: ## Flood a full memory store with 5,000,000 keys; make test does so with 500,000
+test-flood: ## Flood a full memory store with 5,000,000 keys, as make test does, and show its memory
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
 .PHONY: soak
