@@ -5,9 +5,7 @@
 -- Options how long entries are kept, in ms, if longer than the longest window
 --
 -- Running totals make the count of any window the difference of two entries. What
--- is gone is noted, because it may be kept, and counts no more. The note goes with its
--- entry: if the newest is given back, a window that is raised before the next request is
--- admitted may see again what is kept.
+-- is gone is noted in the newest entry, because it may be kept, and counts no more.
 --
 -- The key never ceases to exist while there is a unit to read: in a Cluster, a script
 -- cannot write a key that it has deleted, if the slot of the key is being moved.
@@ -52,7 +50,7 @@ local function rewrite(c, change, by)
     own.number[j] = own.base[j]
     if first then first.total = left(c, first.total) - by end
   end
-  local live = own.live - by
+  local live, gone = own.live - by, max(0, left(c, own.newest.gone) - by)
   expire(c) -- first: after it, want of memory stops nothing
   check_ids(c)
   call('XTRIM', c.key, 'MAXLEN', 0)
@@ -61,7 +59,7 @@ local function rewrite(c, change, by)
   own.newest = n
   for i, e in ipairs(all) do
     local entry = e.entry
-    if i == #all then entry.window, entry.till = window, till end
+    if i == #all then entry.gone, entry.window, entry.till = gone, window, till end
     e.fields[6] = note(entry)
     write(c, e.ms, e.fields)
     n.ms, n.total, n.gone, n.window, n.till = e.ms, e.fields[4], entry.gone, entry.window, entry.till
@@ -124,7 +122,9 @@ end
 local function add(c, now, n)
   pull_back(c, now)
   local own = c.own
-  local window, till = horizon.after(c, now, own.newest.window, own.newest.till, function() return own.newest.ms >= 0 and own.newest.ms end)
+  local window, till = horizon.after(c, now, own.newest.window, own.newest.till, function()
+    return own.live > left(c, own.newest.gone) and own.newest.ms
+  end)
   local gone = min(unpack(own.number)) -- that of the longest window
   if c.keep > own.looks then
     local _, before = first_behind(c, now - c.keep)
@@ -228,9 +228,9 @@ local function rewrite_few(c, chosen)
     call('UNLINK', c.key)
     return true
   end
-  -- The next entry needs the horizon, and the last id that was given.
+  -- The next entry needs what is gone, the horizon, and the last id that was given.
   local e = read(top)
-  if not same or e.window ~= n.window or e.till ~= n.till then
+  if not same or e.gone ~= n.gone or e.window ~= n.window or e.till ~= n.till then
     write(c, n.last_ms, {'cost', 0, 'total', n.total - given, 'gone', note(n) .. ' - ' .. text(e.ms)})
   end
   return true

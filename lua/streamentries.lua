@@ -12,7 +12,7 @@
 --         are, and entries of cost 0 come behind them:
 --           back, of   units that were given back, and the id of their entry
 --           index      see streamback.lua; the newest unit's ms follows the id in gone
---         An entry with nothing but cost 0 keeps the horizon of one that is deleted.
+--         An entry with nothing but cost 0 keeps the field gone of one that is deleted.
 --         Here, a table of last_ms and seq, which are its id; ms, the time of the newest unit:
 --         last_ms unless gone says another; cost, total, gone, window, till; and root, the id
 --         of the entry that says which units were given back, or nil.

@@ -135,7 +135,7 @@ func lowered(f *fixture, low, ms int64) window.Charge {
 	lower := f.charge("lowered", "key", 1, per(low, 10_000))
 	var log []spent
 	most := int64(0)
-	for range max(200, rounds(60_000/int(ms))) {
+	for range max(12_000/int(ms), rounds(60_000/int(ms))) { // longer than the window
 		for _, c := range []window.Charge{lower, high} {
 			for f.take(c)[0].Allowed {
 				log = append(log, spent{f.clock.Now(), 1, 0})

@@ -95,8 +95,11 @@ const day = 24 * 60 * 60 * 1000 // ms
 
 // exactly runs a test on each algorithm that keeps every unit.
 func exactly(t *testing.T, open Open, run func(f *fixture)) {
-	for _, algo := range []window.Algorithm{window.Zset{}, window.Log{}, window.Stream{}} {
-		t.Run(algo.Name(), func(t *testing.T) { run(newFixture(t, open, algo)) })
+	for _, v := range variants {
+		switch v.algo.(type) {
+		case window.Zset, window.Log, window.Stream:
+			t.Run(v.name, func(t *testing.T) { run(newFixture(t, open, v.algo)) })
+		}
 	}
 }
 
@@ -126,7 +129,7 @@ func testClockBackInBatch(t *testing.T, open Open) {
 func testClockBackWithoutUnits(t *testing.T, open Open) {
 	exactly(t, open, func(f *fixture) {
 		c := f.charge("zone", "key", 1, per(9, 10_000))
-		f.take(c)
+		f.take(f.charge("zone", "key", 1, per(9, 4_000)))
 		for _, after := range []int64{5_000, 7_000} { // the first unit has left by then
 			f.clock.Add(after)
 			f.settle(c, f.take(c)[0].At, -1)
@@ -134,5 +137,44 @@ func testClockBackWithoutUnits(t *testing.T, open Open) {
 		f.clock.Add(-3_600_000)
 		f.take(c)
 		f.wantRemaining(c, 8)
+	})
+}
+
+// testForgottenStays has the newest units given back after others were forgotten, which a stream
+// may keep: these do not count again, whether a window is raised or the clock steps back.
+func testForgottenStays(t *testing.T, open Open) {
+	exactly(t, open, func(f *fixture) {
+		long, short := f.charge("zone", "key", 1, per(9, 20_000)), f.charge("zone", "key", 1, per(9, 10_000))
+		for _, forgotten := range []window.Charge{short, long} {
+			f.take(forgotten)
+			f.clock.Add(25_000)
+			f.settle(short, f.take(short)[0].At, -1)
+			day := f.charge("zone", "key", 1, per(9, day))
+			f.wantRemaining(day, 9)
+			f.clock.Add(-10_000)
+			f.take(f.charge("zone", "key", 10, long.Policies...)) // a denial moves what lies in the future
+			f.wantRemaining(day, 9)
+			f.take(long)
+			f.wantRemaining(day, 8)
+			f.clock.Add(day.Policies[0].Window.Milliseconds())
+		}
+	})
+}
+
+// testHorizonGoes has all units given back after others were forgotten, which a stream may keep:
+// what is spent next is kept for no longer than its own window.
+func testHorizonGoes(t *testing.T, open Open) {
+	exactly(t, open, func(f *fixture) {
+		long, short := f.charge("zone", "key", 1, per(9, 40_000)), f.charge("zone", "key", 1, per(9, 4_000))
+		f.take(long)
+		f.clock.Add(30_000)
+		second := f.take(long)[0].At
+		f.clock.Add(11_000)
+		f.settle(short, f.take(short)[0].At, -1)
+		f.settle(short, second, -1)
+		f.take(short)
+		f.clock.Add(5_000)
+		f.take(short)
+		f.wantRemaining(long, 8)
 	})
 }

@@ -28,8 +28,8 @@ func testStreamAsZset(t *testing.T, open Open) {
 					twins[i].Algorithm = stream
 					twins[i].Fields = []string{"step", string(rune('a' + step%26))}
 				}
-				want := f.anyCall(rand.New(rand.NewPCG(uint64(walk), uint64(step))), stream, charges)
-				got := f.anyCall(rand.New(rand.NewPCG(uint64(walk), uint64(step))), stream, twins)
+				want := f.anyCall(rand.New(rand.NewPCG(uint64(walk), uint64(step))), charges)
+				got := f.anyCall(rand.New(rand.NewPCG(uint64(walk), uint64(step))), twins)
 				if !slices.Equal(got, want) {
 					f.Fatalf("%s, step %d at %d: %v: %+v, but %v: %+v", name, step, f.clock.Now(), twins, got, charges, want)
 				}
@@ -39,14 +39,14 @@ func testStreamAsZset(t *testing.T, open Open) {
 	}
 }
 
-func (f *fixture) anyCall(r *rand.Rand, a window.Stream, charges []window.Charge) []window.Decision {
+func (f *fixture) anyCall(r *rand.Rand, charges []window.Charge) []window.Decision {
 	f.Helper()
 	switch n := r.IntN(20); {
 	case n < 2:
 		return f.peek(charges...)
 	case n < 3:
 		f.settle(charges[0], f.clock.Now(), 1+r.Int64N(3))
-	case n < 6 && a.Keep == 0: // see the header of stream.lua
+	case n < 6:
 		f.settle(charges[0], f.clock.Now()-r.Int64N(1+r.Int64N(2_000)), -1-r.Int64N(5))
 	default:
 		return f.take(charges...)

@@ -260,7 +260,6 @@ func (w *walk) request() []window.Charge {
 // call makes a call.
 func (w *walk) call() {
 	c := Call{Op: Take, Requests: [][]window.Charge{w.request()}}
-	first := &c.Requests[0][0]
 	switch n := w.IntN(100); {
 	case n < 60:
 	case n < 70:
@@ -269,9 +268,6 @@ func (w *walk) call() {
 		c.Op, c.Requests = TakeBatch, append(c.Requests, w.request(), w.request())
 	case n < 98:
 		c.Op, c.At, c.Delta = Settle, w.clock.Now(), w.scaled(w.Int64N(4))-w.scaled(w.Int64N(9))
-		if s, ok := first.Algorithm.(window.Stream); ok && s.Keep > 0 {
-			c.Delta = max(c.Delta, -c.Delta) // see the header of stream.lua
-		}
 		if len(w.spent) > 0 {
 			c.At = w.spent[max(0, len(w.spent)-1-w.IntN(10))]
 		}

@@ -72,6 +72,8 @@ var suite = []struct {
 	{"ClockJumps", true, testClockJumps},
 	{"ClockBackInBatch", false, testClockBackInBatch},
 	{"ClockBackWithoutUnits", false, testClockBackWithoutUnits},
+	{"ForgottenStays", false, testForgottenStays},
+	{"HorizonGoes", false, testHorizonGoes},
 	{"WindowFromBefore1970", false, testWindowBefore1970},
 	{"Keys", true, testKeys},
 	{"Invalid", false, testInvalid},
