@@ -55,17 +55,19 @@ mapfile -t local < <(among window window/memory)
 single="^Test($(paste -sd '|' scripts/single))\$"
 
 # The longest come first.
-for package in $(among '' internal/e2e); do job -race "$package"; done
+own=('' internal/e2e internal/settling)
+mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among "${own[@]}" window/redis window window/memory)")
+for package in $(among internal/e2e); do job -race "$package"; done
 if ((${#redis[@]})); then
 	job -race -skip "$single" "${redis[@]}" -windowtest.part 2
 	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
+if ((${#others[@]})); then job -race "${others[@]}"; fi
+for package in $(among internal/settling ''); do job -race "$package"; done
 if ((${#local[@]})); then
 	job -race -skip "$single" "${local[@]}"
 	job -run "$single" "${local[@]}"
 fi
-mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among '' internal/e2e window/redis window window/memory)")
-if ((${#others[@]})); then job -race "${others[@]}"; fi
 while ((running)); do
 	wait -n || status=1
 	running=$((running - 1))
