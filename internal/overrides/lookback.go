@@ -1,10 +1,7 @@
 package overrides
 
 import (
-	"strings"
 	"time"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
 // Window returns the longest window of the record's limits; 0 without limits.
@@ -73,37 +70,22 @@ func (s *Set) LookBack(key string) (longest time.Duration) {
 		longest = r.looks.at(now)
 	}
 	for n := 0; s.hashed != nil; n++ {
-		sum, ok := s.hasher.HashKey(key, n)
+		r, ok := s.hashedWith(key, n)
 		if !ok {
 			break
 		}
-		if r := s.hashed[sum]; r != nil {
+		if r != nil {
 			longest = max(longest, r.looks.at(now))
 		}
 	}
-	if len(s.v4.nodes)+len(s.v6.nodes) > 0 {
-		longest = max(longest, s.addressLooksBack(key, now))
+	if n, a := s.networksOf(key); n != nil {
+		longest = max(longest, n.lookBack(a, now))
 	}
 	longest = max(longest, s.patterns.prefixes.lookBack(key, now), s.patterns.suffixes.lookBack(key, now))
 	if s.all != nil {
 		longest = max(longest, s.all.looks.at(now))
 	}
 	return longest
-}
-
-func (s *Set) addressLooksBack(key string, now int64) time.Duration {
-	text, _, _ := strings.Cut(key, "/")
-	if len(text) > longestAddress {
-		return 0
-	}
-	a, ok := plain.Address(text)
-	switch {
-	case !ok:
-		return 0
-	case a.Is4():
-		return s.v4.lookBack(addressOf(a), now)
-	}
-	return s.v6.lookBack(addressOf(a), now)
 }
 
 func (n *networks) lookBack(a address, now int64) (longest time.Duration) {

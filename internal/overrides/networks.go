@@ -98,19 +98,19 @@ func (n *networks) find(a address, c *clock) *Rule {
 // longestAddress is how long an address is at most.
 const longestAddress = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
-// findAddress returns the rule of the longest network for a key that is an address, or a group of
-// addresses.
-func (s *Set) findAddress(key string, c *clock) *Rule {
+// networksOf returns the networks among which those of a key are that is an address, or a group of
+// addresses, and the address. It returns nil for any other key.
+func (s *Set) networksOf(key string) (*networks, address) {
 	text, _, _ := strings.Cut(key, "/")
-	if len(text) > longestAddress {
-		return nil
+	if len(s.v4.nodes)+len(s.v6.nodes) == 0 || len(text) > longestAddress {
+		return nil, address{}
 	}
 	a, ok := plain.Address(text)
-	if !ok {
-		return nil
+	switch {
+	case !ok:
+		return nil, address{}
+	case a.Is4():
+		return &s.v4, addressOf(a)
 	}
-	if a.Is4() {
-		return s.v4.find(addressOf(a), c)
-	}
-	return s.v6.find(addressOf(a), c)
+	return &s.v6, addressOf(a)
 }

@@ -250,8 +250,8 @@ func (s *Set) find(key string, c *clock) *Rule {
 			return r
 		}
 	}
-	if len(s.v4.nodes)+len(s.v6.nodes) > 0 {
-		if r := s.findAddress(key, c); r != nil {
+	if n, a := s.networksOf(key); n != nil {
+		if r := n.find(a, c); r != nil {
 			return r
 		}
 	}
@@ -266,12 +266,22 @@ func (s *Set) find(key string, c *clock) *Rule {
 
 func (s *Set) findHashed(key string, c *clock) *Rule {
 	for n := 0; ; n++ {
-		sum, ok := s.hasher.HashKey(key, n)
+		r, ok := s.hashedWith(key, n)
 		if !ok {
 			return nil
 		}
-		if r := s.hashed[sum]; c.live(r) {
+		if c.live(r) {
 			return r
 		}
 	}
+}
+
+// hashedWith returns the rule of a key under the hasher's secret n, or nil. It reports whether there is
+// such a secret.
+func (s *Set) hashedWith(key string, n int) (*Rule, bool) {
+	sum, ok := s.hasher.HashKey(key, n)
+	if !ok {
+		return nil, false
+	}
+	return s.hashed[sum], true
 }

@@ -163,6 +163,33 @@ func randomRecord(random *rand.Rand) Record {
 	return Record{All: true}
 }
 
+// compileOnce compiles the first record of each selector, and returns these, too.
+func compileOnce(t *testing.T, records []Record) (*Set, []Record) {
+	t.Helper()
+	seen := make(map[string]bool)
+	kept := records[:0]
+	for _, r := range records {
+		if !seen[r.ID] {
+			seen[r.ID] = true
+			kept = append(kept, r)
+		}
+	}
+	s, misfits := Compile(kept, anyZone)
+	if len(misfits) > 0 {
+		t.Fatal(misfits)
+	}
+	return s, kept
+}
+
+// randomKey returns a text, or an address.
+func randomKey(random *rand.Rand) string {
+	key := randomText(random, 6)
+	if random.IntN(2) == 0 {
+		key = randomAddress(random).String()
+	}
+	return key
+}
+
 // Random sets decide as trying all records does.
 func TestFindIsOracle(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -180,23 +207,9 @@ func TestFindIsOracle(t *testing.T) {
 			}
 			records = append(records, r)
 		}
-		seen := make(map[string]bool)
-		kept := records[:0]
-		for _, r := range records {
-			if !seen[r.ID] {
-				seen[r.ID] = true
-				kept = append(kept, r)
-			}
-		}
-		s, misfits := Compile(kept, anyZone)
-		if len(misfits) > 0 {
-			t.Fatal(misfits)
-		}
+		s, kept := compileOnce(t, records)
 		for range 50 {
-			key := randomText(random, 6)
-			if random.IntN(2) == 0 {
-				key = randomAddress(random).String()
-			}
+			key := randomKey(random)
 			got := ""
 			if r := s.Find(key); r != nil {
 				got = r.ID
