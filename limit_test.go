@@ -210,7 +210,7 @@ func TestExpandCost(t *testing.T) {
 		repl.Set("cost", c.text)
 		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}, algorithm: window.Zset{}}
 		z.compileValues()
-		if err := z.compileQuota(); err != nil {
+		if err := z.compile(); err != nil {
 			t.Fatal(err)
 		}
 		charge, _ := z.charge("k", repl)

@@ -97,7 +97,7 @@ func TestBurstOfExpandedLimit(t *testing.T) {
 		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
 	}
 	z.compileValues()
-	if err := z.compileQuota(); err != nil {
+	if err := z.compile(); err != nil {
 		t.Fatal(err)
 	}
 	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {

@@ -125,31 +125,31 @@ type Zone struct {
 	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
 	TopTalkers bool `json:"top_talkers,omitempty"`
 
-	matchers  caddyhttp.MatcherSets
-	key       template.Key
-	pack      int64
-	cost      int64           // if Cost is not dynamic
-	spends    template.Text   // the cost, if it is
-	policies  []window.Policy // if no limit is dynamic
-	limits    []limitTemplate // if one is dynamic
-	fallback  window.Policy
-	algorithm window.Algorithm
-	quota     *window.Zone     // its charges have the fallback if a limit is dynamic
-	native    window.Algorithm // instead, unless use.script; nil for none
-	onNative  *window.Zone     // quota with native
-	use       *zoneUse
-	percent   int64           // of keys that are denied, as configured
-	control   *enforcement    // which goes before it
-	top       *topTalkers     // nil: nothing is noted
-	notes     *fieldTemplates // if the algorithm is stream and has fields
-	quotas    *answer.Quotas  // if no limit is dynamic
-	load      *zoneLoad       // nil without the option
-	counters  zoneCounters
-	onServer  bool // whether the store's server may decide on native
-	overrides *zoneOverrides
-	longest   time.Duration // of the windows that the configuration tells
-	seen      alert.Seen
-	alerting  *alert.Rule // nil: no alert
+	matchers       caddyhttp.MatcherSets
+	key            template.Key
+	pack           int64
+	cost           int64           // if Cost is not dynamic
+	spends         template.Text   // the cost, if it is
+	policies       []window.Policy // if no limit is dynamic
+	limits         []limitTemplate // if one is dynamic
+	fallback       window.Policy
+	algorithm      window.Algorithm
+	compiled       *window.Zone     // its charges have the fallback if a limit is dynamic
+	native         window.Algorithm // instead, unless use.script; nil for none
+	compiledNative *window.Zone     // the same with native
+	use            *zoneUse
+	percent        int64           // of keys that are denied, as configured
+	control        *enforcement    // which goes before it
+	top            *topTalkers     // nil: nothing is noted
+	notes          *fieldTemplates // if the algorithm is stream and has fields
+	quotas         *answer.Quotas  // if no limit is dynamic
+	load           *zoneLoad       // nil without the option
+	counters       zoneCounters
+	onServer       bool // whether the store's server may decide on native
+	overrides      *zoneOverrides
+	longest        time.Duration // of the windows that the configuration tells
+	seen           alert.Seen
+	alerting       *alert.Rule // nil: no alert
 }
 
 // The words for what happens to an empty key.
@@ -249,7 +249,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.quotas = answer.NewQuotas(z.Name, z.policies)
 	}
-	if err := z.compileQuota(); err != nil {
+	if err := z.compile(); err != nil {
 		return err
 	}
 	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
@@ -260,8 +260,8 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	return nil
 }
 
-// compileQuota compiles what all charges of the zone have in common.
-func (z *Zone) compileQuota() (err error) {
+// compile compiles what all charges of the zone have in common.
+func (z *Zone) compile() (err error) {
 	var o window.Options
 	policies := z.policies
 	if policies == nil {
@@ -269,8 +269,8 @@ func (z *Zone) compileQuota() (err error) {
 	}
 	o.Pack = z.pack
 	o.Lease, _ = z.Lease.engine(z.algorithm)
-	if z.quota, err = window.NewZone(z.Name, z.algorithm, policies, o); err == nil && z.native != nil && !z.use.script {
-		z.onNative, err = window.NewZone(z.Name, z.native, policies, o)
+	if z.compiled, err = window.NewZone(z.Name, z.algorithm, policies, o); err == nil && z.native != nil && !z.use.script {
+		z.compiledNative, err = window.NewZone(z.Name, z.native, policies, o)
 	}
 	return err
 }
@@ -307,11 +307,11 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
 func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
-	quota := z.quota
-	if z.onNative != nil && !z.use.script {
-		quota = z.onNative
+	compiled := z.compiled
+	if z.compiledNative != nil && !z.use.script {
+		compiled = z.compiledNative
 	}
-	c = quota.Charge(key, z.cost)
+	c = compiled.Charge(key, z.cost)
 	switch {
 	case z.policies == nil:
 		if c.Policies, empty = z.expandLimits(repl); z.load != nil {

@@ -115,8 +115,8 @@ func (GCRA) facts() *Facts   { return &gcraFacts }
 // AllFacts returns the facts of every algorithm.
 func AllFacts() []*Facts { return slices.Clone(table) }
 
-// Options returns what the algorithm's Lua twin has to know beyond the policies.
-func (*Facts) Options(a Algorithm) []int64 { return a.options() }
+// OptionsOf returns what an algorithm's Lua twin has to know beyond the policies.
+func OptionsOf(a Algorithm) []int64 { return a.options() }
 
 // FactsOf returns the facts of an algorithm.
 func FactsOf(a Algorithm) *Facts { return a.facts() }

@@ -11,22 +11,3 @@ type Log struct{ ofRecords }
 
 // Name implements Algorithm.
 func (Log) Name() string { return "log" }
-
-func (Log) spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
-}
-
-func (Log) settle(h History, now int64, c *Charge, at, delta int64) History {
-	if delta < 0 {
-		return History(records(h).giveBack(at, -delta))
-	}
-	return History(addBehind(records(h), now, delta, c))
-}
-
-// addBehind books n units at now, to where it moves those that lie in the future.
-func addBehind(h records, now, n int64, c *Charge) records {
-	if newest, _ := h.last(); newest > now {
-		h = h.pullBack(now)
-	}
-	return h.add(now, n, now-Longest(c))
-}

@@ -167,11 +167,30 @@ func (h records) all() []logRecord {
 	return all
 }
 
-// ofRecords is what algorithms have in common that keep records.
+// addBehind books n units at now, to where it moves those that lie in the future.
+func addBehind(h records, now, n int64, c *Charge) records {
+	if newest, _ := h.last(); newest > now {
+		h = h.pullBack(now)
+	}
+	return h.add(now, n, now-Longest(c))
+}
+
+// ofRecords is what algorithms have in common that keep records. Zset books them in another place.
 type ofRecords struct{ usual }
 
 func (ofRecords) look(h History, now int64, c *Charge, ds []Decision) bool {
 	return look(now, c, ds, func(j int) int64 { return records(h).count(now, c.Policies[j]) })
+}
+
+func (ofRecords) spend(h History, now int64, c *Charge, ds []Decision) History {
+	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
+}
+
+func (ofRecords) settle(h History, now int64, c *Charge, at, delta int64) History {
+	if delta < 0 {
+		return History(records(h).giveBack(at, -delta))
+	}
+	return History(addBehind(records(h), now, delta, c))
 }
 
 func (ofRecords) explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {

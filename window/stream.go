@@ -33,14 +33,3 @@ func (Stream) Name() string { return "stream" }
 
 // options implements Algorithm: keep in ms.
 func (a Stream) options() []int64 { return []int64{a.Keep.Milliseconds()} }
-
-func (Stream) spend(h History, now int64, c *Charge, ds []Decision) History {
-	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
-}
-
-func (Stream) settle(h History, now int64, c *Charge, at, delta int64) History {
-	if delta < 0 {
-		return History(records(h).giveBack(at, -delta))
-	}
-	return History(addBehind(records(h), now, delta, c))
-}

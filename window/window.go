@@ -87,10 +87,6 @@ type Charge struct {
 
 // Check returns an error that wraps ErrInvalid unless a store can decide on the charge.
 func (c *Charge) Check() error {
-	if c.Cost >= 0 && len(c.Fields) == 0 && c.checked() {
-		return nil
-	}
-	invalid := func(err error) error { return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err) }
 	switch {
 	case c.Algorithm == nil:
 		return fmt.Errorf("zone %q: %w: no algorithm", c.Zone, ErrInvalid)
@@ -100,13 +96,15 @@ func (c *Charge) Check() error {
 		return fmt.Errorf("zone %q: %w: no limit", c.Zone, ErrInvalid)
 	case len(c.Fields)%2 != 0, len(c.Fields) > 2*MaxFields:
 		return fmt.Errorf("zone %q: %w: fields: %d words are not %d pairs of name and value at most", c.Zone, ErrInvalid, len(c.Fields), MaxFields)
+	case c.checked():
+		return nil
 	}
 	if err := c.Algorithm.check(); err != nil {
 		return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
 	}
 	for _, p := range c.Policies {
 		if err := p.Check(); err != nil {
-			return invalid(err)
+			return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 		}
 		if err := CheckPolicy(c.Algorithm, p); err != nil {
 			return fmt.Errorf("zone %q: %w: %s: %w", c.Zone, ErrInvalid, c.Algorithm.Name(), err)
@@ -119,7 +117,7 @@ func (c *Charge) Check() error {
 		return fmt.Errorf("zone %q: %w: lease: %w", c.Zone, ErrInvalid, err)
 	}
 	if err := CheckPack(c.Algorithm, len(c.Policies), c.Pack); err != nil {
-		return invalid(err)
+		return fmt.Errorf("zone %q: %w: %w", c.Zone, ErrInvalid, err)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	for i := range own {
 		switch c := &charges[i]; {
 		case c.Cost == 0:
-		case errors.Is(cause, window.ErrUnknown) || isNative(c):
+		case errors.Is(cause, window.ErrUnknown) || engine.IsNative(c):
 			g.unsure.add(c, c.Cost)
 		case slices.Contains(unsettled, i):
 		default:
@@ -243,11 +243,6 @@ func (g *Guard) starts(own *window.Charge, used int64, full bool) int64 {
 		used = max(used, g.counted(own))
 	}
 	return used
-}
-
-func isNative(c *window.Charge) bool {
-	a, ok := c.Algorithm.(window.GCRA)
-	return ok && a.Native != window.NativeOff
 }
 
 // counted returns what is counted here, also above a limit. A bucket holds no more.

@@ -123,7 +123,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	for i := range s.namings {
 		one := s.namings[i : i+1]
 		calls = append(calls, s.writer.Script(one, wire.Reset, [][]window.Charge{{charge}}))
-		if a, ok := charge.Algorithm.(window.GCRA); ok && a.Native != window.NativeOff {
+		if engine.IsNative(&charge) {
 			calls = append(calls, s.writer.ThrottleReset(one, charge))
 		}
 	}

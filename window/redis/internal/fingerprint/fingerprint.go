@@ -36,15 +36,15 @@ func appendOptions(dst []byte, c *window.Charge, cost int64) []byte {
 	native := window.NativeOff // counts apart
 	switch a := c.Algorithm.(type) {
 	case window.Slices: // where the type is known, the options need no allocation
-		options = window.FactsOf(a).Options(a)
+		options = window.OptionsOf(a)
 	case window.Layers:
-		options = window.FactsOf(a).Options(a)
+		options = window.OptionsOf(a)
 	case window.Stream:
-		options = window.FactsOf(a).Options(a)
+		options = window.OptionsOf(a)
 	case window.GCRA:
-		options, native = window.FactsOf(a).Options(a), a.Native
+		options, native = window.OptionsOf(a), a.Native
 	default:
-		options = window.FactsOf(a).Options(a)
+		options = window.OptionsOf(a)
 	}
 	dst = binary.AppendVarint(engine.AppendKey(dst, c), int64(native)) // a byte that no name has
 	dst = binary.AppendVarint(binary.AppendVarint(dst, c.Pack), cost)

@@ -159,7 +159,7 @@ func (p *plan) definition(c *window.Charge) int64 {
 		}
 	}
 	p.known = append(p.known, definition{c.Algorithm, c.Pack > 0, longest, c.Policies})
-	options := window.FactsOf(c.Algorithm).Options(c.Algorithm)
+	options := window.OptionsOf(c.Algorithm)
 	d := &p.definitions
 	d.int(int64(4 + 2*len(c.Policies) + len(options)))
 	d.string(c.Algorithm.Name())
