@@ -8,12 +8,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
@@ -21,7 +21,7 @@ import (
 )
 
 // lies are replies that no server makes.
-var lies = []string{
+var lies = append([]string{
 	integers(1, -5, 1, 4, 0, 60_000, 60_000) + "\r\n",
 	integers(1, -5, 0, 0, 5, 60_000, 60_000, 1, 2, 0, 3, 3) + "\r\n",
 	integers(1, 4) + "\r\n",
@@ -34,14 +34,7 @@ var lies = []string{
 	integers(1, 6) + "\r\n",
 	integers(1, -4, 4, 1) + "\r\n",
 	integers(-1<<63, -5, 1, 1<<63-1, -1<<63, 1<<63-1, 1<<63-1) + "\r\n",
-	"*9223372036854775807\r\n", "*2147483647\r\n:1\r\n", "*-1\r\n", "*0\r\n", "*-2\r\n", "*x\r\n",
-	"$9223372036854775807\r\n", "$-1\r\n", "$3\r\nabc\r\n", "$0\r\n\r\n", "=9\r\ntxt:abcde\r\n",
-	":1\r\n", "+OK\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(12345678901234567890\r\n", "\r\n", "\n",
-	"%1\r\n+a\r\n:1\r\n", "|1\r\n+a\r\n:1\r\n*0\r\n", "~1\r\n:1\r\n", ">2\r\n+message\r\n+x\r\n*0\r\n", "%4611686018427387904\r\n",
-	strings.Repeat("*1\r\n", 100),
-	"-ERR\r\n", "-NOSCRIPT\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK\r\n", "-MOVED\r\n", "-LOADING\r\n", "-NOPERM x\r\n", "-\r\n", "-ERR unknown command\r\n",
-	"!5\r\nERR x\r\n",
-}
+}, redistest.OddReplies...)
 
 // FuzzReplies asks a server that sends any bytes. Each call ends in time, with one valid
 // decision per policy, or with an error that says that the store is unavailable. The replies

@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -15,21 +14,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// What the client sends to a Sentinel.
-const (
-	askAddress = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nmain\r\n"
-	subscribe  = "*2\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n"
-)
-
-// texts is a reply.
-func texts(all ...string) string {
-	reply := fmt.Sprintf("*%d", len(all))
-	for _, text := range all {
-		reply += fmt.Sprintf("\r\n$%d\r\n%s", len(text), text)
-	}
-	return reply
-}
-
 // TestSentinelLies has a Sentinel say things about the master that the client would end
 // this process for: they are refused.
 func TestSentinelLies(t *testing.T) {
@@ -39,9 +23,9 @@ func TestSentinelLies(t *testing.T) {
 	}
 	const subscribed = "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n"
 	for address, message := range map[string]string{
-		"*0":               "",
-		texts("127.0.0.1"): "",
-		texts(host, port):  texts("message", "+switch-master", "main"),
+		"*0":                         "",
+		redistest.Texts("127.0.0.1"): "",
+		redistest.Texts(host, port):  redistest.Texts("message", "+switch-master", "main"),
 	} {
 		var subscriptions atomic.Int64
 		lying := fakeServer(t, func(args []string) string {
@@ -74,7 +58,7 @@ func TestSentinelLies(t *testing.T) {
 func TestSentinelMaster(t *testing.T) {
 	watcher := redistest.StartSentinel(t, redistest.Start(t), "main")
 	s := newStore(t, redis.Options{Addresses: []string{watcher.Addr}, Master: "main"})
-	for _, text := range []string{"get-master-addr-by-name", askAddress, subscribe, "*3\r\n" + askAddress, strings.Repeat(askAddress, 3_000)} {
+	for _, text := range []string{"get-master-addr-by-name", redistest.AskAddress, redistest.Subscribe, "*3\r\n" + redistest.AskAddress, strings.Repeat(redistest.AskAddress, 3_000)} {
 		several := charge("zone", text, 100, time.Hour)
 		several.Policies = append(several.Policies, window.Policy{Limit: 10, Window: time.Minute})
 		take(t, s, several)

@@ -1,9 +1,10 @@
 package respguard
 
 import (
-	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 // checkReplies reports whether replies that come in parts are let through.
@@ -25,32 +26,10 @@ func checkAll(r *replies, parts [][]byte) bool {
 	return true
 }
 
-// What the client sends to a Sentinel.
-const (
-	askAddress = "*3\r\n$8\r\nsentinel\r\n$23\r\nget-master-addr-by-name\r\n$4\r\nmain\r\n"
-	subscribe  = "*2\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n"
-)
-
-// texts is a reply.
-func texts(all ...string) string {
-	reply := fmt.Sprintf("*%d", len(all))
-	for _, text := range all {
-		reply += fmt.Sprintf("\r\n$%d\r\n%s", len(text), text)
-	}
-	return reply
-}
-
 // lies are replies of all forms.
-var lies = []string{
+var lies = append([]string{
 	"*7\r\n:1\r\n:-5\r\n:1\r\n:4\r\n:0\r\n:60000\r\n:60000\r\n",
-	"*9223372036854775807\r\n", "*2147483647\r\n:1\r\n", "*-1\r\n", "*0\r\n", "*-2\r\n", "*x\r\n",
-	"$9223372036854775807\r\n", "$-1\r\n", "$3\r\nabc\r\n", "$0\r\n\r\n", "=9\r\ntxt:abcde\r\n",
-	":1\r\n", "+OK\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(12345678901234567890\r\n", "\r\n", "\n",
-	"%1\r\n+a\r\n:1\r\n", "|1\r\n+a\r\n:1\r\n*0\r\n", "~1\r\n:1\r\n", ">2\r\n+message\r\n+x\r\n*0\r\n", "%4611686018427387904\r\n",
-	strings.Repeat("*1\r\n", 100),
-	"-ERR\r\n", "-NOSCRIPT\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK\r\n", "-MOVED\r\n", "-LOADING\r\n", "-NOPERM x\r\n", "-\r\n", "-ERR unknown command\r\n",
-	"!5\r\nERR x\r\n",
-}
+}, redistest.OddReplies...)
 
 // TestReplyLengths holds what is let through, to the byte and to the item.
 func TestReplyLengths(t *testing.T) {
@@ -105,7 +84,7 @@ func FuzzReplyLengths(f *testing.F) {
 		if got := checkReplies(parts...); got != whole {
 			t.Errorf("in pieces: %t, whole: %t", got, whole)
 		}
-		for _, sent := range []string{askAddress, subscribe} {
+		for _, sent := range []string{redistest.AskAddress, redistest.Subscribe} {
 			if got, whole := checkSentinel(sent, parts...), checkSentinel(sent, stream); got != whole {
 				t.Errorf("of a Sentinel, after %q, in pieces: %t, whole: %t", sent, got, whole)
 			}
@@ -115,46 +94,46 @@ func FuzzReplyLengths(f *testing.F) {
 
 // TestSentinelForms holds what forms of a Sentinel's replies are let through.
 func TestSentinelForms(t *testing.T) {
-	moved := texts("message", "+switch-master", "main 127.0.0.1 1 127.0.0.1 2")
+	moved := redistest.Texts("message", "+switch-master", "main 127.0.0.1 1 127.0.0.1 2")
 	for _, c := range []struct {
 		sent, replies string
 		good          bool
 	}{
-		{askAddress, texts("127.0.0.1", "6379"), true},
-		{askAddress, "*-1", true},
-		{askAddress, "_", true},
-		{askAddress, "-ERR no such master", true},
-		{askAddress, "|1\r\n+a\r\n+b\r\n" + texts("127.0.0.1", "6379"), true},
-		{askAddress, texts("127.0.0.1", "6379") + "\r\n*0", true}, // to something else
-		{askAddress, "*0", false},
-		{askAddress, "*1\r\n*-1", false},
-		{askAddress, "~1\r\n+x", false},
-		{askAddress, "%1\r\n+x\r\n+y", false},
-		{askAddress, "|1\r\n+a\r\n+b\r\n*0", false},
+		{redistest.AskAddress, redistest.Texts("127.0.0.1", "6379"), true},
+		{redistest.AskAddress, "*-1", true},
+		{redistest.AskAddress, "_", true},
+		{redistest.AskAddress, "-ERR no such master", true},
+		{redistest.AskAddress, "|1\r\n+a\r\n+b\r\n" + redistest.Texts("127.0.0.1", "6379"), true},
+		{redistest.AskAddress, redistest.Texts("127.0.0.1", "6379") + "\r\n*0", true}, // to something else
+		{redistest.AskAddress, "*0", false},
+		{redistest.AskAddress, "*1\r\n*-1", false},
+		{redistest.AskAddress, "~1\r\n+x", false},
+		{redistest.AskAddress, "%1\r\n+x\r\n+y", false},
+		{redistest.AskAddress, "|1\r\n+a\r\n+b\r\n*0", false},
 		{"*2\r\n$8\r\nsentinel\r\n$9\r\nsentinels\r\n", "*0", true},
 
-		{subscribe, "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n" + moved + "\r\n" + texts("pong", "") + "\r\n+PONG\r\n" + moved, true},
-		{subscribe, ">3\r\n$7\r\nmessage\r\n$20\r\n+replica-reconf-done\r\n$1\r\nx", true},
-		{subscribe, "-ERR unknown", true},
-		{subscribe, texts("message", "+switch-master", "main"), false},
-		{subscribe, texts("message", "+switch-master", "main 127.0.0.1 1 127.0.0.1"), false},
-		{subscribe, texts("message", "+switch-master", ""), false},
-		{subscribe, "*3\r\n+message\r\n++switch-master\r\n+main", false},
-		{subscribe, ">3\r\n+message\r\n=18\r\ntxt:+switch-master\r\n+main", false},
-		{subscribe, "*0", false},
-		{subscribe, "*-1", false},
-		{subscribe, texts("pong"), false},
-		{subscribe, texts("pong", "x", "y"), false},
-		{subscribe, texts("message", "+switch-master"), false},
-		{subscribe, texts("subscribe", "+switch-master", "1"), false},
-		{subscribe, "*3\r\n+message\r\n+other\r\n:1", false},
-		{subscribe, "*3\r\n:1\r\n:2\r\n:3", false},
-		{subscribe, "*3\r\n+subscribe\r\n:1\r\n:2", false},
-		{subscribe, "*3\r\n+message\r\n$-1\r\n+main", false},
-		{subscribe, "*3\r\n+message\r\n+other\r\n*1\r\n:1", false},
-		{subscribe, texts("pmessage", "+switch-master", "main"), false},
-		{subscribe, "%1\r\n+message\r\n+x", false},
-		{subscribe, ":1", false},
+		{redistest.Subscribe, "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n" + moved + "\r\n" + redistest.Texts("pong", "") + "\r\n+PONG\r\n" + moved, true},
+		{redistest.Subscribe, ">3\r\n$7\r\nmessage\r\n$20\r\n+replica-reconf-done\r\n$1\r\nx", true},
+		{redistest.Subscribe, "-ERR unknown", true},
+		{redistest.Subscribe, redistest.Texts("message", "+switch-master", "main"), false},
+		{redistest.Subscribe, redistest.Texts("message", "+switch-master", "main 127.0.0.1 1 127.0.0.1"), false},
+		{redistest.Subscribe, redistest.Texts("message", "+switch-master", ""), false},
+		{redistest.Subscribe, "*3\r\n+message\r\n++switch-master\r\n+main", false},
+		{redistest.Subscribe, ">3\r\n+message\r\n=18\r\ntxt:+switch-master\r\n+main", false},
+		{redistest.Subscribe, "*0", false},
+		{redistest.Subscribe, "*-1", false},
+		{redistest.Subscribe, redistest.Texts("pong"), false},
+		{redistest.Subscribe, redistest.Texts("pong", "x", "y"), false},
+		{redistest.Subscribe, redistest.Texts("message", "+switch-master"), false},
+		{redistest.Subscribe, redistest.Texts("subscribe", "+switch-master", "1"), false},
+		{redistest.Subscribe, "*3\r\n+message\r\n+other\r\n:1", false},
+		{redistest.Subscribe, "*3\r\n:1\r\n:2\r\n:3", false},
+		{redistest.Subscribe, "*3\r\n+subscribe\r\n:1\r\n:2", false},
+		{redistest.Subscribe, "*3\r\n+message\r\n$-1\r\n+main", false},
+		{redistest.Subscribe, "*3\r\n+message\r\n+other\r\n*1\r\n:1", false},
+		{redistest.Subscribe, redistest.Texts("pmessage", "+switch-master", "main"), false},
+		{redistest.Subscribe, "%1\r\n+message\r\n+x", false},
+		{redistest.Subscribe, ":1", false},
 	} {
 		if got := checkSentinel(c.sent, []byte(c.replies+"\r\n")); got != c.good {
 			t.Errorf("after %q, %q is let through: %t, want %t", c.sent, c.replies, got, c.good)
