@@ -35,7 +35,7 @@ type backEndFigures struct {
 	p99       time.Duration
 	perSecond [backEndRun / 20]float64 // in each 10 s
 	factors   []float64                // each sample
-	// Of each 10 s of the whole run: p99 of what was let pass then, and the factor at the end.
+	// For each 10 s of the whole run, p99 of what was let pass then, and the factor at the end.
 	course [backEndRun / 10]struct {
 		took   []time.Duration
 		factor float64

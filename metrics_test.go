@@ -44,9 +44,7 @@ func findMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) 
 		close(descriptions)
 		for d := range descriptions {
 			if strings.Contains(d.String(), fmt.Sprintf("fqName: %q", name)) {
-				only := prometheus.NewRegistry()
-				only.MustRegister(c)
-				return metricstest.Find(t, only, name, labels...)
+				return metricstest.Find(t, metricstest.Of(c), name, labels...)
 			}
 		}
 	}

@@ -3,7 +3,7 @@
 -- Key     a hash: one field per slice. The field is the slice's start in ms, its
 --         value "<units>:<time of the latest unit - start>". One more field, w, is the
 --         horizon (see horizon.lua): "<window>" or, unless till is 0, "<window>:<till>".
---         Of packed counters, a field of a hash: see slicespack.lua.
+--         A packed counter is a field of a hash: see slicespack.lua.
 -- Options weighted (0 or 1), size of a slice in ms (0: by count), count, min and
 --         max of an adaptive slice in ms (0: not adaptive)
 --

@@ -1,3 +1,4 @@
+// Package breaker keeps requests from a store that does not answer.
 package breaker
 
 import (

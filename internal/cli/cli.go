@@ -1,3 +1,4 @@
+// Package cli is the command `caddy sliding-window`, which asks the admin API of a running Caddy.
 package cli
 
 import (

@@ -173,9 +173,10 @@ func TestBeforeBasicAuth(t *testing.T) {
 	}
 }
 
-// on_error deny answers without a line in the log for each request.
-func TestDenyLogsNoRequest(t *testing.T) {
-	address := runSite(t, `
+// runDenying runs a site whose store is away, on which on_error deny decides.
+func runDenying(t *testing.T, site string) (address string) {
+	t.Helper()
+	return runSite(t, `
 	log {
 		output sliding_window_test
 		level INFO
@@ -183,7 +184,12 @@ func TestDenyLogsNoRequest(t *testing.T) {
 	sliding_window {
 		store redis redis://`+caddyrun.FreeAddress(t)+`
 		on_error deny
-	}`, `
+	}`, site)
+}
+
+// on_error deny answers without a line in the log for each request.
+func TestDenyLogsNoRequest(t *testing.T) {
+	address := runDenying(t, `
 	sliding_window deny_log static 5 1h
 	respond ok`)
 	client := caddyrun.NewClient(t)
@@ -211,15 +217,7 @@ func TestUnavailableInErrorRoute(t *testing.T) {
 		"others": {"handle_errors 429 {\n\t\trespond other\n\t}", `{"detail"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := runSite(t, `
-	log {
-		output sliding_window_test
-		level INFO
-	}
-	sliding_window {
-		store redis redis://`+caddyrun.FreeAddress(t)+`
-		on_error deny
-	}`, `
+			address := runDenying(t, `
 	sliding_window deny_routes static 5 1h
 	`+c.routes+`
 	respond ok`)

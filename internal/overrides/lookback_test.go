@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Of all records that hold a key, the longest window counts: whichever of them decides, and until one window
+// The longest window of all records that hold a key counts, whichever of them decides, until one window
 // after the record's end.
 func TestLookBackIsOracle(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
