@@ -1,18 +1,45 @@
 package caddyrun
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // NewClient returns a client with connections of its own.
 func NewClient(tb testing.TB) *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	transport := &reloads{http.Transport{MaxIdleConnsPerHost: 64}}
 	tb.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// reloads is a transport for a Caddy that is reloaded. Caddy.Load returns when the old
+// listeners are about to close. A connection that an old listener has not accepted by then
+// is reset: no handler sees its request, which is sent again. [http.Transport] does so
+// itself where the connection has been used before.
+type reloads struct{ http.Transport }
+
+// RoundTrip implements [http.RoundTripper].
+func (r *reloads) RoundTrip(req *http.Request) (*http.Response, error) {
+	wasUsed := false
+	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { wasUsed = c.Reused }}
+	resp, err := r.Transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	wasReset := errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	if !wasReset || wasUsed || (req.Body != nil && req.GetBody == nil) {
+		return resp, err
+	}
+	again := req.Clone(req.Context())
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	return r.Transport.RoundTrip(again)
 }
 
 // Answer is what a test wants to know of a response.
