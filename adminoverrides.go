@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -45,7 +46,7 @@ func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 
 // overrideSet returns the overrides of the guard's store that have not ended, of one zone or of all.
 func (g *guard) overrideSet(zone string) control.OverrideSet {
-	c, lost := g.overrides.current()
+	c, lost := g.overrides.Current()
 	set := control.OverrideSet{Store: g.store.String(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
 	if !c.Read.IsZero() {
 		set.Confirmed = c.Read.UTC().Format(time.RFC3339)
@@ -57,11 +58,10 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 	}
 	for _, zones := range running.list() {
 		z := zones[0]
-		now := z.zone.overrides.now.Load()
-		if z.guard != g || now == nil || zone != "" && z.zone.Name != zone {
+		if z.guard != g || zone != "" && z.zone.Name != zone {
 			continue
 		}
-		for _, m := range now.misfits {
+		for _, m := range z.zone.overrides.Misfits() {
 			if set.Misfits == nil {
 				set.Misfits = make(map[string]string)
 			}
@@ -75,7 +75,7 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 func (g *guard) overrideState() control.OverrideState {
 	set := g.overrideSet("")
 	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
-	if c, _ := g.overrides.current(); g.overrides.shared != nil && !c.Read.IsZero() {
+	if c, _ := g.overrides.Current(); g.overrides.Shared() && !c.Read.IsZero() {
 		age := time.Since(c.Read).Seconds()
 		state.Age = &age
 	}
@@ -130,7 +130,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
 		if err = z.complete(o, time.Now()); err == nil {
-			err = overrides.Check(o, z.zone.forOverrides(g.overrides.hasher))
+			err = overrides.Check(o, z.zone.forOverrides(g.overrides.Hasher()))
 		}
 		if err != nil {
 			return 0, nil, apiError(http.StatusBadRequest, err)
@@ -232,7 +232,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 func guardWith(store string, is func(*overrides.Record) bool) (*guard, error) {
 	if store == "" {
 		for _, g := range running.guards() {
-			c, _ := g.overrides.current()
+			c, _ := g.overrides.Current()
 			for i := range c.Records {
 				if is(&c.Records[i]) {
 					return g, nil
@@ -283,7 +283,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		err := o.Complete(now)
 		if z := g.zoneNamed(o.Zone); err == nil && z != nil {
 			err = z.complete(o, now)
-		} else if err == nil && g.overrides.hasher != nil && (o.Key != nil || o.Values != nil) {
+		} else if err == nil && g.overrides.Hasher() != nil && (o.Key != nil || o.Values != nil) {
 			err = errors.New("zone: no zone of this name runs on the store, so that the key cannot be hashed")
 		}
 		if err == nil && seen[o.ID] {
@@ -320,11 +320,11 @@ func (g *guard) zoneNamed(name string) *runningZone {
 // at told, which edit may put there.
 func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
-	c, err := g.overrides.change(r.Context(), version, edit)
+	c, err := g.overrides.Change(r.Context(), version, edit)
 	switch {
-	case errors.Is(err, errOverridesChanged) && version != "":
+	case errors.Is(err, overridebook.ErrChanged) && version != "":
 		return 0, nil, apiError(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))
-	case errors.Is(err, errOverridesChanged), errors.Is(err, errOverridesFull):
+	case errors.Is(err, overridebook.ErrChanged), errors.Is(err, overridebook.ErrFull):
 		return 0, nil, apiError(http.StatusConflict, err)
 	case errors.Is(err, window.ErrUnavailable):
 		return 0, nil, apiError(http.StatusServiceUnavailable, err)

@@ -2,7 +2,11 @@ package slidingwindow
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,5 +257,27 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	all := take()
 	if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != z.Name {
 		t.Errorf("got the events %v, want one that the configuration holds again", all)
+	}
+}
+
+// A set of an override is an event, which holds no key.
+func TestOverrideEvent(t *testing.T) {
+	take := heard(t)
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
+	runHandler(t, h, new(mapStorage))
+	own := []*runningZone{h.newRunningZone(h.Zones[0])}
+	running.add(own)
+	defer running.remove(own)
+	body := `{"zone":"` + zoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
+	r := httptest.NewRequest(http.MethodPost, "/sliding_window/overrides/set", nil)
+	if _, _, err := setOverrides(r, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	all := take()
+	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != zoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {
+		t.Errorf("events %v, want one of the override", all)
+	}
+	if text := fmt.Sprint(all); strings.Contains(text, "anna") {
+		t.Errorf("an event holds the key: %s", text)
 	}
 }

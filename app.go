@@ -14,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
@@ -139,7 +140,7 @@ func (a *App) Start() error {
 		}
 	}
 	for g, zones := range a.byGuard() {
-		g.overrides.begin(zones, a.storage)
+		g.overrides.Begin(inBook(zones), a.storage)
 	}
 	running.add(a.running)
 	watching.Begin()
@@ -159,7 +160,7 @@ func (a *App) byGuard() map[*guard][]*runningZone {
 func (a *App) Stop() error {
 	running.remove(a.running)
 	for g, zones := range a.byGuard() {
-		g.overrides.end(zones)
+		g.overrides.End(inBook(zones))
 	}
 	for _, z := range a.running {
 		if z.zone.load != nil {
@@ -230,6 +231,7 @@ type runningZone struct {
 	guard   *guard
 	onError string
 	share   bool
+	inBook  *overridebook.Zone
 }
 
 // id names the counters of the zone.
@@ -239,7 +241,9 @@ func (z *runningZone) id() zoneID { return zoneID{z.guard.store.String(), z.zone
 func (h *Handler) newRunningZone(z *Zone) *runningZone {
 	own := *z
 	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
-	return &runningZone{zone: own, guard: h.guard, onError: h.OnError, share: h.Share}
+	running := &runningZone{zone: own, guard: h.guard, onError: h.OnError, share: h.Share}
+	running.inBook = running.forBook()
+	return running
 }
 
 func (r *registry) add(zones []*runningZone) {

@@ -219,7 +219,7 @@ func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent 
 		for _, z := range zones {
 			orders[z.zone.Name] = order
 		}
-		if err := g.overrides.send(ctx, zones, orders); err != nil {
+		if err := g.overrides.Send(ctx, inBook(zones), orders); err != nil {
 			for _, z := range zones {
 				unsent = append(unsent, z.id())
 			}
@@ -235,29 +235,6 @@ func (z *Zone) enforcedNow() (word, until string) {
 		return enforce.Word(set.percent), set.until.UTC().Format(time.RFC3339)
 	}
 	return enforce.Word(z.percent), ""
-}
-
-// follow takes up the orders that the store has, by zone, and sends those that it lacks.
-func (b *overrideBook) follow(ctx context.Context, orders map[string]string) {
-	b.mu.Lock()
-	var zones []*runningZone // one of each name
-	for z := range b.zones {
-		if !slices.ContainsFunc(zones, func(o *runningZone) bool { return o.zone.Name == z.zone.Name }) {
-			zones = append(zones, z)
-		}
-	}
-	b.mu.Unlock()
-	unsent := make(map[string]string)
-	for _, z := range zones {
-		isNew, own := z.zone.control.sync.Hear(orders[z.zone.Name])
-		if own != "" {
-			unsent[z.zone.Name] = own
-		}
-		if isNew {
-			z.obey(b.name, enforce.ParseOrder(orders[z.zone.Name]))
-		}
-	}
-	_ = b.send(ctx, zones, unsent) // again at the next look
 }
 
 // obey has a zone enforced as an operator has told another Caddy.
@@ -277,20 +254,4 @@ func (z *runningZone) obey(store string, o enforce.Order) {
 	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
 	word, until := z.zone.enforcedNow()
 	emitEnforced(z.id(), word, until, o.Reason)
-}
-
-// send gives orders, by zone, to the Caddys that share the store.
-func (b *overrideBook) send(ctx context.Context, zones []*runningZone, orders map[string]string) error {
-	if b.shared == nil || len(orders) == 0 {
-		return nil
-	}
-	if err := b.shared.WriteEnforce(ctx, orders, enforce.Longest); err != nil {
-		return err
-	}
-	for _, z := range zones {
-		if text := orders[z.zone.Name]; text != "" {
-			z.zone.control.sync.Sent(text)
-		}
-	}
-	return nil
 }

@@ -216,7 +216,7 @@ func TestEnforceOrders(t *testing.T) {
 		if err := server.Client(t).HSet(t.Context(), "sw:{enforce}", zone, text).Err(); err != nil {
 			t.Fatal(err)
 		}
-		b.look(t.Context())
+		b.Look(t.Context())
 	}
 
 	server.Kill()
@@ -229,7 +229,7 @@ func TestEnforceOrders(t *testing.T) {
 		t.Errorf("away: unsent %v", unsent)
 	}
 	server.Restart(t)
-	b.look(t.Context())
+	b.Look(t.Context())
 	if got := inHash(); got != own {
 		t.Errorf("when Redis is back it has %q, want %q", got, own)
 	}
@@ -253,13 +253,13 @@ func TestEnforceOrders(t *testing.T) {
 	hear(half)
 	want("the same order again", "shadow")
 	server.Client(t).Del(t.Context(), "sw:{enforce}")
-	b.look(t.Context())
+	b.Look(t.Context())
 	want("an order that has gone", "shadow")
 
 	z.control.sync.Order(own)
 	hear(order("config", time.Minute, time.Hour))
 	want("a later order", "on")
-	b.look(t.Context())
+	b.Look(t.Context())
 	if got := inHash(); got == own {
 		t.Error("a later order was overwritten")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -65,7 +66,7 @@ type guard struct {
 	closed    atomic.Bool
 
 	shadow    shadowSlot
-	overrides *overrideBook
+	overrides *overridebook.Book
 }
 
 var guards = caddy.NewUsagePool()
@@ -90,7 +91,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 	store := module.Store()
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
-		g := &guard{store: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), overrides: newOverrideBook(store)}
+		g := &guard{store: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), overrides: overridebook.New(store)}
 		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
 		if m, ok := module.(ShadowModule); ok {

@@ -175,7 +175,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
-		h.guard.overrides.foresee(running, ctx.Storage())
+		h.guard.overrides.Foresee(running.inBook, ctx.Storage())
 		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)

@@ -7,10 +7,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // tokensUnder serves a request that reserves max_tokens, and returns the status and the units that its
@@ -181,5 +187,120 @@ func TestOverrideOfAPercentage(t *testing.T) {
 			}
 			poll(t, "shadow", func() bool { return shadowed() == want })
 		})
+	}
+}
+
+// The field with the cost comes off the answer also where nothing is charged: under an exemption, and
+// while the store is away.
+func TestStripWithoutCharge(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","strip":true}`, ""))
+	b := runHandler(t, h, new(mapStorage))
+	free := keyed("free")
+	free.Exempt = true
+	setRecords(t, b, free)
+	next := func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("X-Units", "7")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	for _, key := range []string{"free", "paying"} {
+		w := httptest.NewRecorder()
+		if err := answerWith(h, w, get("X-Key", key), next); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Header().Get("X-Units"); got != "" {
+			t.Errorf("%s: the client sees X-Units %s", key, got)
+		}
+	}
+}
+
+func limited(key, window string) overrides.Record {
+	r := keyed(key)
+	r.Limits = []overrides.Limit{{Max: 10, Window: window}}
+	return r
+}
+
+// looksBack returns how far back charges of a key of the only zone look.
+func looksBack(h *Handler, key string) time.Duration {
+	c, _ := h.Zones[0].chargeUnder(key, nil)
+	return time.Duration(window.Longest(&c)) * time.Millisecond
+}
+
+// endedAgo has the only zone know a record that ended some time ago, as a Caddy does that starts now.
+func endedAgo(t *testing.T, h *Handler, r overrides.Record, ago time.Duration) {
+	t.Helper()
+	storage := new(mapStorage)
+	b := overridebook.New(h.guard.store)
+	b.Begin(nil, storage)
+	defer b.End(nil)
+	over := time.Now().Add(-ago)
+	r.Until = &over
+	if _, err := b.Change(t.Context(), "", func([]overrides.Record) ([]overrides.Record, error) { return []overrides.Record{r}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	overridebook.New(h.guard.store).Foresee(h.newRunningZone(h.Zones[0]).inBook, storage)
+}
+
+// An override of an hour ends, and its key has limits of a minute for a while. What it uses then still counts when
+// the override is set again, until an hour after its end, with each algorithm and on both stores. Units have to
+// be kept for that long that no window needs at the time.
+func TestEndedOverrideIsLookedBackOn(t *testing.T) {
+	server := redistest.Start(t)
+	for name, open := range map[string]func(*windowtest.Clock) window.Store{
+		"memory": func(c *windowtest.Clock) window.Store {
+			return memory.New(memory.Options{SweepInterval: -1, Now: c.Now})
+		},
+		"redis": func(c *windowtest.Clock) window.Store {
+			return redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: c.Now})
+		},
+	} {
+		for _, algorithm := range []string{"zset", "log", "stream", "slices"} {
+			t.Run(name+" "+algorithm, func(t *testing.T) {
+				h, _ := newHandler(t, zoneHandler(t, ofKey+fmt.Sprintf(`"limits":[{"max":100,"window":"1m"}],"algorithm":{"name":%q}`, algorithm), ""))
+				b := runHandler(t, h, new(mapStorage))
+				clock := windowtest.NewClock()
+				store := open(clock)
+				defer func() { _ = store.(interface{ Close() error }).Close() }()
+				take := func(units int) (left int64) {
+					t.Helper()
+					for range units {
+						c, _ := h.Zones[0].chargeUnder("anna", nil)
+						ds, err := store.Take(t.Context(), []window.Charge{c})
+						if err != nil || !window.Allowed(ds) {
+							t.Fatalf("%v, %v", ds, err)
+						}
+						left = ds[0].Remaining
+					}
+					return left
+				}
+				record := setRecords(t, b, limited("anna", "1h"))[0]
+				if left := take(1); left != 9 {
+					t.Errorf("%d are left in the hour, want 9", left)
+				}
+				clock.Add(50 * 60_000)
+				setRecords(t, b) // it ends 50 minutes after its only request
+				end := clock.Now()
+				clock.Add(60_000)
+				if left := take(5); left != 95 {
+					t.Errorf("%d are left in the minute, want 95", left)
+				}
+				for _, minutes := range []int64{10, 9} {
+					clock.Add(minutes * 60_000)
+					endedAgo(t, h, record, time.Duration(clock.Now()-end)*time.Millisecond)
+					if anna, otto := looksBack(h, "anna"), looksBack(h, "otto"); anna != time.Hour || otto != time.Minute {
+						t.Errorf("anna looks back %s, otto %s; want an hour and a minute", anna, otto)
+					}
+					take(1)
+				}
+				endedAgo(t, h, record, 61*time.Minute)
+				if back := looksBack(h, "anna"); back != time.Minute {
+					t.Errorf("anna looks back %s an hour after the end, want a minute", back)
+				}
+				setRecords(t, b, limited("anna", "1h")) // 70 minutes after its only request
+				if left := take(1); left != 10-5-2-1 {
+					t.Errorf("%d are left in the hour, want 2: 5 and 2 were used while the override was not there", left)
+				}
+			})
+		}
 	}
 }

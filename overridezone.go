@@ -2,71 +2,27 @@ package slidingwindow
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// zoneOverrides are the overrides of a zone in a handler. Requests load one pointer.
-type zoneOverrides struct {
-	now atomic.Pointer[overridesNow] // nil: no overrides, and none for a while
-}
-
-// overridesNow are the overrides of a zone at a time. They do not change.
-type overridesNow struct {
-	set     *overrides.Set // nil without any
-	misfits []overrides.Misfit
-	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
-	// records around these times. 0: not at all.
-	quietUntil, nextEnd int64
-	// Records with longer windows than the zone's, that hold or have held until a while ago; and when the
-	// first of them is forgotten, in Unix ms. Nil and 0 without any.
-	back    *overrides.Set
-	backEnd int64
-}
-
-// rule returns the override of a key as the zone counts it; nil without one.
-func (z *Zone) rule(key string) *overrides.Rule {
-	if z.overrides == nil {
-		return nil
-	}
-	now := z.overrides.now.Load()
-	if now == nil {
-		return nil
-	}
-	return now.set.Find(key)
-}
-
-// mayLease reports whether all Caddys know the same overrides of the zone.
-func (z *Zone) mayLease() bool {
-	if z.overrides == nil {
-		return true
-	}
-	now := z.overrides.now.Load()
-	if now == nil {
-		return true
-	}
-	ms := time.Now().UnixMilli()
-	return ms >= now.quietUntil && (now.nextEnd == 0 || ms < now.nextEnd)
-}
-
 // override gives a charge the limits of its rule, which may be nil, and has it look back as far as the overrides of its key
 // do. It reports whether the limits are those of the rule.
 func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
-	if c.Lease.Units > 0 && !z.mayLease() {
+	if c.Lease.Units > 0 && !z.overrides.MayLease() {
 		c.Lease = window.Lease{}
 	}
-	if back := z.lookBack(c.Key); back > 0 {
+	if back := z.overrides.LookBack(c.Key); back > 0 {
 		c.Lookback = max(c.Lookback, z.longest, back)
 	}
 	if rule == nil {
@@ -159,6 +115,23 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 	}
 }
 
+// forBook returns what the book of overrides has to do with the zone.
+func (z *runningZone) forBook() *overridebook.Zone {
+	return &overridebook.Zone{
+		Name: z.zone.Name, Longest: z.zone.longest, Records: z.zone.forOverrides, NotApplied: z.zone.counters.misfits,
+		Orders: &z.zone.control.sync, Obey: z.obey, InForce: z.zone.overrides,
+	}
+}
+
+// inBook returns what the book of overrides knows of zones.
+func inBook(zones []*runningZone) []*overridebook.Zone {
+	all := make([]*overridebook.Zone, len(zones))
+	for i, z := range zones {
+		all[i] = z.inBook
+	}
+	return all
+}
+
 // noteOverride notes the rule of a key in a zone. It reports whether the zone charges nothing, as the
 // rule exempts the key or denies it; the rule then decides.
 func (req *request) noteOverride(z *Zone, key string, rule *overrides.Rule) (decided bool) {
@@ -227,28 +200,6 @@ const (
 	sourceOverride = "override"
 )
 
-// misfit returns the record that a key would have if it fitted the zone; nil without one.
-func (z *runningZone) misfit(key string) *overrides.Misfit {
-	now := z.zone.overrides.now.Load()
-	if now == nil || len(now.misfits) == 0 {
-		return nil
-	}
-	of := z.zone.forOverrides(z.guard.overrides.hasher)
-	of.Fit = nil
-	records := make([]overrides.Record, 0, len(now.misfits))
-	for _, m := range now.misfits {
-		records = append(records, *m.Record)
-	}
-	set, _ := overrides.Compile(records, of)
-	rule := set.Find(key)
-	for i := range now.misfits {
-		if rule != nil && now.misfits[i].ID == rule.ID {
-			return &now.misfits[i]
-		}
-	}
-	return nil
-}
-
 // under completes what is said of a charge for the override of its key, which may be nil.
 func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *control.Inspection {
 	if rule != nil {
@@ -256,7 +207,7 @@ func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *c
 		for i := range answer.Limits {
 			answer.Limits[i].Source = sourceOverride
 		}
-	} else if m := z.misfit(answer.Key); m != nil {
+	} else if m := z.guard.overrides.Misfit(z.inBook, answer.Key); m != nil {
 		answer.Override, answer.Misfit = m.Record, m.Err.Error()
 	}
 	return answer
@@ -331,7 +282,7 @@ func (req *request) override() any {
 // chargeUnder is Zone.charge for the override of the key, which may be nil.
 func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
 	c, _ := z.charge(key, repl)
-	rule := z.rule(key)
+	rule := z.overrides.Rule(key)
 	if rule.Decides() {
 		return c, rule
 	}
@@ -361,20 +312,14 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	if empty && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
 		return errors.New("key: is empty as the zone counts it; send the whole host or path of which the placeholder is a part")
 	}
-	hasher := z.guard.overrides.hasher
-	if hasher == nil {
+	book := z.guard.overrides
+	if book.Hasher() == nil {
 		// The key is spelt once more when the record is compiled.
 		if again, _, err := z.zone.key.KeyOf([]string{key}); z.zone.key.Single != "" && err == nil && again == key {
 			r.Key, r.Values = &key, nil
 		}
 		return nil
 	}
-	r.Key, r.Values, r.Hashes = nil, nil, nil
-	for n := 0; ; n++ {
-		sum, ok := hasher.HashKey(key, n)
-		if !ok {
-			return nil
-		}
-		r.Hashes = append(r.Hashes, hex.EncodeToString(sum[:]))
-	}
+	r.Key, r.Values, r.Hashes = nil, nil, book.Hashes(key)
+	return nil
 }

@@ -3,64 +3,38 @@ package slidingwindow
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// mapStorage is a storage of Caddy's in memory, that can fail.
-type mapStorage struct {
-	mu    sync.Mutex
-	files map[string][]byte
-	fails error
-}
-
-func (s *mapStorage) Lock(context.Context, string) error   { return s.fails }
-func (s *mapStorage) Unlock(context.Context, string) error { return nil }
-
-func (s *mapStorage) Store(_ context.Context, key string, value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files == nil {
-		s.files = make(map[string][]byte)
-	}
-	s.files[key] = value
-	return s.fails
-}
-
-func (s *mapStorage) Load(_ context.Context, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if text, ok := s.files[key]; ok {
-		return text, s.fails
-	}
-	return nil, fs.ErrNotExist
-}
+// mapStorage is a storage of Caddy's in memory.
+type mapStorage = storagetest.Storage
 
 // runHandler has the overrides of a handler hold, until the end of the test.
-func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overrideBook {
+func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overridebook.Book {
 	t.Helper()
-	var zones []*runningZone
+	var zones []*overridebook.Zone
 	for _, z := range h.Zones {
-		zones = append(zones, h.newRunningZone(z))
+		zones = append(zones, h.newRunningZone(z).inBook)
 	}
 	b := h.guard.overrides
-	b.begin(zones, storage)
-	t.Cleanup(func() { b.end(zones) })
+	b.Begin(zones, storage)
+	t.Cleanup(func() { b.End(zones) })
 	t.Cleanup(func() { setRecords(t, b) }) // the memory store has one book
 	return b
 }
 
 // setRecords makes records all that there are. Those without a zone are of the test's.
-func setRecords(t testing.TB, b *overrideBook, records ...overrides.Record) []overrides.Record {
+func setRecords(t testing.TB, b *overridebook.Book, records ...overrides.Record) []overrides.Record {
 	t.Helper()
 	for i := range records {
 		if records[i].Zone == "" {
@@ -70,7 +44,7 @@ func setRecords(t testing.TB, b *overrideBook, records ...overrides.Record) []ov
 			t.Fatal(err)
 		}
 	}
-	c, err := b.change(context.Background(), "", func([]overrides.Record) ([]overrides.Record, error) { return records, nil })
+	c, err := b.Change(context.Background(), "", func([]overrides.Record) ([]overrides.Record, error) { return records, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +221,7 @@ func TestOverrideMisfits(t *testing.T) {
 			if got := expand(r, "{http.sliding_window.override}"); got != "" {
 				t.Errorf("override %s is applied", got)
 			}
-			misfits := h.Zones[0].overrides.now.Load().misfits
+			misfits := h.Zones[0].overrides.Misfits()
 			if c.want == "" && len(misfits) == 0 {
 				return
 			}
@@ -278,19 +252,19 @@ func TestOverrideLeases(t *testing.T) {
 			t.Errorf("%s: a lease right after a change", key)
 		}
 	}
-	b.tidy(time.Now().Add(overrideQuiet - time.Second))
+	b.Tidy(time.Now().Add(overridebook.Quiet - time.Second))
 	if leases("none") {
 		t.Error("a lease before the time is over")
 	}
-	b.tidy(time.Now().Add(overrideQuiet))
+	b.Tidy(time.Now().Add(overridebook.Quiet))
 	for key, want := range map[string]bool{"same": true, "other": false, "none": true} {
 		if leases(key) != want {
 			t.Errorf("%s: lease %v, want %v", key, !want, want)
 		}
 	}
 	setRecords(t, b)
-	b.tidy(time.Now().Add(overrideQuiet))
-	if h.Zones[0].overrides.now.Load() != nil || !leases("other") {
+	b.Tidy(time.Now().Add(overridebook.Quiet))
+	if z := h.Zones[0].overrides; z.Rule("other") != nil || z.LookBack("other") != 0 || z.Misfits() != nil || !leases("other") {
 		t.Error("overrides that have gone leave something behind")
 	}
 }
@@ -334,7 +308,7 @@ func TestOverrideHashed(t *testing.T) {
 	setRecords(t, b, record)
 	for _, secrets := range []string{oldSecret, newSecret, newSecret + "," + oldSecret} {
 		other, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
-		runHandler(t, other, new(mapStorage)).look(t.Context())
+		runHandler(t, other, new(mapStorage)).Look(t.Context())
 		if w := serve(t, get("X-Key", "anna"), other); w.Code != http.StatusTooManyRequests {
 			t.Errorf("%s: got %d", secrets, w.Code)
 		}
@@ -414,5 +388,40 @@ func TestOverrideGCRAInMemory(t *testing.T) {
 	}
 	if n := passes(t, h, "anna", 5); n != 2 {
 		t.Errorf("anna: %d more passed, want 2: the burst of the zone", n)
+	}
+}
+
+// A key is stored so that it stays the same key when the record is read again. A key of which the
+// placeholder is no part is refused.
+func TestOverrideOfAPart(t *testing.T) {
+	h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.host.labels.2}","limits":[{"max":1,"window":"1h"}]`, ""))
+	runHandler(t, h, new(mapStorage))
+	own := []*runningZone{h.newRunningZone(h.Zones[0])}
+	running.add(own)
+	defer running.remove(own)
+	r, _ := http.NewRequest(http.MethodPost, "/", nil)
+	zone := `{"zone":"` + zoneName(t) + `","deny":true,"until":"2099-01-01T00:00:00Z",`
+	if _, _, err := setOverrides(r, []byte(zone+`"key":"evil"}`)); err == nil {
+		t.Error("a text without a third label is taken as a key")
+	}
+	if _, _, err := setOverrides(r, []byte(zone+`"key":"evil.example.com"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if h.Zones[0].overrides.Rule("evil") == nil || h.Zones[0].overrides.Rule("") != nil {
+		t.Errorf("the record decides on evil: %v, on no key: %v", h.Zones[0].overrides.Rule("evil") != nil, h.Zones[0].overrides.Rule("") != nil)
+	}
+}
+
+// The case of a path counts, also in a pattern; that of a host does not.
+func TestOverridePatternCase(t *testing.T) {
+	for key, want := range map[string]string{"{http.request.uri.path}": "/API/x", "{http.request.host}": "/api/x"} {
+		h, _ := newHandler(t, zoneHandler(t, `"key":"`+key+`","limits":[{"max":1,"window":"1h"}]`, ""))
+		b := runHandler(t, h, new(mapStorage))
+		setRecords(t, b, overrides.Record{Pattern: "/API/*", Deny: true})
+		for _, path := range []string{"/API/x", "/api/x"} {
+			if got := h.Zones[0].overrides.Rule(path) != nil; got != (path == want) {
+				t.Errorf("%s: the pattern decides on %s: %v", key, path, got)
+			}
+		}
 	}
 }

@@ -116,7 +116,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			break
 		}
 		c := h.chargeOf(z, key, req)
-		rule := z.rule(key)
+		rule := z.overrides.Rule(key)
 		if rule.Decides() || z.override(&c, rule) {
 			if req.noteOverride(z, key, rule) {
 				if rule.Deny {

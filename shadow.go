@@ -122,7 +122,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 // assessKey is assess for a key that is counted, or has an override.
 func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 	z := s.zone
-	s.rule = z.rule(key)
+	s.rule = z.overrides.Rule(key)
 	switch {
 	case s.rule != nil && s.rule.Exempt:
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -146,7 +147,7 @@ type Zone struct {
 	load           *zoneLoad       // nil without the option
 	counters       zoneCounters
 	onServer       bool // whether the store's server may decide on native
-	overrides      *zoneOverrides
+	overrides      *overridebook.InForce
 	longest        time.Duration // of the windows that the configuration tells
 	seen           alert.Seen
 	alerting       *alert.Rule // nil: no alert
@@ -252,7 +253,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if err := z.compile(); err != nil {
 		return err
 	}
-	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
+	z.longest, z.overrides = z.longestKnown(), new(overridebook.InForce)
 	z.counters = newZoneCounters(z.Name)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)

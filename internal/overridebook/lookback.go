@@ -1,4 +1,4 @@
-package slidingwindow
+package overridebook
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 // replaces it by another one, finds what they have used in the meantime.
 
 // retire notes records with limits that no longer hold at now, in favour of next. mu is held.
-func (b *overrideBook) retire(next []overrides.Record, now time.Time) {
+func (b *Book) retire(next []overrides.Record, now time.Time) {
 	kept := make(map[string]time.Duration, len(next))
 	for i := range next {
 		if !next[i].Expired(now) {
@@ -44,12 +44,12 @@ func forget(past []overrides.Record, now time.Time) []overrides.Record {
 
 // lookBack completes what a zone knows of the book's records: how far back its keys look, beyond the windows of the
 // configuration. mu is held.
-func (b *overrideBook) lookBack(z *runningZone, next *overridesNow, now time.Time) {
+func (b *Book) lookBack(z *Zone, next *snapshot, now time.Time) {
 	var longer []overrides.Record
 	for _, all := range [][]overrides.Record{b.copy.Records, b.past} {
 		for _, r := range all {
 			till := r.Forgotten()
-			if r.Zone != z.zone.Name || r.Window() <= z.zone.longest || till != 0 && now.UnixMilli() >= till {
+			if r.Zone != z.Name || r.Window() <= z.Longest || till != 0 && now.UnixMilli() >= till {
 				continue
 			}
 			longer = append(longer, r)
@@ -59,18 +59,6 @@ func (b *overrideBook) lookBack(z *runningZone, next *overridesNow, now time.Tim
 		}
 	}
 	if longer != nil {
-		next.back, _ = overrides.Compile(longer, z.zone.forOverrides(b.hasher))
+		next.back, _ = overrides.Compile(longer, z.Records(b.hasher))
 	}
-}
-
-// lookBack returns how far back charges of a key look for overrides, beyond the zone's own windows; 0 for no further.
-func (z *Zone) lookBack(key string) time.Duration {
-	if z.overrides == nil {
-		return 0
-	}
-	now := z.overrides.now.Load()
-	if now == nil || now.back == nil {
-		return 0
-	}
-	return now.back.LookBack(key)
 }

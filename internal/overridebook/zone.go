@@ -1,0 +1,191 @@
+package overridebook
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+)
+
+// Zone is a zone of a handler, as the book knows it. All fields are required.
+type Zone struct {
+	Name string
+	// Longest is the longest window that the configuration tells.
+	Longest time.Duration
+	// Records returns what records have to fit. The hasher is the book's.
+	Records func(overrides.Hasher) overrides.Zone
+	// NotApplied counts records that do not fit.
+	NotApplied prometheus.Counter
+	// Orders is what this process knows of orders for the zone. Zones of one name share it.
+	Orders *enforce.Sync
+	// Obey follows an order that the store has.
+	Obey func(store string, o enforce.Order)
+	// InForce gets the overrides that hold.
+	InForce *InForce
+}
+
+// InForce are the overrides of a zone that hold now. Requests load one pointer. A nil InForce has none.
+type InForce struct {
+	now atomic.Pointer[snapshot] // nil: no overrides, and none for a while
+}
+
+// snapshot has the overrides of a zone at a time. It does not change.
+type snapshot struct {
+	set     *overrides.Set // nil without any
+	misfits []overrides.Misfit
+	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
+	// records around these times. 0: not at all.
+	quietUntil, nextEnd int64
+	// Records with longer windows than the zone's, that hold or have held until a while ago; and when the
+	// first of them is forgotten, in Unix ms. Nil and 0 without any.
+	back    *overrides.Set
+	backEnd int64
+}
+
+// Rule returns the override of a key as the zone counts it; nil without one.
+func (f *InForce) Rule(key string) *overrides.Rule {
+	if f == nil {
+		return nil
+	}
+	now := f.now.Load()
+	if now == nil {
+		return nil
+	}
+	return now.set.Find(key)
+}
+
+// MayLease reports whether all Caddys know the same overrides of the zone.
+func (f *InForce) MayLease() bool {
+	if f == nil {
+		return true
+	}
+	now := f.now.Load()
+	if now == nil {
+		return true
+	}
+	ms := time.Now().UnixMilli()
+	return ms >= now.quietUntil && (now.nextEnd == 0 || ms < now.nextEnd)
+}
+
+// LookBack returns how far back charges of a key look for overrides, beyond the zone's own windows; 0 for no further.
+func (f *InForce) LookBack(key string) time.Duration {
+	if f == nil {
+		return 0
+	}
+	now := f.now.Load()
+	if now == nil || now.back == nil {
+		return 0
+	}
+	return now.back.LookBack(key)
+}
+
+// Misfits returns the records that do not fit the zone, and so are not applied.
+func (f *InForce) Misfits() []overrides.Misfit {
+	if f == nil {
+		return nil
+	}
+	now := f.now.Load()
+	if now == nil {
+		return nil
+	}
+	return now.misfits
+}
+
+// Misfit returns the record that a key would have if it fitted the zone; nil without one.
+func (b *Book) Misfit(z *Zone, key string) *overrides.Misfit {
+	misfits := z.InForce.Misfits()
+	if len(misfits) == 0 {
+		return nil
+	}
+	of := z.Records(b.hasher)
+	of.Fit = nil
+	records := make([]overrides.Record, 0, len(misfits))
+	for _, m := range misfits {
+		records = append(records, *m.Record)
+	}
+	set, _ := overrides.Compile(records, of)
+	rule := set.Find(key)
+	for i := range misfits {
+		if rule != nil && misfits[i].ID == rule.ID {
+			return &misfits[i]
+		}
+	}
+	return nil
+}
+
+// apply gives every zone its overrides. mu is held.
+func (b *Book) apply(now time.Time) {
+	for z := range b.zones {
+		misfits := b.applyTo(z, now)
+		metrics.OverridesNotApplied.WithLabelValues(b.name, z.Name).Set(float64(len(misfits)))
+		for _, m := range misfits {
+			b.warn(z, m)
+		}
+	}
+}
+
+// applyTo gives a zone its overrides, and returns those that do not fit. mu is held.
+func (b *Book) applyTo(z *Zone, now time.Time) []overrides.Misfit {
+	next := &snapshot{}
+	records := slices.DeleteFunc(slices.Clone(b.copy.Records), func(r overrides.Record) bool { return r.Zone != z.Name || r.Expired(now) })
+	next.set, next.misfits = overrides.Compile(records, z.Records(b.hasher))
+	for _, r := range records {
+		if r.Until != nil && (next.nextEnd == 0 || r.Until.UnixMilli() < next.nextEnd) {
+			next.nextEnd = r.Until.UnixMilli()
+		}
+	}
+	if quiet := b.changed.Add(Quiet); now.Before(quiet) {
+		next.quietUntil = quiet.UnixMilli()
+	}
+	b.lookBack(z, next, now)
+	if next.set == nil && next.misfits == nil && next.quietUntil == 0 && next.back == nil {
+		next = nil
+	}
+	z.InForce.now.Store(next)
+	if next == nil {
+		return nil
+	}
+	return next.misfits
+}
+
+// warn tells once of a record that does not fit.
+func (b *Book) warn(z *Zone, m overrides.Misfit) {
+	id := m.ID + " " + m.Created.String() + " " + m.Err.Error()
+	if b.warned[id] {
+		return
+	}
+	if len(b.warned) > 2*overrides.MaxRecords {
+		clear(b.warned)
+	}
+	b.warned[id] = true
+	z.NotApplied.Inc()
+	storestate.Logger(b.name).Warn("an override does not fit its zone, and is not applied", zap.String("zone", m.Zone), zap.String("id", m.ID), zap.Error(m.Err))
+}
+
+// Tidy has the zones forget records that have ended, and changes that all Caddys know by now. From Begin to End
+// the book does so every two seconds by itself.
+func (b *Book) Tidy(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	due := false
+	b.past = forget(b.past, now)
+	for z := range b.zones {
+		if o := z.InForce.now.Load(); o != nil {
+			ended := o.nextEnd != 0 && now.UnixMilli() >= o.nextEnd
+			if ended {
+				b.changed = now
+			}
+			due = due || ended || o.backEnd != 0 && now.UnixMilli() >= o.backEnd || o.quietUntil != 0 && (now.UnixMilli() >= o.quietUntil || now.Sub(b.changed) > Quiet) // the clock may step back
+		}
+	}
+	if due {
+		b.apply(now)
+	}
+}
