@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/shadow"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -65,7 +66,7 @@ type guard struct {
 	unsettled atomic.Int64
 	closed    atomic.Bool
 
-	shadow    shadowSlot
+	shadow    shadow.Slot
 	overrides *overridebook.Book
 }
 
@@ -95,7 +96,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
 		if m, ok := module.(ShadowModule); ok {
-			g.shadow.open = m.ShadowStore
+			g.shadow.Open = m.ShadowStore
 		}
 		if away, ok := store.(fallback.Store); ok {
 			g.away = metrics.StoreErrorsTotal.WithLabelValues(name, "away")
@@ -106,6 +107,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 			g.outages = storestate.NewOutages(name, store, true)
 			g.fallback = fallback.New(away, fallback.Options{OnChange: g.outages.Changed, OnPing: g.outages.Pinged, Counts: acquireCounts(store.String())})
 			g.lookout = storestate.NewLookout(name, store, g.fallback)
+			g.shadow.Crew = g.fallback
 		}
 		return g, nil
 	})
@@ -129,7 +131,7 @@ func (g *guard) Destruct() error {
 		g.lookout.End()
 	}
 	g.settler.drain(drainLast)
-	err := g.closeShadows()
+	err := g.shadow.Close()
 	g.closeUnlessHeld()
 	return err
 }
@@ -228,13 +230,22 @@ func (g *guard) peek(ctx context.Context, charges []window.Charge, local, share 
 	return ds, engine.SourceLocal, cause, err
 }
 
+// peekShadow is peek for charges that deny nobody. A store without a server keeps such counts apart.
+func (g *guard) peekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+	if g.fallback == nil {
+		if ds, ok, err := g.shadow.Peek(ctx, charges); ok {
+			return ds, engine.SourceStore, nil, err
+		}
+	}
+	return g.peek(ctx, charges, local, share)
+}
+
 // reset forgets the history of a charge's counter. While the store is away it is not done, and the
 // store is told when it is back.
 func (g *guard) reset(ctx context.Context, c window.Charge) (done bool, err error) {
 	if g.fallback == nil {
-		err = g.store.Reset(ctx, c)
-		if now := g.shadow.now.Load(); now != nil && err == nil {
-			err = now.store.Reset(ctx, c)
+		if err = g.store.Reset(ctx, c); err == nil {
+			err = g.shadow.Reset(ctx, c)
 		}
 		return err == nil, err
 	}

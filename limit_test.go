@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -276,6 +278,103 @@ func TestNativeWithTwoSecrets(t *testing.T) {
 	for _, c := range [][2]string{{"on", one}, {"auto", two}, {"off", two}} {
 		if err := load(c[0], c[1]); err != nil {
 			t.Errorf("native %s, secrets %s: %v", c[0], c[1], err)
+		}
+	}
+}
+
+// TestNative holds when a server may decide on gcra by itself: with the zone alone
+// in every handler, and with one limit that it can keep.
+func TestNative(t *testing.T) {
+	const (
+		gcra  = `"algorithm":{"name":"gcra"}`
+		burst = `"algorithm":{"name":"gcra","burst":5}`
+		limit = `"limits":[{"max":10,"window":"1m"}]`
+		other = `,{"name":"other","limits":[{"max":1,"window":"1s"}]}`
+	)
+	script, auto := window.GCRA{}, window.GCRA{Native: window.NativeAuto}
+	for i, c := range []struct {
+		zone  string
+		more  []string // zones beside it, for each handler
+		where string   // of the error; empty: none
+		want  window.Algorithm
+	}{
+		0:  {gcra + `,` + limit, []string{""}, "", auto},
+		1:  {burst + `,` + limit, []string{""}, "", window.GCRA{Burst: 5, Native: window.NativeAuto}},
+		2:  {`"algorithm":{"name":"gcra","native":"auto"},` + limit, []string{"", ""}, "", auto},
+		3:  {`"algorithm":{"name":"gcra","native":"on"},` + limit, []string{""}, "", window.GCRA{Native: window.NativeOn}},
+		4:  {`"algorithm":{"name":"gcra","native":"off","burst":"5"},` + limit, []string{""}, "", window.GCRA{Burst: 5}},
+		5:  {gcra + `,` + limit, []string{other}, "", script},
+		6:  {gcra + `,` + limit, []string{"", other}, "", script},
+		7:  {gcra + `,` + limit, []string{other, ""}, "", script},
+		8:  {`"algorithm":{"name":"gcra","native":"on"},` + limit, []string{"", other}, "native on: there are other zones in the handler; use native auto", nil},
+		9:  {burst + `,"limits":[{"max":10,"window":"1m"},{"max":20,"window":"1h"}]`, []string{""}, "", window.GCRA{Burst: 5}},
+		10: {gcra + `,"limits":[{"max":7,"window":"1s"}]`, []string{""}, "", script},
+		11: {gcra + `,"limits":[{"max":0,"window":"1s"}]`, []string{""}, "", script},
+		12: {gcra + `,"limits":[{"max":"{http.vars.none}","window":"1m"}],"fallback":{"max":10,"window":"1m"}`, []string{""}, "", script},
+		13: {`"algorithm":{"name":"zset"},` + limit, []string{""}, "", window.Zset{}},
+		14: {`"pack":9,` + gcra + `,` + limit, []string{""}, "", script},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			store, config := newFake(t, nil)
+			store.become(decides(window.Decision{Allowed: true}, window.Decision{Allowed: true}))
+			base, err := caddy.ProvisionContext(&caddy.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := caddy.NewContext(base)
+			defer cancel()
+			var handlers []*Handler
+			for _, more := range c.more {
+				h, err := ctx.LoadModuleByID("http.handlers.sliding_window",
+					json.RawMessage(fmt.Sprintf(`{"zones":[{"name":"api",%s}%s],"store":%s}`, c.zone, more, config)))
+				if err != nil {
+					if c.where == "" || !strings.Contains(err.Error(), "zone api: algorithm gcra: "+c.where) {
+						t.Errorf("error %v, want %q", err, c.where)
+					}
+					return
+				}
+				handlers = append(handlers, h.(*Handler))
+			}
+			if c.where != "" {
+				t.Fatalf("no error, want %q", c.where)
+			}
+			serve(t, get(), handlers...)
+			for _, charges := range store.taken {
+				if charges[0].Algorithm != c.want {
+					t.Errorf("algorithm %+v, want %+v", charges[0].Algorithm, c.want)
+				}
+				if packed := strings.Contains(c.zone, `"pack":9`); packed != (charges[0].Pack == 9) {
+					t.Errorf("pack %d of %s", charges[0].Pack, c.zone)
+				}
+				if err := engine.CheckCharges(charges); err != nil {
+					t.Error(err)
+				}
+			}
+			if len(store.taken) != len(handlers) {
+				t.Errorf("%d requests, want %d", len(store.taken), len(handlers))
+			}
+		})
+	}
+}
+
+// TestBurstOfExpandedLimit takes the fallback for a window in which the burst
+// cannot be counted.
+func TestBurstOfExpandedLimit(t *testing.T) {
+	z := &Zone{
+		Limits:    []Limit{{Max: "1000000", Window: "{w}"}},
+		fallback:  window.Policy{Limit: 1_000_000, Window: time.Minute},
+		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
+	}
+	z.compileValues()
+	if err := z.compile(); err != nil {
+		t.Fatal(err)
+	}
+	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
+		repl := caddy.NewReplacer()
+		repl.Set("w", w)
+		c, _ := z.charge("key", repl)
+		if got := c.Policies[0]; got.Window != want {
+			t.Errorf("window %s: %+v, want %s", w, got, want)
 		}
 	}
 }

@@ -89,12 +89,12 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	for _, z := range h.Zones {
 		percent := z.enforced()
 		if percent == enforce.None {
-			req.addShadow(len(h.Zones), z)
+			req.addShadow(h, z)
 			continue
 		}
 		applies, err := z.applies(r)
 		if percent != enforce.All && (applies || err != nil) && !z.isKeyEnforced(req, percent) {
-			h.assess(req.addShadow(len(h.Zones), z), req, applies, err)
+			h.assess(req.addShadow(h, z), req, applies, err)
 			continue
 		}
 		if err != nil {

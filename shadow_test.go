@@ -335,49 +335,36 @@ func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
 	}
 }
 
-// What waits is bounded in number and bytes. The rest is dropped, and counted, at once; so is what
-// waits at the end.
-func TestShadowIsBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		key  string
-		most int
-	}{
-		"number": {"k", maxShadows},
-		"bytes":  {strings.Repeat("k", 1<<20), maxShadowBytes >> 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, store := newFake(t, nil)
-			entered := make(chan struct{})
-			f.shadow.decide = func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
-				entered <- struct{}{}
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			base, err := caddy.ProvisionContext(&caddy.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := caddy.NewContext(base)
-			defer cancel()
-			module, err := ctx.LoadModuleByID("http.handlers.sliding_window",
-				json.RawMessage(zoneHandler(t, `"key":"{http.request.header.X-Key}",`+twoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := module.(*Handler)
-			_, reader := newHandler(t, zoneHandler(t, twoAnHour, ``)) // its registry outlives the other
-			serve(t, get("X-Key", "first"), h)
-			<-entered
-			for range c.most + 10 {
-				serve(t, get("X-Key", c.key), h)
-			}
-			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 10})
-			cancel()
-			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, float64(c.most + 11)})
-			serve(t, get("X-Key", "late"), h) // of the former configuration
-			wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, float64(c.most + 12)})
-		})
+// Charges that wait when a configuration ends are dropped and counted, as are the one that the store has and those that
+// come later.
+func TestShadowOfFormerConfiguration(t *testing.T) {
+	f, store := newFake(t, nil)
+	entered := make(chan struct{})
+	f.shadow.decide = func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
+	base, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(base)
+	defer cancel()
+	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := module.(*Handler)
+	_, reader := newHandler(t, zoneHandler(t, twoAnHour, ``)) // its registry outlives the other
+	serve(t, get(), h)
+	<-entered
+	serve(t, get(), h)
+	wantShadow(t, reader, zoneName(t), [5]float64{})
+	cancel()
+	wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 2})
+	serve(t, get(), h)
+	wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 3})
 }
 
 func TestShadowWithoutShadowStore(t *testing.T) {

@@ -1,0 +1,94 @@
+// Package shadow decides, beside the handlers, on charges of zones that do not deny. It does so on a store of
+// its own.
+package shadow
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
+)
+
+// Request is a request in a zone that does not deny it. A Slot calls one of Decided, Failed and Dropped, once.
+// They must not call the Slot.
+type Request interface {
+	// Charge returns what the request spends. It does not change while the request waits.
+	Charge() *window.Charge
+	// Local reports whether local counts decide while the store is away, and whether limits are then divided
+	// by the number of processes.
+	Local() (local, share bool)
+	// Decided is told what was decided.
+	Decided(ds []window.Decision)
+	// Failed is told why nothing was decided.
+	Failed(err error)
+	// Dropped is told that too many requests wait, or that the Slot was closed.
+	Dropped()
+}
+
+// Slot has the worker that decides on requests beside a guard. The worker starts with the first request. The fields
+// must be set before that. A Slot is safe for concurrent use.
+type Slot struct {
+	// Returns a new store, which the Slot closes. Nil: the Slot has no store, and drops requests.
+	Open func() window.Store
+	// The guard whose count of processes divides limits; see fallback.Options.
+	Crew *fallback.Guard
+
+	now    atomic.Pointer[worker]
+	mu     sync.Mutex // held while the worker comes and goes
+	closed bool
+}
+
+// Add has a request decided on, or drops it.
+func (s *Slot) Add(r Request) {
+	if w := s.worker(); w == nil || !w.add(r) {
+		r.Dropped()
+	}
+}
+
+// Peek says what the next request with these charges meets; nothing is spent. It reports false if
+// the Slot has no store.
+func (s *Slot) Peek(ctx context.Context, charges []window.Charge) (ds []window.Decision, ok bool, err error) {
+	w := s.worker()
+	if w == nil {
+		return nil, false, nil
+	}
+	ds, err = w.store.Peek(ctx, charges)
+	return ds, true, err
+}
+
+// Reset forgets the history of a charge's counter, if anything was decided here.
+func (s *Slot) Reset(ctx context.Context, c window.Charge) error {
+	if w := s.now.Load(); w != nil {
+		return w.store.Reset(ctx, c)
+	}
+	return nil
+}
+
+// Close drops the requests that wait, and those that come later. It closes the store.
+func (s *Slot) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if w := s.now.Load(); w != nil {
+		return w.close()
+	}
+	return nil
+}
+
+// worker returns the worker, which it starts if there was none. It returns nil if the Slot has no
+// store, or was closed before it had a worker.
+func (s *Slot) worker() *worker {
+	if w := s.now.Load(); w != nil {
+		return w
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.now.Load(); w != nil || s.closed || s.Open == nil {
+		return w
+	}
+	w := newWorker(s.Open(), s.Crew)
+	s.now.Store(w)
+	return w
+}

@@ -1,0 +1,152 @@
+package shadow
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
+)
+
+// Requests that wait at most, with the bytes of their keys and fields, and requests that a store
+// decides on in one call.
+const (
+	maxWaiting = 4096
+	maxBytes   = 4 << 20
+	maxBatch   = 128
+)
+
+// worker decides on requests, one after the other.
+type worker struct {
+	store    window.Store
+	fallback *fallback.Guard     // nil for a store that cannot be away
+	outages  *storestate.Outages // nil for a store that cannot be away
+	ctx      context.Context     // ends with close
+	cancel   context.CancelFunc
+	group    sync.WaitGroup // one goroutine while requests wait
+
+	mu      sync.Mutex // guards what follows
+	waiting []Request
+	bytes   int
+	working bool
+	closed  bool
+}
+
+// newWorker returns a worker on a store, which it closes.
+func newWorker(store window.Store, crew *fallback.Guard) *worker {
+	w := &worker{store: store}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	if away, ok := store.(fallback.Store); ok {
+		w.outages = storestate.NewOutages(strings.ToValidUTF8(store.String(), "\uFFFD")+" (shadow)", store, false)
+		w.fallback = fallback.New(away, fallback.Options{OnChange: w.outages.Changed, OnPing: w.outages.Pinged, Crew: crew})
+		w.fallback.Use()
+	}
+	return w
+}
+
+// size returns the bytes of the key and the fields of a request.
+func size(r Request) int {
+	c := r.Charge()
+	n := len(c.Key)
+	for _, field := range c.Fields {
+		n += len(field)
+	}
+	return n
+}
+
+// add has a request decided on. It reports false if too many wait.
+func (w *worker) add(r Request) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || len(w.waiting) >= maxWaiting || w.bytes+size(r) > maxBytes {
+		return false
+	}
+	w.waiting = append(w.waiting, r)
+	w.bytes += size(r)
+	if !w.working {
+		w.working = true
+		w.group.Go(w.work)
+	}
+	return true
+}
+
+// work decides on requests until none waits.
+func (w *worker) work() {
+	batch := make([]Request, 0, maxBatch)
+	for {
+		batch = w.next(batch[:0])
+		if len(batch) == 0 {
+			return
+		}
+		w.decide(batch)
+		clear(batch)
+	}
+}
+
+// next takes the requests that have waited longest.
+func (w *worker) next(batch []Request) []Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.waiting), maxBatch)
+	batch = append(batch, w.waiting[:n]...)
+	for _, r := range batch {
+		w.bytes -= size(r)
+	}
+	clear(w.waiting[:n])
+	w.waiting = w.waiting[n:]
+	if n == 0 {
+		w.waiting, w.working = nil, false
+	}
+	return batch
+}
+
+// decide decides as the handlers of the requests would.
+func (w *worker) decide(batch []Request) {
+	requests, charges := make([][]window.Charge, len(batch)), make([]window.Charge, len(batch))
+	for i, r := range batch {
+		charges[i] = *r.Charge()
+		requests[i] = charges[i : i+1]
+	}
+	for i, result := range w.take(requests) {
+		r, ds, err := batch[i], result.Decisions, result.Err
+		if local, share := r.Local(); err != nil && local && w.fallback != nil && w.ctx.Err() == nil {
+			ds, err = w.fallback.TakeLocal(w.ctx, requests[i], err, share)
+		}
+		switch {
+		case err == nil:
+			r.Decided(ds)
+		case w.ctx.Err() != nil:
+			r.Dropped()
+		default:
+			r.Failed(err)
+		}
+	}
+}
+
+func (w *worker) take(requests [][]window.Charge) []window.Result {
+	if w.fallback == nil {
+		return w.store.TakeBatch(w.ctx, requests)
+	}
+	return w.fallback.TakeBatch(w.ctx, requests)
+}
+
+// close ends what decides. Requests that wait are dropped.
+func (w *worker) close() error {
+	w.mu.Lock()
+	w.closed = true
+	for _, r := range w.waiting {
+		r.Dropped()
+	}
+	w.waiting = nil
+	w.mu.Unlock()
+	w.cancel()
+	w.group.Wait()
+	if w.fallback != nil {
+		w.fallback.Disuse()
+		_ = w.fallback.Close() // it returns no error of its own
+		w.outages.End()
+	}
+	return w.store.Close()
+}
