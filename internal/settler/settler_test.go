@@ -78,7 +78,7 @@ func newSite(t *testing.T, remote bool) *site {
 	return s
 }
 
-// admit returns the receipts of as many charges of three units, each of a key of its own.
+// admit returns the receipts of n charges of three units, each of a key of its own.
 func (s *site) admit(n int) []Receipt {
 	all := make([]Receipt, n)
 	for i := range all {
