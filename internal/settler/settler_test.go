@@ -207,8 +207,9 @@ func TestSettled(t *testing.T) {
 				zone := prometheus.Labels{"zone": t.Name()}
 				metrics.SettledTotal.DeletePartialMatch(zone)
 				metrics.SettleErrorsTotal.DeletePartialMatch(zone)
+				metrics.SettleSeconds.DeletePartialMatch(zone)
 			})
-			of := metricstest.Of(metrics.SettledTotal, metrics.SettleErrorsTotal)
+			of := metricstest.Of(metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleSeconds)
 			value := func(name, label, word string) float64 {
 				n, ok := metricstest.Find(t, of, "caddy_sliding_window_"+name, "zone", t.Name(), label, word)
 				if !ok {
@@ -221,6 +222,9 @@ func TestSettled(t *testing.T) {
 				value("settle_errors_total", "reason", "unknown"), value("settle_errors_total", "reason", "failed"))
 			if got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
+			}
+			if n, _ := metricstest.Find(t, of, "caddy_sliding_window_settle_seconds", "zone", t.Name()); (n == 1) != (c.err == nil) {
+				t.Errorf("%v settlements are timed after error %v", n, c.err)
 			}
 			if charged, _ := s.charged.Load("0"); charged != c.units {
 				t.Errorf("%v units are noted, want %d", charged, c.units)
