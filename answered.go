@@ -1,15 +1,111 @@
 package slidingwindow
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
 	"github.com/slidingwindow/caddy-sliding-window/internal/tee"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
+
+// tries bounds how often a request is decided on: each time but the first because units came back.
+const tries = 8
+
+// landingLast is the longest that a denied request waits for units that come back.
+const landingLast = 250 * time.Millisecond
+
+// decideSettled is decide for a handler with zones that settle. A denied request is decided on again
+// if units came back in a zone that denies it since it was sent, or are about to: a client that has
+// its answer has its unit back. While other receipts of the counter are not settled, room may come
+// back before the limit tells, so that such a denial holds for a second at most.
+func (h *Handler) decideSettled(ctx context.Context, req *request) error {
+	flying := h.guard.settler.InFlight()
+	var room [4]uint64
+	for n := 1; ; n++ {
+		before := room[:0]
+		for i, z := range req.zones {
+			before = append(before, 0)
+			if z.settles() {
+				before[i] = flying.BacksOf(flying.Counter(&req.charges[i])).Load()
+			}
+		}
+		err := h.decide(ctx, req)
+		if err != nil || req.allowed {
+			return err
+		}
+		came := false
+		for i, z := range req.zones {
+			if z.settles() && !window.Allowed(req.decisionsOf(i)) {
+				counter := flying.Counter(&req.charges[i])
+				came = flying.Wait(ctx, counter, landingLast) || flying.BacksOf(counter).Load() != before[i] || came
+			}
+		}
+		if !came || n == tries || ctx.Err() != nil {
+			break
+		}
+	}
+	for i, z := range req.zones {
+		if z.CountIf == nil || !flying.Any(flying.Counter(&req.charges[i])) {
+			continue
+		}
+		for j := range req.decisionsOf(i) {
+			if d := &req.decisionsOf(i)[j]; !d.Allowed && d.RetryAfter != window.Never {
+				d.RetryAfter = min(d.RetryAfter, time.Second)
+				d.EffectiveWindow = min(d.EffectiveWindow, time.Second)
+			}
+		}
+	}
+	return nil
+}
+
+// unsettled returns the places of charges that get receipts.
+func (h *Handler) unsettled(req *request) (places []int) {
+	for i, z := range req.zones {
+		if z.settles() {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// receipt is that of a charge in a zone.
+type receipt struct {
+	settler.Receipt
+	zone *Zone
+}
+
+// receipts returns those of a request that was admitted, for zones that settle.
+func (h *Handler) receipts(req *request) []receipt {
+	if len(req.decisions) == 0 {
+		return nil // nobody decided
+	}
+	var all []receipt
+	for i, z := range req.zones {
+		if !z.settles() || req.charges[i].Cost == 0 {
+			continue
+		}
+		if all == nil {
+			all = make([]receipt, 0, len(req.zones)-i)
+		}
+		d := &req.decisionsOf(i)[0]
+		all = append(all, receipt{zone: z})
+		r := &all[len(all)-1]
+		r.Charge, r.At, r.Former, r.Place, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
+		r.Charge.Fields = nil
+		h.guard.settler.Admit(&r.Receipt, z.counters.settled.zone)
+	}
+	return all
+}
 
 // answered is the answer to a request that was admitted. It settles the receipts of the request.
 type answered struct {
@@ -20,7 +116,7 @@ type answered struct {
 	strips   []*Settle   // that take a field off
 	header   http.Header // of an answer that has begun
 	readers  readers     // of its body
-	landing  []chan struct{}
+	landing  []<-chan struct{}
 }
 
 // serveSettled has the next handlers answer a request that was admitted, and makes it cost
@@ -83,11 +179,11 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 		r := &a.receipts[i]
 		switch s := r.zone.Settle; {
 		case denied:
-			a.handler.guard.settler.settle(r, 0)
+			a.handler.guard.settler.Settle(&r.Receipt, 0)
 		case s == nil && r.zone.CountIf.Match(status, header):
-			a.handler.guard.settler.settle(r, r.Charge.Cost)
+			a.handler.guard.settler.Settle(&r.Receipt, r.Charge.Cost)
 		case s == nil:
-			a.handler.guard.settler.settle(r, 0)
+			a.handler.guard.settler.Settle(&r.Receipt, 0)
 		case s.source == nil:
 			a.tell(r, s.fromHeader(a.tellingHeader(s)), status)
 		case upgraded:
@@ -142,7 +238,7 @@ func (a *answered) tell(r *receipt, result usage.Result, status int) {
 	if missing != "" {
 		r.zone.counters.settled.missing[missing].Inc()
 	}
-	if done := a.handler.guard.settler.settle(r, units); done != nil {
+	if done := a.handler.guard.settler.Settle(&r.Receipt, units); done != nil {
 		a.landing = append(a.landing, done)
 	}
 }
@@ -165,7 +261,7 @@ func (a *answered) settleRest(returned bool, err error) {
 	case gone: // the client does not choose what counts
 		for i := range a.receipts {
 			if r := &a.receipts[i]; r.zone.Settle == nil {
-				a.handler.guard.settler.settle(r, r.Charge.Cost)
+				a.handler.guard.settler.Settle(&r.Receipt, r.Charge.Cost)
 			} else {
 				a.tell(r, usage.Result{Missing: usage.Aborted}, 0)
 			}
@@ -224,4 +320,38 @@ func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
 func (req *request) deniedLater() bool {
 	last, _ := req.vars[requestVar].(*request)
 	return last != nil && last != req && !last.allowed
+}
+
+// chargedBefore reports whether an earlier handler has charged the request in a zone.
+func (req *request) chargedBefore(z *Zone) bool {
+	earlier, _ := req.vars[requestVar].(*request)
+	for ; earlier != nil; earlier = earlier.previous {
+		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *Zone) bool { return other.use == z.use }) {
+			return true
+		}
+	}
+	return false
+}
+
+// seekLast is how many whole answers of a zone may tell no cost, from the first one on, before the log
+// says so.
+const seekLast = 100
+
+// seeking notices a zone with settle that never finds what it looks for.
+type seeking struct {
+	found  atomic.Bool
+	missed atomic.Int64
+}
+
+// note notes an answer without an error, and why it did not tell its cost, if so. An answer that was cut off says nothing
+// about those that are not.
+func (s *seeking) note(logger *zap.Logger, z *Zone, missing usage.Reason) {
+	switch {
+	case s.found.Load() || missing == usage.Aborted:
+	case missing == "":
+		s.found.Store(true)
+	case s.missed.Add(1) == seekLast:
+		logger.Warn("answers of a zone with settle never tell what they cost; on_missing decides",
+			zap.String("zone", z.Name), zap.Int("answers", seekLast), zap.String("last_reason", string(missing)))
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
 	"github.com/slidingwindow/caddy-sliding-window/internal/shadow"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
@@ -55,14 +56,13 @@ type guard struct {
 	away, busy            prometheus.Counter // of errors, by reason
 	refused, foreign      prometheus.Counter // of errors, by reason
 
-	foreignLog   uptime.Rare
-	unsettledLog uptime.Rare
-	outages      *storestate.Outages // nil for a store that cannot be away
-	lookout      *storestate.Lookout // nil for a store that cannot be away
+	foreignLog uptime.Rare
+	outages    *storestate.Outages // nil for a store that cannot be away
+	lookout    *storestate.Lookout // nil for a store that cannot be away
 
 	// Receipts that are not settled yet keep the guard open. So do the configurations that use
 	// it, which count as one in unsettled.
-	settler   *settler
+	settler   *settler.Settler
 	unsettled atomic.Int64
 	closed    atomic.Bool
 
@@ -93,7 +93,6 @@ func acquireGuard(module StoreModule, local bool) *guard {
 	value, _, _ := guards.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		g := &guard{store: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), overrides: overridebook.New(store)}
-		g.settler = &settler{guard: g}
 		g.unsettled.Add(1)
 		if m, ok := module.(ShadowModule); ok {
 			g.shadow.Open = m.ShadowStore
@@ -109,6 +108,7 @@ func acquireGuard(module StoreModule, local bool) *guard {
 			g.lookout = storestate.NewLookout(name, store, g.fallback)
 			g.shadow.Crew = g.fallback
 		}
+		g.settler = settler.New(store, g.fallback, g.hold, g.release)
 		return g, nil
 	})
 	g := value.(*guard)
@@ -130,7 +130,7 @@ func (g *guard) Destruct() error {
 	if g.lookout != nil {
 		g.lookout.End()
 	}
-	g.settler.drain(drainLast)
+	g.settler.Drain(drainLast)
 	err := g.shadow.Close()
 	g.closeUnlessHeld()
 	return err

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -42,27 +43,16 @@ type zoneCounters struct {
 
 // settledCounters are those of a zone with count_if or settle.
 type settledCounters struct {
-	kept, givenBack, excess, lost prometheus.Counter                  // units
-	unknown, failed               prometheus.Counter                  // requests
-	missing                       map[usage.Reason]prometheus.Counter // with settle
-	seconds                       prometheus.Observer
+	zone    *settler.Zone
+	missing map[usage.Reason]prometheus.Counter // with settle
 }
 
 func newSettledCounters(z *Zone) settledCounters {
-	zone := z.Name
-	c := settledCounters{
-		kept:      metrics.SettledTotal.WithLabelValues(zone, "kept"),
-		givenBack: metrics.SettledTotal.WithLabelValues(zone, "given_back"),
-		excess:    metrics.SettledTotal.WithLabelValues(zone, "excess"),
-		lost:      metrics.SettledTotal.WithLabelValues(zone, "lost"),
-		seconds:   metrics.SettleSeconds.WithLabelValues(zone),
-		unknown:   metrics.SettleErrorsTotal.WithLabelValues(zone, "unknown"),
-		failed:    metrics.SettleErrorsTotal.WithLabelValues(zone, "failed"),
-	}
+	c := settledCounters{zone: settler.NewZone(z.Name, func(key string, units int64) { z.top.noteCharged(key, units) })}
 	if z.Settle != nil {
 		c.missing = make(map[usage.Reason]prometheus.Counter)
 		for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
-			c.missing[reason] = metrics.SettleMissingTotal.WithLabelValues(zone, string(reason))
+			c.missing[reason] = metrics.SettleMissingTotal.WithLabelValues(z.Name, string(reason))
 		}
 	}
 	return c

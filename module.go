@@ -168,7 +168,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.guard = acquireGuard(module, h.OnError == onErrorLocal)
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
-		h.guard.settler.use()
+		h.guard.settler.Use()
 	}
 	if h.Share {
 		app.share(h.guard)

@@ -35,7 +35,7 @@ func tokensUnder(t *testing.T, h *Handler, key string, most int, next http.Handl
 	if err != nil {
 		t.Error(err)
 	}
-	h.guard.settler.drain(drainLast)
+	h.guard.settler.Drain(drainLast)
 	return w.Code, during, spent(t, h, "X-Key", key)
 }
 

@@ -3,6 +3,7 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Settle says where an answer tells what its request really cost. Exactly one of usage, header and
@@ -286,6 +288,40 @@ func (s *Settle) plain() *Settle {
 		p.RefundIf = nil
 	}
 	return &p
+}
+
+// reserve makes a charge spend what the answer is thought to cost. That is at most the smallest limit,
+// so that a request can pass at all.
+func (z *Zone) reserve(r *http.Request, c *window.Charge) {
+	s := z.Settle
+	if c.Cost == 0 {
+		return
+	}
+	if s.fields != nil {
+		c.Cost = s.estimate(r, c.Cost)
+	}
+	smallest := int64(math.MaxInt64)
+	for _, p := range c.Policies {
+		smallest = min(smallest, p.Limit)
+	}
+	c.Cost = max(1, min(c.Cost, smallest))
+}
+
+// estimate returns what an answer may cost at most by the body of its request, or otherwise.
+func (s *Settle) estimate(r *http.Request, otherwise int64) int64 {
+	output, size, found := s.fields.Read(r)
+	result := usage.Result{Output: output}
+	if s.Usage == "" {
+		result = usage.Result{Input: output}
+	}
+	if s.perToken > 0 {
+		result.Input = (size + s.perToken - 1) / s.perToken
+	}
+	units := s.weights.Units(result)
+	if !found {
+		return max(units, otherwise)
+	}
+	return units
 }
 
 // failed matches answers that tell no cost: they are errors.

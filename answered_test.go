@@ -47,7 +47,7 @@ func TestSettledMetrics(t *testing.T) {
 	h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":10,"window":"1h"}],"cost":3,"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
 	settle := func(code int) {
 		settleBy(h, code)
-		h.guard.settler.drain(10 * time.Second)
+		h.guard.settler.Drain(10 * time.Second)
 	}
 	settle(401)
 	settle(200)
@@ -75,53 +75,13 @@ func settleAfter(f *fakeStore, admit func(context.Context, []window.Charge) ([]w
 	f.become(admit)
 }
 
-// A queue that is full makes requests settle by themselves. None is dropped.
-func TestSettleQueueIsFull(t *testing.T) {
-	admit := decides(window.Decision{Allowed: true, Limit: 1, At: 1})
-	f, store := newFake(t, admit)
-	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
-	const n = settleTogether + settleQueue + 50
-	receipts := make([]receipt, n)
-	for i := range receipts {
-		r := &receipts[i]
-		r.zone, r.counter = h.Zones[0], uint64(i)
-		r.Charge = window.Charge{Zone: "zone", Key: "key", Cost: 1, Algorithm: window.Zset{}, Policies: h.Zones[0].policies}
-		h.guard.settler.admit(r)
-	}
-	f.mu.Lock() // the store hangs
-	h.guard.settler.settle(&receipts[0], 0)
-	poll(t, "the first is on its way", func() bool {
-		h.guard.settler.mu.Lock()
-		defer h.guard.settler.mu.Unlock()
-		return len(h.guard.settler.queue) == 0
-	})
-	var wg sync.WaitGroup
-	for i := range receipts[1:] {
-		wg.Go(func() { h.guard.settler.settle(&receipts[1+i], 0) })
-	}
-	poll(t, "the queue is full", func() bool {
-		h.guard.settler.mu.Lock()
-		defer h.guard.settler.mu.Unlock()
-		return len(h.guard.settler.queue) == settleQueue
-	})
-	f.mu.Unlock()
-	wg.Wait()
-	h.guard.settler.drain(time.Minute)
-	if f.settled != -n {
-		t.Errorf("%d units were given back, want %d", -f.settled, n)
-	}
-	if h.guard.settler.inFlight.Any(0) || h.guard.unsettled.Load() != 1 {
-		t.Errorf("%d receipts are not settled", h.guard.unsettled.Load()-1)
-	}
-}
-
 // A denial that a give-back has overtaken is decided on again: a client that has its answer has its unit
 // back.
 func TestDecidedAgain(t *testing.T) {
 	denied := window.Decision{Limit: 1, RetryAfter: time.Hour, EffectiveWindow: time.Hour, At: 1}
 	f, store := newFake(t, nil)
 	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
-	flying := h.guard.settler.inFlight
+	flying := h.guard.settler.InFlight()
 	asked := 0
 	f.become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 		if asked++; asked == 1 {

@@ -1,0 +1,42 @@
+package settler
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+)
+
+// Receipt is that of a charge in a zone. It is settled once, after Admit.
+type Receipt struct {
+	engine.Receipt
+	zone    *Zone
+	counter uint64        // see inflight.Receipts
+	decided time.Duration // in uptime
+}
+
+// Zone is what the receipts of a zone have in common.
+type Zone struct {
+	name                          string
+	kept, givenBack, excess, lost prometheus.Counter // units
+	unknown, failed               prometheus.Counter // requests
+	seconds                       prometheus.Observer
+	noteCharged                   func(key string, units int64)
+}
+
+// NewZone returns the Zone of a name. noteCharged is told what each request of a key has cost.
+func NewZone(name string, noteCharged func(key string, units int64)) *Zone {
+	return &Zone{
+		name:        name,
+		kept:        metrics.SettledTotal.WithLabelValues(name, "kept"),
+		givenBack:   metrics.SettledTotal.WithLabelValues(name, "given_back"),
+		excess:      metrics.SettledTotal.WithLabelValues(name, "excess"),
+		lost:        metrics.SettledTotal.WithLabelValues(name, "lost"),
+		seconds:     metrics.SettleSeconds.WithLabelValues(name),
+		unknown:     metrics.SettleErrorsTotal.WithLabelValues(name, "unknown"),
+		failed:      metrics.SettleErrorsTotal.WithLabelValues(name, "failed"),
+		noteCharged: noteCharged,
+	}
+}
