@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +20,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -165,33 +165,17 @@ func statusFor(r *http.Request) control.Status {
 
 func status() control.Status {
 	answer := control.Status{Version: control.Version(), Stores: []control.Store{}, Alerts: listAlerts()}
-	for _, g := range running.guards() {
-		answer.Stores = append(answer.Stores, g.state())
+	for _, s := range running.stores() {
+		answer.Stores = append(answer.Stores, stateOf(s))
 	}
 	answer.Loads = zoneLoads()
 	return answer
 }
 
-// state returns the state of the guard's store.
-func (g *guard) state() control.Store {
-	state := control.Store{Name: g.store.String(), State: control.StateOK, Overrides: g.overrideState()}
-	if k, ok := g.store.(interface{ Keys() int64 }); ok {
-		keys := k.Keys()
-		state.Keys = &keys
-	}
-	if g.fallback == nil {
-		return state
-	}
-	state.Instances = g.fallback.Counted()
-	for part, o := range g.outages.Away() {
-		since := o.Since.UTC().Format(time.RFC3339)
-		if part == "" {
-			state.State, state.Since, state.Cause = control.StateAway, since, o.Cause.Error()
-			continue
-		}
-		state.Nodes = append(state.Nodes, control.Node{Name: part, Since: since, Cause: o.Cause.Error()})
-	}
-	slices.SortFunc(state.Nodes, func(a, b control.Node) int { return cmp.Compare(a.Name, b.Name) })
+// stateOf returns the state of a store.
+func stateOf(s *openstore.Store) control.Store {
+	state := s.State()
+	state.Overrides = overrideState(s)
 	return state
 }
 
@@ -266,9 +250,9 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 	if s.rule.Decides() {
 		return http.StatusOK, z.decidedBy(c, s.rule), nil
 	}
-	peek := z.guard.peek
+	peek := z.store.Peek
 	if !enforce.IsEnforced(c.Zone, c.Key, z.zone.enforced()) {
-		peek = z.guard.peekShadow
+		peek = z.store.PeekShadow
 	}
 	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.onError == onErrorLocal, z.share)
 	if err != nil {
@@ -280,7 +264,7 @@ func inspect(r *http.Request, body []byte) (int, any, error) {
 // inspection returns what is said of a charge with these decisions. The cause is why the store did
 // not decide.
 func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by engine.Source, cause error) *control.Inspection {
-	store := z.guard.store.String()
+	store := z.store.Name()
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
 		Store: control.InspectedStore{Name: store, State: control.StateOK},
@@ -288,11 +272,11 @@ func (z *runningZone) inspection(c *window.Charge, ds []window.Decision, by engi
 	if by == engine.SourceStore {
 		answer.DecidedBy, _, _ = strings.Cut(store, " ")
 	}
-	if n, ok := z.guard.store.(engine.CounterNamer); ok {
+	if n, ok := z.store.Raw.(engine.CounterNamer); ok {
 		answer.RedisKey = n.CounterName(*c)
 	}
 	if cause != nil {
-		state := z.guard.state()
+		state := stateOf(z.store)
 		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
 	}
 	answer.Enforce, _ = z.zone.enforcedNow()
@@ -346,14 +330,14 @@ func reset(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	z, c := s.zones[0], &s.charge
-	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Store: z.guard.store.String(), Done: true}
-	var told []*guard
+	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Store: z.store.Name(), Done: true}
+	var told []*openstore.Store
 	for _, other := range s.zones { // stores of one name may differ in options, and remember apart
-		if slices.Contains(told, other.guard) {
+		if slices.Contains(told, other.store) {
 			continue
 		}
-		told = append(told, other.guard)
-		done, err := other.guard.reset(r.Context(), *c)
+		told = append(told, other.store)
+		done, err := other.store.Reset(r.Context(), *c)
 		if err != nil {
 			return 0, nil, other.unavailable(err)
 		}
@@ -363,7 +347,7 @@ func reset(r *http.Request, body []byte) (int, any, error) {
 	case !answer.Done:
 		answer.Note = noteAway
 		return http.StatusAccepted, answer, nil
-	case z.guard.fallback == nil:
+	case !z.store.IsRemote():
 	case c.Lease.Units > 0:
 		answer.Note = noteLease
 	default:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
@@ -32,22 +33,22 @@ func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	answer := control.OverrideList{Stores: []control.OverrideSet{}}
-	for _, g := range running.guards() {
-		if filter.Store == "" || filter.Store == g.store.String() {
-			answer.Stores = append(answer.Stores, g.overrideSet(filter.Zone))
+	for _, s := range running.stores() {
+		if filter.Store == "" || filter.Store == s.Name() {
+			answer.Stores = append(answer.Stores, overrideSet(s, filter.Zone))
 		}
 	}
 	if filter.Store != "" && len(answer.Stores) == 0 {
-		_, err := guardOf(filter.Store)
+		_, err := storeOf(filter.Store)
 		return 0, nil, err
 	}
 	return http.StatusOK, answer, nil
 }
 
-// overrideSet returns the overrides of the guard's store that have not ended, of one zone or of all.
-func (g *guard) overrideSet(zone string) control.OverrideSet {
-	c, lost := g.overrides.Current()
-	set := control.OverrideSet{Store: g.store.String(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
+// overrideSet returns the overrides of a store that have not ended, of one zone or of all.
+func overrideSet(s *openstore.Store, zone string) control.OverrideSet {
+	c, lost := s.Overrides.Current()
+	set := control.OverrideSet{Store: s.Name(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
 	if !c.Read.IsZero() {
 		set.Confirmed = c.Read.UTC().Format(time.RFC3339)
 	}
@@ -58,7 +59,7 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 	}
 	for _, zones := range running.list() {
 		z := zones[0]
-		if z.guard != g || zone != "" && z.zone.Name != zone {
+		if z.store != s || zone != "" && z.zone.Name != zone {
 			continue
 		}
 		for _, m := range z.zone.overrides.Misfits() {
@@ -72,28 +73,28 @@ func (g *guard) overrideSet(zone string) control.OverrideSet {
 }
 
 // overrideState is overrideSet in short.
-func (g *guard) overrideState() control.OverrideState {
-	set := g.overrideSet("")
+func overrideState(s *openstore.Store) control.OverrideState {
+	set := overrideSet(s, "")
 	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
-	if c, _ := g.overrides.Current(); g.overrides.Shared() && !c.Read.IsZero() {
+	if c, _ := s.Overrides.Current(); s.Overrides.Shared() && !c.Read.IsZero() {
 		age := time.Since(c.Read).Seconds()
 		state.Age = &age
 	}
 	return state
 }
 
-// guardOf returns the guard of a store; of the only one if it has no name here.
-func guardOf(store string) (*guard, error) {
-	all := running.guards()
+// storeOf returns the store of a name; the only one if it has no name here.
+func storeOf(store string) (*openstore.Store, error) {
+	all := running.stores()
 	if store == "" && len(all) == 1 {
 		return all[0], nil
 	}
 	var names []string
-	for _, g := range all {
-		if g.store.String() == store {
-			return g, nil
+	for _, s := range all {
+		if s.Name() == store {
+			return s, nil
 		}
-		names = append(names, strconv.Quote(g.store.String()))
+		names = append(names, strconv.Quote(s.Name()))
 	}
 	if store == "" && len(all) > 1 {
 		return nil, apiError(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", joinWords(names)))
@@ -110,7 +111,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, apiError(http.StatusBadRequest, err)
 	}
-	var g *guard
+	var s *openstore.Store
 	zones := make([]*runningZone, len(records))
 	for i := range records {
 		o := &records[i]
@@ -122,22 +123,22 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, err
 		}
 		z := found[0]
-		if g == nil {
-			g = z.guard
+		if s == nil {
+			s = z.store
 		}
-		if g.store.String() != z.guard.store.String() {
+		if s.Name() != z.store.Name() {
 			return 0, nil, apiError(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
 		if err = z.complete(o, time.Now()); err == nil {
-			err = overrides.Check(o, z.zone.forOverrides(g.overrides.Hasher()))
+			err = overrides.Check(o, z.zone.forOverrides(s.Overrides.Hasher()))
 		}
 		if err != nil {
 			return 0, nil, apiError(http.StatusBadRequest, err)
 		}
 		zones[i] = z
 	}
-	return g.changeOverrides(r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
+	return changeOverrides(s, r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
 		for i := range records {
 			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return zones[i].isSame(&o, &records[i]) }), records[i])
 		}
@@ -198,21 +199,21 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, apiError(http.StatusBadRequest, err)
 	}
 	wanted := &records[0]
-	var g *guard
+	var s *openstore.Store
 	is := func(o *overrides.Record) bool { return o.ID == wanted.ID }
 	if wanted.ID != "" {
-		g, err = guardWith(wanted.Store, is)
+		s, err = storeWith(wanted.Store, is)
 	} else {
 		var z *runningZone
 		if z, err = selectorOf(wanted); err == nil {
-			g, is = z.guard, func(o *overrides.Record) bool { return z.isSame(o, wanted) }
+			s, is = z.store, func(o *overrides.Record) bool { return z.isSame(o, wanted) }
 		}
 	}
 	if err != nil {
 		return 0, nil, err
 	}
 	var gone []overrides.Record
-	return g.changeOverrides(r, "deleted", &gone, func(all []overrides.Record) ([]overrides.Record, error) {
+	return changeOverrides(s, r, "deleted", &gone, func(all []overrides.Record) ([]overrides.Record, error) {
 		gone = nil
 		all = slices.DeleteFunc(all, func(o overrides.Record) bool {
 			if !is(&o) {
@@ -228,23 +229,23 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 	})
 }
 
-// guardWith returns the guard of a store, or of the one that has a record.
-func guardWith(store string, is func(*overrides.Record) bool) (*guard, error) {
+// storeWith returns the store of a name, or the one that has a record.
+func storeWith(store string, is func(*overrides.Record) bool) (*openstore.Store, error) {
 	if store == "" {
-		for _, g := range running.guards() {
-			c, _ := g.overrides.Current()
+		for _, s := range running.stores() {
+			c, _ := s.Overrides.Current()
 			for i := range c.Records {
 				if is(&c.Records[i]) {
-					return g, nil
+					return s, nil
 				}
 			}
 		}
 	}
-	all := running.guards()
+	all := running.stores()
 	if store == "" && len(all) > 0 {
 		return all[0], nil // another Caddy may just have set it; else it is not found there
 	}
-	return guardOf(store)
+	return storeOf(store)
 }
 
 // selectorOf completes a record of which the selector alone counts, and returns its zone.
@@ -269,7 +270,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, apiError(http.StatusBadRequest, err)
 	}
-	g, err := guardOf(set.Store)
+	s, err := storeOf(set.Store)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -281,9 +282,9 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		o.By = cmp.Or(o.By, clientOf(r))
 		created := o.Created
 		err := o.Complete(now)
-		if z := g.zoneNamed(o.Zone); err == nil && z != nil {
+		if z := zoneNamed(s, o.Zone); err == nil && z != nil {
 			err = z.complete(o, now)
-		} else if err == nil && g.overrides.Hasher() != nil && (o.Key != nil || o.Values != nil) {
+		} else if err == nil && s.Overrides.Hasher() != nil && (o.Key != nil || o.Values != nil) {
 			err = errors.New("zone: no zone of this name runs on the store, so that the key cannot be hashed")
 		}
 		if err == nil && seen[o.ID] {
@@ -297,7 +298,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		seen[o.ID] = true
 	}
-	return g.changeOverrides(r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
+	return changeOverrides(s, r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
 }
 
 // emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
@@ -306,21 +307,21 @@ func emitOverride(store, what, version string, o *overrides.Record) {
 	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
 }
 
-// zoneNamed returns a running zone on the guard's store; nil without one of that name.
-func (g *guard) zoneNamed(name string) *runningZone {
+// zoneNamed returns a running zone on a store; nil without one of that name.
+func zoneNamed(s *openstore.Store, name string) *runningZone {
 	for _, zones := range running.find(name) {
-		if zones[0].guard.store.String() == g.store.String() {
+		if zones[0].store.Name() == s.Name() {
 			return zones[0]
 		}
 	}
 	return nil
 }
 
-// changeOverrides changes the overrides of the guard's store, and tells the log what was done with the records
+// changeOverrides changes the overrides of a store, and tells the log what was done with the records
 // at told, which edit may put there.
-func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
+func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
-	c, err := g.overrides.Change(r.Context(), version, edit)
+	c, err := s.Overrides.Change(r.Context(), version, edit)
 	switch {
 	case errors.Is(err, overridebook.ErrChanged) && version != "":
 		return 0, nil, apiError(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))
@@ -332,16 +333,16 @@ func (g *guard) changeOverrides(r *http.Request, what string, told *[]overrides.
 		return 0, nil, err
 	}
 	records := *told
-	logger := storestate.Logger(g.store.String())
+	logger := storestate.Logger(s.Name())
 	if what == "replaced" {
 		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
-		emitOverride(g.store.String(), what, c.Version, &overrides.Record{By: clientOf(r)})
+		emitOverride(s.Name(), what, c.Version, &overrides.Record{By: clientOf(r)})
 	} else {
 		for _, o := range records { // keys stay out of the log, and out of events
-			emitOverride(g.store.String(), what, c.Version, &o)
+			emitOverride(s.Name(), what, c.Version, &o)
 			logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
 				zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", c.Version))
 		}
 	}
-	return http.StatusOK, control.OverrideChange{Store: g.store.String(), Version: c.Version, Records: records}, nil
+	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: records}, nil
 }

@@ -29,7 +29,7 @@ const landingLast = 250 * time.Millisecond
 // its answer has its unit back. While other receipts of the counter are not settled, room may come
 // back before the limit tells, so that such a denial holds for a second at most.
 func (h *Handler) decideSettled(ctx context.Context, req *request) error {
-	flying := h.guard.settler.InFlight()
+	flying := h.store.Settler.InFlight()
 	var room [4]uint64
 	for n := 1; ; n++ {
 		before := room[:0]
@@ -102,7 +102,7 @@ func (h *Handler) receipts(req *request) []receipt {
 		r := &all[len(all)-1]
 		r.Charge, r.At, r.Former, r.Place, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
 		r.Charge.Fields = nil
-		h.guard.settler.Admit(&r.Receipt, z.counters.settled.zone)
+		h.store.Settler.Admit(&r.Receipt, z.counters.settled.zone)
 	}
 	return all
 }
@@ -179,11 +179,11 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 		r := &a.receipts[i]
 		switch s := r.zone.Settle; {
 		case denied:
-			a.handler.guard.settler.Settle(&r.Receipt, 0)
+			a.handler.store.Settler.Settle(&r.Receipt, 0)
 		case s == nil && r.zone.CountIf.Match(status, header):
-			a.handler.guard.settler.Settle(&r.Receipt, r.Charge.Cost)
+			a.handler.store.Settler.Settle(&r.Receipt, r.Charge.Cost)
 		case s == nil:
-			a.handler.guard.settler.Settle(&r.Receipt, 0)
+			a.handler.store.Settler.Settle(&r.Receipt, 0)
 		case s.source == nil:
 			a.tell(r, s.fromHeader(a.tellingHeader(s)), status)
 		case upgraded:
@@ -238,7 +238,7 @@ func (a *answered) tell(r *receipt, result usage.Result, status int) {
 	if missing != "" {
 		r.zone.counters.settled.missing[missing].Inc()
 	}
-	if done := a.handler.guard.settler.Settle(&r.Receipt, units); done != nil {
+	if done := a.handler.store.Settler.Settle(&r.Receipt, units); done != nil {
 		a.landing = append(a.landing, done)
 	}
 }
@@ -261,7 +261,7 @@ func (a *answered) settleRest(returned bool, err error) {
 	case gone: // the client does not choose what counts
 		for i := range a.receipts {
 			if r := &a.receipts[i]; r.zone.Settle == nil {
-				a.handler.guard.settler.Settle(&r.Receipt, r.Charge.Cost)
+				a.handler.store.Settler.Settle(&r.Receipt, r.Charge.Cost)
 			} else {
 				a.tell(r, usage.Result{Missing: usage.Aborted}, 0)
 			}

@@ -47,7 +47,7 @@ func TestSettledMetrics(t *testing.T) {
 	h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":10,"window":"1h"}],"cost":3,"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
 	settle := func(code int) {
 		settleBy(h, code)
-		h.guard.settler.Drain(10 * time.Second)
+		h.store.Settler.Drain(10 * time.Second)
 	}
 	settle(401)
 	settle(200)
@@ -81,7 +81,7 @@ func TestDecidedAgain(t *testing.T) {
 	denied := window.Decision{Limit: 1, RetryAfter: time.Hour, EffectiveWindow: time.Hour, At: 1}
 	f, store := newFake(t, nil)
 	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
-	flying := h.guard.settler.InFlight()
+	flying := h.store.Settler.InFlight()
 	asked := 0
 	f.become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 		if asked++; asked == 1 {
@@ -188,7 +188,7 @@ func TestTokenLimitWithLowEstimates(t *testing.T) {
 		if n := most(crowd(t, h, 20, func() int64 { return truth }), 3_600_000); n < limit || n > limit+50*truth {
 			t.Errorf("%d units passed, want %d to %d", n, limit, limit+50*truth)
 		}
-		ds, err := h.guard.store.Peek(t.Context(), []window.Charge{{Zone: "low_" + algorithm, Key: "all", Cost: 1, Algorithm: h.Zones[0].algorithm, Policies: h.Zones[0].policies}})
+		ds, err := h.store.Raw.Peek(t.Context(), []window.Charge{{Zone: "low_" + algorithm, Key: "all", Cost: 1, Algorithm: h.Zones[0].algorithm, Policies: h.Zones[0].policies}})
 		if err != nil || ds[0].Allowed || ds[0].RetryAfter <= 0 || ds[0].RetryAfter > time.Hour {
 			t.Errorf("%+v, %v", ds, err)
 		}

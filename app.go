@@ -14,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
@@ -44,8 +45,8 @@ type App struct {
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[zoneID]*zoneUse
-	// Guards of the handlers that share, one for each handler.
-	sharing []*guard
+	// Stores of the handlers that share, one for each handler.
+	sharing []*openstore.Store
 	// Zones of the handlers, for the registry.
 	running []*runningZone
 	// Caddy's storage, for overrides.
@@ -117,41 +118,39 @@ func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	return store, err
 }
 
-// share announces this instance on g's store from Start to Stop, so that instances can count
+// share announces this instance on a remote store from Start to Stop, so that instances can count
 // each other.
-func (a *App) share(g *guard) {
-	if g.fallback != nil {
-		a.sharing = append(a.sharing, g)
+func (a *App) share(s *openstore.Store) {
+	if s.IsRemote() {
+		a.sharing = append(a.sharing, s)
 	}
 }
 
 // Start implements caddy.App.
 func (a *App) Start() error {
 	a.sender.Start()
-	for _, g := range a.sharing {
-		g.fallback.Share()
+	for _, s := range a.sharing {
+		s.Share()
 	}
 	for _, z := range a.running {
-		if z.guard.lookout != nil {
-			z.guard.lookout.Begin()
-		}
+		z.store.Watch()
 		if z.zone.load != nil {
 			z.zone.load.sampler.Start(z.zone.load.Zone)
 		}
 	}
-	for g, zones := range a.byGuard() {
-		g.overrides.Begin(inBook(zones), a.storage)
+	for s, zones := range a.byStore() {
+		s.Overrides.Begin(inBook(zones), a.storage)
 	}
 	running.add(a.running)
 	watching.Begin()
 	return nil
 }
 
-// byGuard returns the zones of each guard.
-func (a *App) byGuard() map[*guard][]*runningZone {
-	all := make(map[*guard][]*runningZone)
+// byStore returns the zones of each store.
+func (a *App) byStore() map[*openstore.Store][]*runningZone {
+	all := make(map[*openstore.Store][]*runningZone)
 	for _, z := range a.running {
-		all[z.guard] = append(all[z.guard], z)
+		all[z.store] = append(all[z.store], z)
 	}
 	return all
 }
@@ -159,8 +158,8 @@ func (a *App) byGuard() map[*guard][]*runningZone {
 // Stop implements caddy.App.
 func (a *App) Stop() error {
 	running.remove(a.running)
-	for g, zones := range a.byGuard() {
-		g.overrides.End(inBook(zones))
+	for s, zones := range a.byStore() {
+		s.Overrides.End(inBook(zones))
 	}
 	for _, z := range a.running {
 		if z.zone.load != nil {
@@ -168,10 +167,41 @@ func (a *App) Stop() error {
 		}
 	}
 	watching.End()
-	for _, g := range a.sharing {
-		g.fallback.Unshare()
+	for _, s := range a.sharing {
+		s.Unshare()
 	}
 	a.sender.Stop()
+	return nil
+}
+
+// StoreModule is what a module in the namespace http.sliding_window.stores
+// implements. Configurations that mean the same store must get the same
+// window.Store, for counts and connections to outlive a reload, and may still use it
+// for a while after the module's Cleanup: Caddy does not wait for requests.
+type StoreModule interface {
+	Store() window.Store
+}
+
+// ShadowModule is implemented by store modules that can keep what zones count without denying
+// apart from what others count.
+type ShadowModule interface {
+	// ShadowStore returns a new store, which the caller closes. It shares neither memory nor
+	// connections with Store, and has its name.
+	ShadowStore() window.Store
+}
+
+// The words for what happens while the store is away.
+const (
+	onErrorLocal = "local"
+	onErrorAllow = "allow"
+	onErrorDeny  = "deny"
+)
+
+// checkShare refuses share without on_error local: without it nothing is decided locally.
+func checkShare(onError string, share bool) error {
+	if share && onError != onErrorLocal {
+		return fmt.Errorf("share and on_error %s cannot be combined; write on_error local { share }, or take share out", onError)
+	}
 	return nil
 }
 
@@ -228,20 +258,20 @@ type registry struct {
 // runningZone is a zone of a handler.
 type runningZone struct {
 	zone    Zone // without its matchers
-	guard   *guard
+	store   *openstore.Store
 	onError string
 	share   bool
 	inBook  *overridebook.Zone
 }
 
 // id names the counters of the zone.
-func (z *runningZone) id() zoneID { return zoneID{z.guard.store.String(), z.zone.Name} }
+func (z *runningZone) id() zoneID { return zoneID{z.store.Name(), z.zone.Name} }
 
 // newRunningZone returns a zone of h for the registry.
 func (h *Handler) newRunningZone(z *Zone) *runningZone {
 	own := *z
 	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
-	running := &runningZone{zone: own, guard: h.guard, onError: h.OnError, share: h.Share}
+	running := &runningZone{zone: own, store: h.store, onError: h.OnError, share: h.Share}
 	running.inBook = running.forBook()
 	return running
 }
@@ -284,17 +314,17 @@ func (r *registry) find(name string) [][]*runningZone {
 	return slices.DeleteFunc(r.list(), func(z []*runningZone) bool { return z[0].zone.Name != name })
 }
 
-// guards returns the guards of running zones, by the names of their stores, each once.
-func (r *registry) guards() []*guard {
-	var all []*guard
+// stores returns the stores of running zones, by name, each once.
+func (r *registry) stores() []*openstore.Store {
+	var all []*openstore.Store
 	for _, zones := range r.list() {
 		for _, z := range zones {
-			if !slices.ContainsFunc(all, func(g *guard) bool { return g.store.String() == z.guard.store.String() }) {
-				all = append(all, z.guard)
+			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.Name() == z.store.Name() }) {
+				all = append(all, z.store)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *guard) int { return cmp.Compare(a.store.String(), b.store.String()) })
+	slices.SortFunc(all, func(a, b *openstore.Store) int { return cmp.Compare(a.Name(), b.Name()) })
 	return all
 }
 

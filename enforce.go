@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
@@ -210,16 +211,16 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 
 // sendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
 func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent []zoneID) {
-	stores := make(map[*guard][]*runningZone)
+	stores := make(map[*openstore.Store][]*runningZone)
 	for _, z := range zones {
-		stores[z.guard] = append(stores[z.guard], z)
+		stores[z.store] = append(stores[z.store], z)
 	}
 	for g, zones := range stores {
 		orders := make(map[string]string, len(zones))
 		for _, z := range zones {
 			orders[z.zone.Name] = order
 		}
-		if err := g.overrides.Send(ctx, inBook(zones), orders); err != nil {
+		if err := g.Overrides.Send(ctx, inBook(zones), orders); err != nil {
 			for _, z := range zones {
 				unsent = append(unsent, z.id())
 			}

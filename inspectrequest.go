@@ -123,7 +123,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 
 // peek inspects the charges of a request.
 func (w *inspectedWalk) peek(h *Handler, req *request) error {
-	ds, by, cause, err := h.guard.peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
+	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
 	if err != nil {
 		w.Failed = h.newRunningZone(req.zones[0]).unavailable(err)
 		return w.Failed
@@ -132,7 +132,7 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 	for i, z := range req.zones {
 		shadow := !z.isKeyEnforced(req, z.enforced())
 		if shadow {
-			own, _, _, err := h.guard.peekShadow(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
+			own, _, _, err := h.store.PeekShadow(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
 			if err != nil {
 				w.Failed = h.newRunningZone(z).unavailable(err)
 				return w.Failed

@@ -18,6 +18,7 @@ import (
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -83,7 +84,7 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	guard      *guard
+	store      *openstore.Store
 	settles    bool     // whether a zone has count_if or settle
 	loads      bool     // whether a zone has load
 	times      bool     // whether a zone measures answer times
@@ -166,16 +167,20 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
-	h.guard = acquireGuard(module, h.OnError == onErrorLocal)
+	var shadow func() window.Store
+	if m, ok := module.(ShadowModule); ok {
+		shadow = m.ShadowStore
+	}
+	h.store = openstore.Acquire(store, shadow, h.OnError == onErrorLocal)
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
-		h.guard.settler.Use()
+		h.store.Settler.Use()
 	}
 	if h.Share {
-		app.share(h.guard)
+		app.share(h.store)
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
-		h.guard.overrides.Foresee(running.inBook, ctx.Storage())
+		h.store.Overrides.Foresee(running.inBook, ctx.Storage())
 		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)
@@ -257,8 +262,8 @@ func (h *Handler) Cleanup() error {
 		z.load.sampler.Release(z.load.Zone)
 	}
 	h.releaseTops()
-	if h.guard != nil {
-		releaseGuard(h.guard, h.OnError == onErrorLocal)
+	if h.store != nil {
+		h.store.Release(h.OnError == onErrorLocal)
 	}
 	return nil
 }
@@ -305,13 +310,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
 	req.place, req.unsure = engine.InStore, false
-	ds, err := h.guard.take(ctx, req.charges, req.decisions[:cap(req.decisions)])
-	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.guard.fallback != nil {
+	ds, err := h.store.Take(ctx, req.charges, req.decisions[:cap(req.decisions)])
+	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.store.IsRemote() {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
 		req.place, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
-		ds, err = h.guard.takeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
+		ds, err = h.store.TakeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
 	return err

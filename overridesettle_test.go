@@ -35,7 +35,7 @@ func tokensUnder(t *testing.T, h *Handler, key string, most int, next http.Handl
 	if err != nil {
 		t.Error(err)
 	}
-	h.guard.settler.Drain(drainLast)
+	h.store.Settler.Drain(drainLast)
 	return w.Code, during, spent(t, h, "X-Key", key)
 }
 
@@ -73,7 +73,7 @@ func TestOverrideSettle(t *testing.T) {
 					t.Errorf("%s: got %d, %v, then %v, want %d, %v, then %v", c.key, status, during, after, c.status, c.during, c.after)
 				}
 			}
-			if n := h.guard.unsettled.Load(); n != 1 {
+			if n := h.store.unsettled.Load(); n != 1 {
 				t.Errorf("%d receipts are open", n-1)
 			}
 			settled := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zone, "direction", "kept")
@@ -165,7 +165,7 @@ func TestOverrideOfAPercentage(t *testing.T) {
 			for _, key := range []string{in, out} {
 				z := h.Zones[0]
 				charge, _ := z.chargeUnder(key, nil)
-				if err := h.guard.store.Reset(t.Context(), charge); err != nil {
+				if err := h.store.Raw.Reset(t.Context(), charge); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -230,7 +230,7 @@ func looksBack(h *Handler, key string) time.Duration {
 func endedAgo(t *testing.T, h *Handler, r overrides.Record, ago time.Duration) {
 	t.Helper()
 	storage := new(mapStorage)
-	b := overridebook.New(h.guard.store)
+	b := overridebook.New(h.store.Raw)
 	b.Begin(nil, storage)
 	defer b.End(nil)
 	over := time.Now().Add(-ago)
@@ -238,7 +238,7 @@ func endedAgo(t *testing.T, h *Handler, r overrides.Record, ago time.Duration) {
 	if _, err := b.Change(t.Context(), "", func([]overrides.Record) ([]overrides.Record, error) { return []overrides.Record{r}, nil }); err != nil {
 		t.Fatal(err)
 	}
-	overridebook.New(h.guard.store).Foresee(h.newRunningZone(h.Zones[0]).inBook, storage)
+	overridebook.New(h.store.Raw).Foresee(h.newRunningZone(h.Zones[0]).inBook, storage)
 }
 
 // An override of an hour ends, and its key has limits of a minute for a while. What it uses then still counts when

@@ -207,7 +207,7 @@ func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *c
 		for i := range answer.Limits {
 			answer.Limits[i].Source = sourceOverride
 		}
-	} else if m := z.guard.overrides.Misfit(z.inBook, answer.Key); m != nil {
+	} else if m := z.store.Overrides.Misfit(z.inBook, answer.Key); m != nil {
 		answer.Override, answer.Misfit = m.Record, m.Err.Error()
 	}
 	return answer
@@ -218,7 +218,7 @@ func (z *runningZone) decidedBy(c *window.Charge, rule *overrides.Rule) *control
 	enforce, _ := z.zone.enforcedNow()
 	return &control.Inspection{
 		Enforce: enforce, Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
-		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.guard.store.String(), State: control.StateOK},
+		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.store.Name(), State: control.StateOK},
 	}
 }
 
@@ -312,7 +312,7 @@ func (z *runningZone) seal(r *overrides.Record) error {
 	if empty && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
 		return errors.New("key: is empty as the zone counts it; send the whole host or path of which the placeholder is a part")
 	}
-	book := z.guard.overrides
+	book := z.store.Overrides
 	if book.Hasher() == nil {
 		// The key is spelt once more when the record is compiled.
 		if again, _, err := z.zone.key.KeyOf([]string{key}); z.zone.key.Single != "" && err == nil && again == key {

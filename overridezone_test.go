@@ -26,7 +26,7 @@ func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overri
 	for _, z := range h.Zones {
 		zones = append(zones, h.newRunningZone(z).inBook)
 	}
-	b := h.guard.overrides
+	b := h.store.Overrides
 	b.Begin(zones, storage)
 	t.Cleanup(func() { b.End(zones) })
 	t.Cleanup(func() { setRecords(t, b) }) // the memory store has one book

@@ -30,7 +30,7 @@ func spent(t *testing.T, h *Handler, header ...string) (all []int64) {
 	}
 	for _, c := range req.charges {
 		c.Cost = 0
-		ds, err := h.guard.store.Peek(t.Context(), []window.Charge{c})
+		ds, err := h.store.Raw.Peek(t.Context(), []window.Charge{c})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func TestSettleByAlgorithm(t *testing.T) {
 		if w := serve(t, get(), h); w.Code != 429 {
 			t.Errorf("%s: status %d with a debt, want 429", algorithm, w.Code)
 		}
-		if err := h.guard.store.Reset(t.Context(), window.Charge{Zone: h.Zones[0].Name, Key: "192.0.2.1", Algorithm: h.Zones[0].algorithm, Pack: h.Zones[0].pack}); err != nil {
+		if err := h.store.Raw.Reset(t.Context(), window.Charge{Zone: h.Zones[0].Name, Key: "192.0.2.1", Algorithm: h.Zones[0].algorithm, Pack: h.Zones[0].pack}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -13,14 +13,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// ShadowModule is implemented by store modules that can keep what zones count without denying
-// apart from what others count.
-type ShadowModule interface {
-	// ShadowStore returns a new store, which the caller closes. It shares neither memory nor
-	// connections with Store, and has its name.
-	ShadowStore() window.Store
-}
-
 // shadowed is a request in a zone that does not deny it.
 type shadowed struct {
 	handler  *Handler
@@ -65,7 +57,7 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			h.assess(s, view, applies, err)
 		}
 		if s.applies && !s.denied {
-			h.guard.shadow.Add(s)
+			h.store.Shadow.Add(s)
 		}
 	}
 }

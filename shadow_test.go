@@ -263,7 +263,7 @@ func TestShadowWhileAway(t *testing.T) {
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "three instances", func() bool { return h.guard.fallback.Instances() == 3 })
+	poll(t, "three instances", func() bool { return h.store.Instances() == 3 })
 	for range 9 {
 		serve(t, get(), h)
 	}

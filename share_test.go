@@ -35,7 +35,7 @@ func TestShare(t *testing.T) {
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "three instances", func() bool { return h.guard.fallback.Instances() == 3 })
+	poll(t, "three instances", func() bool { return h.store.Instances() == 3 })
 	for i, want := range []int{204, 204, 429} {
 		w := serve(t, get(), h)
 		if w.Code != want {
@@ -130,7 +130,7 @@ func TestMaxKeysOfHandler(t *testing.T) {
 		serve(t, get("X-Key", strconv.Itoa(i)), h)
 	}
 	// Give or take one in each of 64 shards, and the one that is shared in each.
-	if n := h.guard.store.(*memory.Store).Keys(); n > 200 {
+	if n := h.store.Raw.(*memory.Store).Keys(); n > 200 {
 		t.Errorf("got %d keys, want about 64", n)
 	}
 }

@@ -1,0 +1,280 @@
+// Package openstore has the stores that handlers use, with what protects requests from their absence.
+package openstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
+	"github.com/slidingwindow/caddy-sliding-window/internal/shadow"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
+)
+
+// Store is a store with what protects requests from its absence. There is one for each
+// [window.Store], as long as any configuration uses it.
+type Store struct {
+	Raw       window.Store // without protection
+	Settler   *settler.Settler
+	Shadow    shadow.Slot
+	Overrides *overridebook.Book
+
+	fallback *fallback.Guard // nil for a store that cannot be away
+
+	seconds, localSeconds prometheus.Observer
+	away, busy            prometheus.Counter // of errors, by reason
+	refused, foreign      prometheus.Counter // of errors, by reason
+
+	foreignLog uptime.Rare
+	outages    *storestate.Outages // nil for a store that cannot be away
+	lookout    *storestate.Lookout // nil for a store that cannot be away
+
+	// Receipts that are not settled yet keep the store open. So do the configurations that use
+	// it, which count as one in unsettled.
+	unsettled atomic.Int64
+	closed    atomic.Bool
+}
+
+var stores = caddy.NewUsagePool()
+
+// counts pools local counts by store name. Stores of one name and one secret share counters,
+// so that a reload that changes, say, the timeout keeps the counts.
+var counts = caddy.NewUsagePool()
+
+type sharedCounts struct{ *fallback.Counts }
+
+// Destruct implements caddy.Destructor.
+func (c sharedCounts) Destruct() error { return c.Close() }
+
+func acquireCounts(name string) *fallback.Counts {
+	value, _, _ := counts.LoadOrNew(name, func() (caddy.Destructor, error) { return sharedCounts{fallback.NewCounts()}, nil })
+	return value.(sharedCounts).Counts
+}
+
+// Acquire returns the open store of another one, for a handler that decides locally while that is away,
+// or does not. shadow opens a store for what is counted without denying; nil if there is none. Undo it
+// with Release.
+func Acquire(store window.Store, shadow func() window.Store, local bool) *Store {
+	value, _, _ := stores.LoadOrNew(store, func() (caddy.Destructor, error) {
+		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
+		s := &Store{Raw: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
+		s.unsettled.Add(1)
+		s.Shadow.Open = shadow
+		if away, ok := store.(fallback.Store); ok {
+			s.away = metrics.StoreErrorsTotal.WithLabelValues(name, "away")
+			s.busy = metrics.StoreErrorsTotal.WithLabelValues(name, "busy")
+			s.refused = metrics.StoreErrorsTotal.WithLabelValues(name, "refused")
+			s.foreign = metrics.StoreErrorsTotal.WithLabelValues(name, "foreign")
+			s.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
+			s.outages = storestate.NewOutages(name, store, true)
+			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(store.String())})
+			s.lookout = storestate.NewLookout(name, store, s.fallback)
+			s.Shadow.Crew = s.fallback
+		}
+		s.Settler = settler.New(store, s.fallback, s.hold, s.release)
+		return s, nil
+	})
+	s := value.(*Store)
+	if local && s.fallback != nil {
+		s.fallback.Use()
+	}
+	return s
+}
+
+// Release undoes Acquire with the same local.
+func (s *Store) Release(local bool) {
+	if local && s.fallback != nil {
+		s.fallback.Disuse()
+	}
+	_, _ = stores.Delete(s.Raw) // Destruct returns no error
+}
+
+// Name returns the name of the store, which tells it apart in logs, metrics and the admin API.
+func (s *Store) Name() string { return s.Raw.String() }
+
+// IsRemote reports whether the store can be away. Then local counts can decide.
+func (s *Store) IsRemote() bool { return s.fallback != nil }
+
+// Watch looks at the server of the store from now on, until the store is closed.
+func (s *Store) Watch() {
+	if s.lookout != nil {
+		s.lookout.Begin()
+	}
+}
+
+// Share announces this instance on a remote store, until Unshare.
+func (s *Store) Share() { s.fallback.Share() }
+
+// Unshare undoes Share.
+func (s *Store) Unshare() { s.fallback.Unshare() }
+
+// Instances returns how many instances were last seen to share a remote store; 1 if none were.
+func (s *Store) Instances() int64 { return s.fallback.Instances() }
+
+// Unsettled returns how many receipts are not settled yet.
+func (s *Store) Unsettled() int64 { return s.unsettled.Load() - 1 }
+
+// State returns how the store is, for the admin API. The overrides are not in it.
+func (s *Store) State() control.Store {
+	state := control.Store{Name: s.Name(), State: control.StateOK}
+	if k, ok := s.Raw.(interface{ Keys() int64 }); ok {
+		keys := k.Keys()
+		state.Keys = &keys
+	}
+	if s.fallback == nil {
+		return state
+	}
+	state.Instances = s.fallback.Counted()
+	for part, o := range s.outages.Away() {
+		since := o.Since.UTC().Format(time.RFC3339)
+		if part == "" {
+			state.State, state.Since, state.Cause = control.StateAway, since, o.Cause.Error()
+			continue
+		}
+		state.Nodes = append(state.Nodes, control.Node{Name: part, Since: since, Cause: o.Cause.Error()})
+	}
+	slices.SortFunc(state.Nodes, func(a, b control.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return state
+}
+
+// Destruct implements caddy.Destructor.
+func (s *Store) Destruct() error {
+	if s.lookout != nil {
+		s.lookout.End()
+	}
+	s.Settler.Drain(DrainLast)
+	err := s.Shadow.Close()
+	s.closeUnlessHeld()
+	return err
+}
+
+// DrainLast is the longest that a reload waits for units that are being given back.
+const DrainLast = time.Second
+
+// hold keeps the store open for a receipt.
+func (s *Store) hold(c *window.Charge) {
+	s.unsettled.Add(1)
+	if h, ok := s.Raw.(engine.Holder); ok {
+		h.Hold(time.Duration(window.Longest(c)) * time.Millisecond)
+	}
+}
+
+// release undoes hold.
+func (s *Store) release() {
+	if h, ok := s.Raw.(engine.Holder); ok {
+		h.Release()
+	}
+	s.closeUnlessHeld()
+}
+
+// closeUnlessHeld closes the store when no configuration and no receipt needs it any more. Requests
+// may still come late, and get receipts: it is closed once.
+func (s *Store) closeUnlessHeld() {
+	if s.unsettled.Add(-1) > 0 || s.fallback == nil || s.closed.Swap(true) {
+		return
+	}
+	_ = s.fallback.Close() // it returns no error of its own
+	s.outages.End()
+	_, _ = counts.Delete(s.Raw.String()) // as Release
+}
+
+// Take asks the store, unless it is known to be away.
+func (s *Store) Take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
+	start := uptime.Now()
+	if s.fallback == nil {
+		ds, err := engine.TakeInto(ctx, s.Raw, room, charges)
+		s.seconds.Observe((uptime.Now() - start).Seconds())
+		return ds, err
+	}
+	ds, err := s.fallback.TakeInto(ctx, room, charges)
+	switch {
+	case err == nil:
+		s.seconds.Observe((uptime.Now() - start).Seconds())
+	case errors.Is(err, window.ErrBusy):
+		s.busy.Inc()
+	case errors.Is(err, window.ErrForeign):
+		s.foreign.Inc()
+		s.logForeign(charges, err)
+	case errors.Is(err, window.ErrRefused):
+		s.refused.Inc()
+	case ctx.Err() == nil:
+		s.away.Inc()
+	}
+	return ds, err
+}
+
+// logForeign logs the zones whose key holds other data, which only an operator can remove.
+// It logs once a minute at most: clients may ask for the counter at any rate.
+func (s *Store) logForeign(charges []window.Charge, cause error) {
+	if !s.foreignLog.Due(time.Minute) {
+		return
+	}
+	zones := make([]string, len(charges))
+	for i := range charges {
+		zones[i] = charges[i].Zone
+	}
+	storestate.Logger(s.Name()).Error("the key of a counter holds other data; on_error decides on its requests until it is removed",
+		zap.Strings("zones", zones), zap.Error(cause))
+}
+
+// TakeLocal decides on this instance's own counts, because of an error of the store. The units
+// of charges whose index is in unsettled are owed to the store only once they are settled.
+func (s *Store) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
+	start := uptime.Now()
+	ds, err := s.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
+	s.localSeconds.Observe((uptime.Now() - start).Seconds())
+	return ds, err
+}
+
+// Peek says what the next request with these charges meets, and what decides; nothing is spent. The cause
+// is why the store did not decide, if local counts did in its place.
+func (s *Store) Peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+	if s.fallback == nil {
+		ds, err = s.Raw.Peek(ctx, charges)
+		return ds, engine.SourceStore, nil, err
+	}
+	ds, by, err = s.fallback.Peek(ctx, charges)
+	if err == nil || !local || !errors.Is(err, window.ErrUnavailable) || ctx.Err() != nil {
+		return ds, by, nil, err
+	}
+	cause = err
+	ds, err = s.fallback.PeekLocal(charges, share)
+	return ds, engine.SourceLocal, cause, err
+}
+
+// PeekShadow is Peek for charges that deny nobody. A store without a server keeps such counts apart.
+func (s *Store) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+	if s.fallback == nil {
+		if ds, ok, err := s.Shadow.Peek(ctx, charges); ok {
+			return ds, engine.SourceStore, nil, err
+		}
+	}
+	return s.Peek(ctx, charges, local, share)
+}
+
+// Reset forgets the history of a charge's counter. While the store is away it is not done, and the
+// store is told when it is back.
+func (s *Store) Reset(ctx context.Context, c window.Charge) (done bool, err error) {
+	if s.fallback == nil {
+		if err = s.Raw.Reset(ctx, c); err == nil {
+			err = s.Shadow.Reset(ctx, c)
+		}
+		return err == nil, err
+	}
+	return s.fallback.Reset(ctx, c)
+}
