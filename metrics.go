@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -17,7 +18,7 @@ var collectors = []prometheus.Collector{
 	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
 	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
 	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, &loadMetrics, topCollector{},
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, &loadMetrics, toptalkers.Collector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
@@ -118,6 +119,28 @@ func (req *request) count() {
 		case !window.Allowed(ds):
 			z.counters.denied.Count(c.Cost)
 			z.seen.Denied(c, ds)
+		}
+	}
+}
+
+// noteTop counts the request for the top talkers of its zones. Zones that settle count what a request
+// has cost when that is known.
+func (req *request) noteTop() {
+	if req.keyless != nil {
+		key := "" // or that of an override
+		if req.denyingRule() != nil {
+			key = req.overridden.key
+		}
+		req.keyless.top.Denied(key)
+		return
+	}
+	for i, z := range req.zones {
+		switch {
+		case z.top == nil:
+		case !req.allowed && !window.Allowed(req.decisionsOf(i)):
+			z.top.Denied(req.charges[i].Key)
+		case req.allowed && !z.settles():
+			z.top.Charged(req.charges[i].Key, req.charges[i].Cost)
 		}
 	}
 }

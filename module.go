@@ -18,6 +18,7 @@ import (
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -88,7 +89,6 @@ type Handler struct {
 	loads      bool     // whether a zone has load
 	times      bool     // whether a zone measures answer times
 	controlled []zoneID // whose enforcement is acquired
-	tops       []topID  // whose top talkers are acquired
 	logger     *zap.Logger
 }
 
@@ -132,7 +132,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
 		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
-		z.top = h.acquireTop(z, store)
+		if z.TopTalkers {
+			z.top = toptalkers.Acquire(store, z.Name)
+		}
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
@@ -248,7 +250,11 @@ func (h *Handler) Cleanup() error {
 		alert.Release(id.store, id.zone)
 	}
 	for _, z := range h.Zones {
-		if z == nil || z.load == nil { // it was not provisioned, perhaps
+		if z == nil {
+			continue
+		}
+		z.top.Release()
+		if z.load == nil { // it was not provisioned, perhaps
 			continue
 		}
 		if z.times() {
@@ -256,7 +262,6 @@ func (h *Handler) Cleanup() error {
 		}
 		z.load.sampler.Release(z.load.Zone)
 	}
-	h.releaseTops()
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
 	}

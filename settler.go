@@ -155,7 +155,7 @@ func (s *settler) settle(r *receipt, units int64) (done chan struct{}) {
 	if !ok {
 		return nil
 	}
-	r.zone.top.noteCharged(r.Charge.Key, units)
+	r.zone.top.Charged(r.Charge.Key, units)
 	if own.Delta < 0 {
 		s.inFlight.Change(r.counter, -1, 1)
 	} else {

@@ -113,7 +113,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
 		z.control.counters().denied.Count(z.cost)
-		z.top.noteDenied("")
+		z.top.Denied("")
 	default:
 		h.assessKey(s, key, view)
 	}
@@ -129,7 +129,7 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
 		z.control.counters().denied.Count(z.cost)
-		z.top.noteDenied(key)
+		z.top.Denied(key)
 		return
 	}
 	s.applies, s.charge = true, h.chargeOf(z, key, view)
@@ -245,10 +245,10 @@ func (s *shadows) decide(batch []waitingShadow) {
 		switch {
 		case err == nil && window.Allowed(ds):
 			counters.allowed.Count(cost)
-			w.zone.top.noteCharged(w.charge.Key, cost)
+			w.zone.top.Charged(w.charge.Key, cost)
 		case err == nil:
 			counters.denied.Count(cost)
-			w.zone.top.noteDenied(w.charge.Key)
+			w.zone.top.Denied(w.charge.Key)
 		case s.ctx.Err() != nil:
 			counters.dropped.Count(cost)
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:

@@ -14,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -140,7 +141,7 @@ type Zone struct {
 	use            *zoneUse
 	percent        int64           // of keys that are denied, as configured
 	control        *enforcement    // which goes before it
-	top            *topTalkers     // nil: nothing is noted
+	top            *toptalkers.Zone // nil: nothing is noted
 	notes          *fieldTemplates // if the algorithm is stream and has fields
 	quotas         *answer.Quotas  // if no limit is dynamic
 	load           *zoneLoad       // nil without the option

@@ -2,7 +2,10 @@
 // a state when they are asked are beside that state.
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
 
 // The collectors live as long as the process, so that a reload does not reset
 // them; every configuration registers them with its own registry. Labels come
@@ -141,4 +144,16 @@ func OutcomeOf(zone, outcome string) OutcomeCounter {
 func (c OutcomeCounter) Count(units int64) {
 	c.Inc()
 	c.Units.Add(float64(units))
+}
+
+// Outcomes returns how many decisions of a zone there were of each kind, since the process began.
+func Outcomes(zone string) map[string]int64 {
+	all := make(map[string]int64)
+	for _, outcome := range []string{"allowed", "denied", "failed_open", "failed_closed"} {
+		var m dto.Metric
+		if DecisionsTotal.WithLabelValues(zone, outcome).Write(&m) == nil {
+			all[outcome] = int64(m.GetCounter().GetValue())
+		}
+	}
+	return all
 }
