@@ -134,9 +134,7 @@ func (a *App) Start() error {
 		if z.guard.lookout != nil {
 			z.guard.lookout.Begin()
 		}
-		if z.zone.load != nil {
-			z.zone.load.sampler.Start(z.zone.load.Zone)
-		}
+		z.zone.load.Start()
 	}
 	for g, zones := range a.byGuard() {
 		g.overrides.begin(zones, a.storage)
@@ -162,9 +160,7 @@ func (a *App) Stop() error {
 		g.overrides.end(zones)
 	}
 	for _, z := range a.running {
-		if z.zone.load != nil {
-			z.zone.load.sampler.Stop(z.zone.load.Zone)
-		}
+		z.zone.load.Stop()
 	}
 	watching.End()
 	for _, g := range a.sharing {
@@ -312,6 +308,16 @@ func listAlerts() []control.Alert {
 	for _, zones := range running.list() {
 		if a := zones[0].zone.seen.Alert(); a != nil {
 			all = append(all, *a)
+		}
+	}
+	return all
+}
+
+// zoneLoads returns the load of the zones that run.
+func zoneLoads() (all []control.ZoneLoad) {
+	for _, zones := range running.list() {
+		if l := zones[0].zone.load; l != nil {
+			all = append(all, l.State())
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
@@ -18,7 +19,7 @@ var collectors = []prometheus.Collector{
 	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
 	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
 	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, &loadMetrics, toptalkers.Collector{},
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, load.NewCollector(zoneLoads), toptalkers.Collector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each

@@ -172,8 +172,6 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	var vectors []prometheus.Collector
 	for _, c := range collectors {
 		switch c := c.(type) {
-		case *loadCollector:
-			vectors = append(vectors, loadFactor, loadSignal, loadLatency)
 		case interface{ Vectors() []prometheus.Collector }:
 			vectors = append(vectors, c.Vectors()...)
 		default:

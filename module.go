@@ -18,6 +18,7 @@ import (
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -138,12 +139,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
-		z.load = acquireLoad(z, zoneID{store.String(), z.Name})
-		h.loads = h.loads || z.load != nil
-		if z.times() {
-			h.times = true
-			timings.Add(1)
+		if z.Load != nil {
+			z.load = load.AcquireLimits(store.String(), z.Name, z.Load.options, z.algorithm, z.policies)
 		}
+		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
 		if len(h.Zones) > 1 {
 			use.beside = append(use.beside, h.Zones...)
 		}
@@ -250,17 +249,10 @@ func (h *Handler) Cleanup() error {
 		alert.Release(id.store, id.zone)
 	}
 	for _, z := range h.Zones {
-		if z == nil {
-			continue
+		if z != nil {
+			z.top.Release()
+			z.load.Release()
 		}
-		z.top.Release()
-		if z.load == nil { // it was not provisioned, perhaps
-			continue
-		}
-		if z.times() {
-			timings.Add(-1)
-		}
-		z.load.sampler.Release(z.load.Zone)
 	}
 	if h.guard != nil {
 		releaseGuard(h.guard, h.OnError == onErrorLocal)
@@ -282,13 +274,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.serveSettled(w, r, req, next)
 	}
 	if req.keyless == nil {
-		start := waiting()
+		start := load.Waiting()
 		if h.settles {
 			err = h.decideSettled(r.Context(), req)
 		} else {
 			err = h.decide(r.Context(), req)
 		}
-		req.waitedSince(start)
+		load.WaitedSince(start, req.vars)
 		if err != nil {
 			return h.undecided(w, r, req, err, next)
 		}

@@ -268,7 +268,7 @@ func (req *request) quotas(i int) *answer.Quotas {
 	z := req.zones[i]
 	quotas := z.quotas
 	if z.load != nil {
-		quotas = z.load.quotasOf(req.charges[i].Policies)
+		quotas = z.load.QuotasOf(req.charges[i].Policies)
 	}
 	if quotas != nil && req.ruleHere(z.Name) == nil {
 		return quotas

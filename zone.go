@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -144,7 +145,7 @@ type Zone struct {
 	top            *toptalkers.Zone // nil: nothing is noted
 	notes          *fieldTemplates // if the algorithm is stream and has fields
 	quotas         *answer.Quotas  // if no limit is dynamic
-	load           *zoneLoad       // nil without the option
+	load           *load.Limits // nil without the option
 	counters       zoneCounters
 	onServer       bool // whether the store's server may decide on native
 	overrides      *zoneOverrides
@@ -316,10 +317,10 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	switch {
 	case z.policies == nil:
 		if c.Policies, empty = z.expandLimits(repl); z.load != nil {
-			z.load.scale(c.Policies, z.load.Factor())
+			z.load.Scale(c.Policies)
 		}
 	case z.load != nil:
-		c.Policies = z.load.limits().policies
+		c.Policies = z.load.Now()
 	}
 	if z.spends.Dynamic {
 		var none bool
