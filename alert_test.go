@@ -248,8 +248,8 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	if err := z.setEnforce(control.EnforceShadow, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	z.control.current()
-	z.control.current()
+	z.control.Current()
+	z.control.Current()
 	all := take()
 	if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != z.Name {
 		t.Errorf("got the events %v, want one that the configuration holds again", all)

@@ -297,7 +297,7 @@ var watching = alert.NewWatcher(watchZones)
 func watchZones(now time.Time) {
 	for _, zones := range running.list() {
 		z := &zones[0].zone
-		z.control.current() // which notes that its time is over
+		z.control.Current() // which notes that its time is over
 		z.seen.Watch(z.alerting, now)
 	}
 }

@@ -245,7 +245,7 @@ func checkJitter(jitter float64) error {
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
-		releaseEnforcement(id)
+		enforce.Release(id.store, id.zone)
 		alert.Release(id.store, id.zone)
 	}
 	for _, z := range h.Zones {

@@ -141,7 +141,7 @@ type Zone struct {
 	compiledNative *window.Zone     // the same with native
 	use            *zoneUse
 	percent        int64           // of keys that are denied, as configured
-	control        *enforcement    // which goes before it
+	control        enforcement // which goes before it
 	top            *toptalkers.Zone // nil: nothing is noted
 	notes          *fieldTemplates // if the algorithm is stream and has fields
 	quotas         *answer.Quotas  // if no limit is dynamic
