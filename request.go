@@ -146,7 +146,7 @@ func (h *Handler) chargeOf(z *Zone, key string, req *request) window.Charge {
 	if none != 0 {
 		h.noteEmpty(z, none, req)
 	}
-	c.Fields = z.notes.expand(req.vars, req.repl)
+	c.Fields = z.notes.Expand(req.vars, req.repl)
 	return c
 }
 

@@ -143,7 +143,7 @@ type Zone struct {
 	percent        int64           // of keys that are denied, as configured
 	control        enforcement // which goes before it
 	top            *toptalkers.Zone // nil: nothing is noted
-	notes          *fieldTemplates // if the algorithm is stream and has fields
+	notes          *template.Fields // if the algorithm is stream and has fields
 	quotas         *answer.Quotas  // if no limit is dynamic
 	load           *load.Limits // nil without the option
 	counters       zoneCounters
@@ -233,7 +233,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.native = native
 	}
-	z.notes = newFieldTemplates(z.Algorithm)
+	z.notes = z.Algorithm.notes()
 	z.pack, _ = z.Pack.int() // 0 without pack
 	z.alerting, _ = z.Alert.rule()
 	z.cost = 1
