@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -131,54 +130,6 @@ func TestTally(t *testing.T) {
 			t.Errorf("got %+v, want nothing: no alert counts what is not denied", got)
 		}
 	})
-}
-
-// seenCases are requests as a zone sees them. The keys are many, as in a flood.
-func seenCases(tb testing.TB) (s alert.Seen, cases map[string]func(i int)) {
-	h, _ := newHandler(tb, `{"zones":[{"name":"seen","limits":[{"max":10,"window":"1h"}],"alert":{}}],"log_key":true}`)
-	keys := make([]string, 1<<16)
-	for i := range keys {
-		keys[i] = "client " + strconv.Itoa(i)
-	}
-	counters := &h.Zones[0].counters
-	allowed, denied := []window.Decision{{Allowed: true, Limit: 10, Remaining: 1}}, []window.Decision{{Limit: 10}}
-	s = h.Zones[0].seen
-	return s, map[string]func(int){
-		"allowed": func(int) { counters.allowed.Units.Add(1); s.Passed(allowed) },
-		"denied": func(i int) {
-			counters.denied.Units.Add(1)
-			s.Denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
-		},
-		"failed": func(i int) {
-			counters.failedClosed.Units.Add(1)
-			s.Failed(&window.Charge{Key: keys[i%len(keys)]}, false)
-		},
-	}
-}
-
-func TestSeenAllocatesNothing(t *testing.T) {
-	_, cases := seenCases(t)
-	for name, see := range cases {
-		i := 0
-		if n := testing.AllocsPerRun(10_000, func() { i++; see(i) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-}
-
-// BenchmarkSeen measures what metrics, alerts and summaries add to a request beyond decisions_total.
-func BenchmarkSeen(b *testing.B) {
-	_, cases := seenCases(b)
-	for name, see := range cases {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for i := 0; pb.Next(); i++ {
-					see(i)
-				}
-			})
-		})
-	}
 }
 
 // heard has events of the test wait for heard's result, which returns them.
