@@ -15,8 +15,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -69,8 +69,8 @@ type zoneUse struct {
 	beside []*Zone
 	// Whether the store of a handler keeps no counters of requests that are not denied.
 	noShadow bool
-	// When the log may say again that an option came out empty, as in valueOptions.
-	noValueLog [len(valueOptions)]uptime.Rare
+	// When the log may say again that an option came out empty.
+	noValueLog placeholders.Due
 	// Whether answers tell their cost, in a zone with settle.
 	seeking seeking
 }

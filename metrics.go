@@ -37,7 +37,6 @@ func registerMetrics(ctx caddy.Context) error {
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
 	allowed, denied, failedOpen, failedClosed metrics.OutcomeCounter
-	empty                                     [len(valueOptions)]prometheus.Counter
 	settled                                   settledCounters
 	misfits                                   prometheus.Counter // of overrides
 }
@@ -78,9 +77,6 @@ func newZoneCounters(zone string) zoneCounters {
 		failedClosed: metrics.OutcomeOf(zone, "failed_closed"),
 	}
 	c.misfits = metrics.OverrideMisfitsTotal.WithLabelValues(zone)
-	for i, o := range valueOptions {
-		c.empty[i] = metrics.NoValueTotal.WithLabelValues(zone, o.name)
-	}
 	return c
 }
 

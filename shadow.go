@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
@@ -106,7 +107,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	}
 	key, empty := z.key.Expand(view.vars, view.repl)
 	if empty {
-		h.noteEmpty(z, noKey, view)
+		z.empty.Note(h.logger, placeholders.NoKey, view.vars, view.repl)
 	}
 	switch {
 	case empty && z.EmptyKey == emptySkip:

@@ -14,6 +14,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -147,6 +149,7 @@ type Zone struct {
 	quotas         *answer.Quotas  // if no limit is dynamic
 	load           *load.Limits // nil without the option
 	counters       zoneCounters
+	empty          *placeholders.Empty
 	onServer       bool // whether the store's server may decide on native
 	overrides      *zoneOverrides
 	longest        time.Duration // of the windows that the configuration tells
@@ -197,9 +200,9 @@ func unless[T ~string](configured, standard T) T {
 func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if !use.warned {
 		use.warned = true
-		z.warnOfNames(ctx)
+		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
 	}
-	z.warnOfPlace(ctx)
+	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -256,6 +259,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
 	z.counters = newZoneCounters(z.Name)
+	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)
 	}
@@ -308,7 +312,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 }
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
-func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
 	compiled := z.compiled
 	if z.compiledNative != nil && !z.use.script {
 		compiled = z.compiledNative
@@ -325,7 +329,7 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	if z.spends.Dynamic {
 		var none bool
 		if c.Cost, none = z.expandCost(repl); none {
-			empty |= noCost
+			empty |= placeholders.NoCost
 		}
 	}
 	return c, empty
@@ -333,12 +337,12 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty noValue) {
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
 	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
 		if z.limits[i].max.Empty(repl, err) || z.limits[i].window.Empty(repl, err) {
-			empty = noLimit
+			empty = placeholders.NoLimit
 		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback
