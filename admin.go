@@ -19,7 +19,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -118,7 +117,7 @@ func listZones() control.Zones {
 		z := &all[0].zone
 		one := control.Zone{
 			Name: z.Name, Store: all[0].id().store, Key: z.Key, Algorithm: z.algorithmName(), OnError: all[0].onError,
-			Outcomes: metrics.Outcomes(z.Name), TopTalkers: z.TopTalkers,
+			Outcomes: z.counters.Outcomes(), TopTalkers: z.TopTalkers,
 		}
 		one.Enforce, one.EnforceUntil = z.enforcedNow()
 		for _, l := range z.Limits {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,17 +34,6 @@ func (z *Zone) checkEnforce(word string) error {
 		return fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, option, option)
 	}
 	return nil
-}
-
-// enforcement is how a zone is enforced, if an operator says so while Caddy runs.
-type enforcement struct {
-	*enforce.Control
-	counters func() shadowCounters // of requests that the zone may not deny
-}
-
-// acquireEnforcement returns the enforcement of a zone. Release it with enforce.Release.
-func acquireEnforcement(id zoneID) enforcement {
-	return enforcement{enforce.Acquire(id.store, id.zone), sync.OnceValue(func() shadowCounters { return newShadowCounters(id.zone) })}
 }
 
 // enforced returns the percentage of keys whose requests the zone may deny now.

@@ -36,9 +36,8 @@ func registerMetrics(ctx caddy.Context) error {
 
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
-	allowed, denied, failedOpen, failedClosed metrics.OutcomeCounter
-	settled                                   settledCounters
-	misfits                                   prometheus.Counter // of overrides
+	metrics.Zone
+	settled settledCounters
 }
 
 // settledCounters are those of a zone with count_if or settle.
@@ -69,38 +68,12 @@ func newSettledCounters(z *Zone) settledCounters {
 	return c
 }
 
-func newZoneCounters(zone string) zoneCounters {
-	c := zoneCounters{
-		allowed:      metrics.OutcomeOf(zone, "allowed"),
-		denied:       metrics.OutcomeOf(zone, "denied"),
-		failedOpen:   metrics.OutcomeOf(zone, "failed_open"),
-		failedClosed: metrics.OutcomeOf(zone, "failed_closed"),
-	}
-	c.misfits = metrics.OverrideMisfitsTotal.WithLabelValues(zone)
-	return c
-}
-
-// shadowCounters count what a zone would have decided on requests that it may not deny.
-type shadowCounters struct {
-	allowed, denied, failedOpen, failedClosed, dropped metrics.OutcomeCounter
-}
-
-func newShadowCounters(zone string) shadowCounters {
-	return shadowCounters{
-		allowed:      metrics.OutcomeOf(zone, "shadow_allowed"),
-		denied:       metrics.OutcomeOf(zone, "shadow_denied"),
-		failedOpen:   metrics.OutcomeOf(zone, "shadow_failed_open"),
-		failedClosed: metrics.OutcomeOf(zone, "shadow_failed_closed"),
-		dropped:      metrics.OutcomeOf(zone, "shadow_dropped"),
-	}
-}
-
 // count counts what was decided. A zone that would have let a request pass which
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
-		z.counters.denied.Count(z.cost)
+		z.counters.Denied.Count(z.cost)
 		z.seen.Keyless()
 		if req.denyingRule() != nil {
 			z.seen.Refused(req.overridden.key)
@@ -111,10 +84,10 @@ func (req *request) count() {
 		c, ds := &req.charges[i], req.decisionsOf(i)
 		switch {
 		case req.allowed:
-			z.counters.allowed.Count(c.Cost)
+			z.counters.Allowed.Count(c.Cost)
 			z.seen.Passed(ds)
 		case !window.Allowed(ds):
-			z.counters.denied.Count(c.Cost)
+			z.counters.Denied.Count(c.Cost)
 			z.seen.Denied(c, ds)
 		}
 	}

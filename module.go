@@ -131,7 +131,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
-		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
+		z.control = enforce.Acquire(store.String(), z.Name)
 		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
 		if z.TopTalkers {
 			z.top = toptalkers.Acquire(store, z.Name)
@@ -331,9 +331,9 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		c := &req.charges[i]
 		z.seen.Failed(c, h.OnError == onErrorAllow)
 		if h.OnError == onErrorAllow {
-			z.counters.failedOpen.Count(c.Cost)
+			z.counters.FailedOpen.Count(c.Cost)
 		} else {
-			z.counters.failedClosed.Count(c.Cost)
+			z.counters.FailedClosed.Count(c.Cost)
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow

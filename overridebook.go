@@ -310,7 +310,7 @@ func (b *overrideBook) warn(z *runningZone, m overrides.Misfit) {
 		clear(b.warned)
 	}
 	b.warned[id] = true
-	z.zone.counters.misfits.Inc()
+	z.zone.counters.Misfits.Inc()
 	storestate.Logger(b.name).Warn("an override does not fit its zone, and is not applied", zap.String("zone", m.Zone), zap.String("id", m.ID), zap.Error(m.Err))
 }
 

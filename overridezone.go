@@ -76,7 +76,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if policies == nil {
 		var err error
 		if policies, err = z.scale(c.Policies, rule.Factor); err != nil {
-			z.counters.misfits.Inc()
+			z.counters.Misfits.Inc()
 			return false
 		}
 	}

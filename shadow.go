@@ -78,7 +78,7 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			h.assess(s, view, applies, err)
 		}
 		if s.applies && !s.denied && !h.guard.watch(h, s) {
-			s.zone.control.counters().dropped.Count(s.charge.Cost)
+			s.zone.control.Shadow().Dropped.Count(s.charge.Cost)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
-		z.control.counters().failedClosed.Count(z.cost)
+		z.control.Shadow().FailedClosed.Count(z.cost)
 		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
 			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
@@ -113,7 +113,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptySkip:
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Count(z.cost)
+		z.control.Shadow().Denied.Count(z.cost)
 		z.top.Denied("")
 	default:
 		h.assessKey(s, key, view)
@@ -129,7 +129,7 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 		return
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Count(z.cost)
+		z.control.Shadow().Denied.Count(z.cost)
 		z.top.Denied(key)
 		return
 	}
@@ -242,20 +242,20 @@ func (s *shadows) decide(batch []waitingShadow) {
 		if err == nil {
 			w.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
 		}
-		counters, cost := w.zone.control.counters(), w.charge.Cost
+		counters, cost := w.zone.control.Shadow(), w.charge.Cost
 		switch {
 		case err == nil && window.Allowed(ds):
-			counters.allowed.Count(cost)
+			counters.Allowed.Count(cost)
 			w.zone.top.Charged(w.charge.Key, cost)
 		case err == nil:
-			counters.denied.Count(cost)
+			counters.Denied.Count(cost)
 			w.zone.top.Denied(w.charge.Key)
 		case s.ctx.Err() != nil:
-			counters.dropped.Count(cost)
+			counters.Dropped.Count(cost)
 		case errors.Is(err, window.ErrUnavailable) && w.handler.OnError == onErrorAllow:
-			counters.failedOpen.Count(cost)
+			counters.FailedOpen.Count(cost)
 		default:
-			counters.failedClosed.Count(cost)
+			counters.FailedClosed.Count(cost)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (s *shadows) close() error {
 	s.mu.Lock()
 	s.closed = true
 	for _, w := range s.waiting {
-		w.zone.control.counters().dropped.Count(w.charge.Cost)
+		w.zone.control.Shadow().Dropped.Count(w.charge.Cost)
 	}
 	s.waiting = nil
 	s.mu.Unlock()

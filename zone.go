@@ -14,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
@@ -142,12 +143,12 @@ type Zone struct {
 	native         window.Algorithm // instead, unless use.script; nil for none
 	compiledNative *window.Zone     // the same with native
 	use            *zoneUse
-	percent        int64           // of keys that are denied, as configured
-	control        enforcement // which goes before it
+	percent        int64            // of keys that are denied, as configured
+	control        *enforce.Control // which goes before it
 	top            *toptalkers.Zone // nil: nothing is noted
 	notes          *template.Fields // if the algorithm is stream and has fields
-	quotas         *answer.Quotas  // if no limit is dynamic
-	load           *load.Limits // nil without the option
+	quotas         *answer.Quotas   // if no limit is dynamic
+	load           *load.Limits     // nil without the option
 	counters       zoneCounters
 	empty          *placeholders.Empty
 	onServer       bool // whether the store's server may decide on native
@@ -228,7 +229,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
 	if z.percent, _ = enforce.Percent(z.Enforce); z.percent != enforce.All {
-		z.control.counters() // so that they are there before the first request
+		z.control.Shadow() // so that they are there before the first request
 	}
 	if native.Native != window.NativeOff {
 		if z.checkNative(native, alone) != nil {
@@ -258,7 +259,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		return err
 	}
 	z.longest, z.overrides = z.longestKnown(), new(zoneOverrides)
-	z.counters = newZoneCounters(z.Name)
+	z.counters.Zone = metrics.NewZone(z.Name)
 	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)

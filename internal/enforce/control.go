@@ -1,18 +1,23 @@
 package enforce
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 )
 
 // Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
 // reloads, and is the same for all handlers with the zone.
 type Control struct {
 	Sync
+	// Shadow returns what counts requests that the zone may not deny.
+	Shadow func() metrics.Shadow
+
 	store, zone string
 	setting     atomic.Pointer[Setting] // nil: as configured
 }
@@ -33,7 +38,7 @@ func (*Control) Destruct() error { return nil }
 // Acquire returns the Control of a zone on a store. Release it with Release.
 func Acquire(store, zone string) *Control {
 	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
-		return &Control{store: store, zone: zone}, nil
+		return &Control{store: store, zone: zone, Shadow: sync.OnceValue(func() metrics.Shadow { return metrics.NewShadow(zone) })}, nil
 	})
 	return value.(*Control)
 }

@@ -2,10 +2,7 @@
 // a state when they are asked are beside that state.
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // The collectors live as long as the process, so that a reload does not reset
 // them; every configuration registers them with its own registry. Labels come
@@ -129,31 +126,3 @@ var (
 		Help: "Events that no handler heard of, as 64 others waited for slow handlers or Caddy stopped, by event.",
 	}, []string{"event"})
 )
-
-// OutcomeCounter counts requests with an outcome, and the units that they wanted to spend.
-type OutcomeCounter struct {
-	prometheus.Counter
-	Units prometheus.Counter
-}
-
-func OutcomeOf(zone, outcome string) OutcomeCounter {
-	return OutcomeCounter{DecisionsTotal.WithLabelValues(zone, outcome), UnitsTotal.WithLabelValues(zone, outcome)}
-}
-
-// Count counts a request.
-func (c OutcomeCounter) Count(units int64) {
-	c.Inc()
-	c.Units.Add(float64(units))
-}
-
-// Outcomes returns how many decisions of a zone there were of each kind, since the process began.
-func Outcomes(zone string) map[string]int64 {
-	all := make(map[string]int64)
-	for _, outcome := range []string{"allowed", "denied", "failed_open", "failed_closed"} {
-		var m dto.Metric
-		if DecisionsTotal.WithLabelValues(zone, outcome).Write(&m) == nil {
-			all[outcome] = int64(m.GetCounter().GetValue())
-		}
-	}
-	return all
-}
