@@ -15,7 +15,8 @@ import (
 // passed before, so that a smaller limit denies everything until that has left the window.
 const LongestScaled = time.Minute
 
-// Limits are those of a zone, which follow its load. Methods of nil Limits do nothing.
+// Limits are those of a zone, which follow its load. They are safe for concurrent use. Nil Limits are those of a zone
+// that follows no load: Start, Stop, Release, Timed and Scales allow for them.
 type Limits struct {
 	*Zone
 	sampler   *Sampler
