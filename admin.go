@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
@@ -119,7 +117,7 @@ func listZones() control.Zones {
 		z := &all[0].zone
 		one := control.Zone{
 			Name: z.Name, Store: all[0].id().store, Key: z.Key, Algorithm: z.algorithmName(), OnError: all[0].onError,
-			Outcomes: z.counters.outcomes(), TopTalkers: z.TopTalkers,
+			Outcomes: z.counters.Outcomes(), TopTalkers: z.TopTalkers,
 		}
 		one.Enforce, one.EnforceUntil = z.enforcedNow()
 		for _, l := range z.Limits {
@@ -137,20 +135,6 @@ func (z *Zone) algorithmName() string {
 		return window.Zset{}.Name()
 	}
 	return cmp.Or(z.Algorithm.Name, window.Zset{}.Name())
-}
-
-// outcomes returns how many decisions there were of each kind, since the process began.
-func (c *zoneCounters) outcomes() map[string]int64 {
-	all := make(map[string]int64)
-	for name, counter := range map[string]prometheus.Counter{
-		"allowed": c.allowed, "denied": c.denied, "failed_open": c.failedOpen, "failed_closed": c.failedClosed,
-	} {
-		var m dto.Metric
-		if counter.Write(&m) == nil {
-			all[name] = int64(m.GetCounter().GetValue())
-		}
-	}
-	return all
 }
 
 // statusFor returns the status, with the zones if the query of the request asks for them: then one
@@ -231,6 +215,23 @@ func selectZone(s control.Selector) ([]*runningZone, error) {
 		return nil, apiError(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", joinWords(names)))
 	}
 	return nil, apiError(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", joinWords(names)))
+}
+
+// top says which keys of a zone are denied or charged most.
+func top(_ *http.Request, body []byte) (int, any, error) {
+	query, err := control.DecodeTop(body)
+	if err != nil {
+		return 0, nil, apiError(http.StatusBadRequest, err)
+	}
+	zones, err := selectZone(control.Selector{Zone: query.Zone, Store: query.Store})
+	if err != nil {
+		return 0, nil, err
+	}
+	t := zones[0].zone.top
+	if t == nil {
+		return 0, nil, apiError(http.StatusConflict, errors.New("zone: keeps no top talkers; write top_talkers in it"))
+	}
+	return http.StatusOK, t.Top(query.By, *query.Count), nil
 }
 
 // inspect says what the next request on a counter meets, or a request that is like an example.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -137,54 +136,6 @@ func TestTally(t *testing.T) {
 	})
 }
 
-// seenCases are requests as a zone sees them. The keys are many, as in a flood.
-func seenCases(tb testing.TB) (s alert.Seen, cases map[string]func(i int)) {
-	h, _ := newHandler(tb, `{"zones":[{"name":"seen","limits":[{"max":10,"window":"1h"}],"alert":{}}],"log_key":true}`)
-	keys := make([]string, 1<<16)
-	for i := range keys {
-		keys[i] = "client " + strconv.Itoa(i)
-	}
-	counters := &h.Zones[0].counters
-	allowed, denied := []window.Decision{{Allowed: true, Limit: 10, Remaining: 1}}, []window.Decision{{Limit: 10}}
-	s = h.Zones[0].seen
-	return s, map[string]func(int){
-		"allowed": func(int) { counters.allowed.Units.Add(1); s.Passed(allowed) },
-		"denied": func(i int) {
-			counters.denied.Units.Add(1)
-			s.Denied(&window.Charge{Key: keys[i%len(keys)]}, denied)
-		},
-		"failed": func(i int) {
-			counters.failedClosed.Units.Add(1)
-			s.Failed(&window.Charge{Key: keys[i%len(keys)]}, false)
-		},
-	}
-}
-
-func TestSeenAllocatesNothing(t *testing.T) {
-	_, cases := seenCases(t)
-	for name, see := range cases {
-		i := 0
-		if n := testing.AllocsPerRun(10_000, func() { i++; see(i) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-}
-
-// BenchmarkSeen measures what metrics, alerts and summaries add to a request beyond decisions_total.
-func BenchmarkSeen(b *testing.B) {
-	_, cases := seenCases(b)
-	for name, see := range cases {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for i := 0; pb.Next(); i++ {
-					see(i)
-				}
-			})
-		})
-	}
-}
-
 // heard has events of the test wait for heard's result, which returns them.
 func heard(t *testing.T) (take func() []events.Event) {
 	_ = caddy.Stop() // what another test has left running would take events
@@ -252,8 +203,8 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	if err := z.setEnforce(control.EnforceShadow, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	z.control.current()
-	z.control.current()
+	z.control.Current()
+	z.control.Current()
 	all := take()
 	if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != z.Name {
 		t.Errorf("got the events %v, want one that the configuration holds again", all)

@@ -3,10 +3,12 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -69,6 +71,16 @@ type Algorithm struct {
 	// together. Values are shortened in the order of the fields, none below 32 bytes.
 	// Default: 1024, or what the fields need if that is more.
 	MaxEntry Value `json:"max_entry,omitempty"`
+}
+
+// Field is something to note of a request, beside its time and cost.
+type Field struct {
+	// The name, different from those of the other fields. `cost`, `total` and
+	// `gone` are taken.
+	Name string `json:"name"`
+
+	// The value; placeholders are allowed.
+	Value string `json:"value"`
 }
 
 // The words for who decides on gcra.
@@ -173,7 +185,7 @@ func (a *Algorithm) plain(limits []Limit) *Algorithm {
 	p.Native = unless(p.Native, nativeAuto)
 	p.Keep = unless(p.Keep.plainDuration(), plainDuration(0))
 	p.MaxValue = unless(p.MaxValue.plainInt(), Value(strconv.Itoa(defaultMaxValue)))
-	p.MaxEntry = unless(p.MaxEntry.plainInt(), Value(strconv.FormatInt(defaultMaxEntry(a.Fields), 10)))
+	p.MaxEntry = unless(p.MaxEntry.plainInt(), Value(strconv.FormatInt(a.defaultMaxEntry(), 10)))
 	return &p
 }
 
@@ -279,6 +291,92 @@ func (a *Algorithm) layers() (window.Algorithm, error) {
 		return nil, fmt.Errorf("%s: %w", layers, err)
 	}
 	return s, nil
+}
+
+// stream returns the algorithm of that name as the engine takes it, or what is
+// wrong with its options.
+func (a *Algorithm) stream() (window.Algorithm, error) {
+	if len(a.Fields) > window.MaxFields {
+		return nil, fmt.Errorf("fields: %d are too many; %d are allowed", len(a.Fields), window.MaxFields)
+	}
+	for i, f := range a.Fields {
+		if err := f.check(a.Fields[:i]); err != nil {
+			return nil, err
+		}
+	}
+	var s window.Stream
+	if a.Keep != "" {
+		var err error
+		if s.Keep, err = a.Keep.duration(); err != nil {
+			return nil, fmt.Errorf("keep %w", err)
+		}
+	}
+	_, err := a.noteBounds()
+	return s, err
+}
+
+// Bounds of what is noted of a request, in bytes.
+const (
+	defaultMaxValue = 256
+	commonMaxEntry  = 1024
+)
+
+func (a *Algorithm) fieldNames() []string {
+	names := make([]string, len(a.Fields))
+	for i, f := range a.Fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
+func (a *Algorithm) defaultMaxEntry() int64 {
+	return max(commonMaxEntry, template.LeastEntry(a.fieldNames()))
+}
+
+// noteBounds returns the bounds of the fields, or what is wrong with them.
+func (a *Algorithm) noteBounds() (b template.Bounds, err error) {
+	b = template.Bounds{Value: defaultMaxValue, Entry: a.defaultMaxEntry()}
+	if a.MaxValue != "" {
+		if b.Value, err = a.MaxValue.int(); err != nil {
+			return b, fmt.Errorf("max_value %w", err)
+		}
+	}
+	if a.MaxEntry != "" {
+		if b.Entry, err = a.MaxEntry.int(); err != nil {
+			return b, fmt.Errorf("max_entry %w", err)
+		}
+	}
+	return b, b.Check(a.fieldNames())
+}
+
+// notes compiles fields that have been checked. It returns nil without fields.
+func (a *Algorithm) notes() *template.Fields {
+	if a == nil || len(a.Fields) == 0 {
+		return nil
+	}
+	bounds, _ := a.noteBounds()
+	fields := template.NewFields(bounds)
+	for _, f := range a.Fields {
+		fields.Add(f.Name, f.Value)
+	}
+	return fields
+}
+
+// check refuses a field that cannot work after others.
+func (f Field) check(others []Field) error {
+	switch f.Name {
+	case "":
+		return fmt.Errorf("fields: the name of the value %q is empty", f.Value)
+	case "cost", "total", "gone":
+		return fmt.Errorf("fields: the name %s is taken; use another one than cost, total and gone", f.Name)
+	}
+	if slices.ContainsFunc(others, func(o Field) bool { return o.Name == f.Name }) {
+		return fmt.Errorf("fields: duplicate field %s; keep one", f.Name)
+	}
+	if err := template.Check(f.Value); err != nil {
+		return fmt.Errorf("fields: %s %w", f.Name, err)
+	}
+	return nil
 }
 
 // length is the duration of a slice.

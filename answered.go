@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -157,23 +156,11 @@ func (h *Handler) strips(req *request) (all []*Settle) {
 	return all
 }
 
-// statusOf returns the status of an answer that an error makes.
-func statusOf(err error) int {
-	var of caddyhttp.HandlerError
-	switch {
-	case err == nil:
-		return http.StatusOK
-	case errors.As(err, &of) && of.StatusCode != 0:
-		return of.StatusCode
-	}
-	return http.StatusInternalServerError
-}
-
 // begin settles what depends on the status and the header of the answer. It returns what reads the body
 // for the rest.
 func (a *answered) begin(status int, header http.Header) io.Writer {
 	a.header = header
-	denied := a.req.deniedLater()
+	denied := a.req.DeniedLater()
 	upgraded := status == http.StatusSwitchingProtocols || a.Tunnel && status < 300
 	for i := range a.receipts {
 		r := &a.receipts[i]
@@ -268,7 +255,7 @@ func (a *answered) settleRest(returned bool, err error) {
 		}
 		return
 	case returned: // an error is answered outside
-		a.Decided(statusOf(err))
+		a.Decided(tee.StatusOf(err))
 		whole = !a.Failed
 	default:
 		a.Decided(http.StatusInternalServerError)
@@ -316,8 +303,8 @@ func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
 	return results
 }
 
-// deniedLater reports whether a later handler of this module has denied the request.
-func (req *request) deniedLater() bool {
+// DeniedLater implements load.Request. It reports whether a later handler of this module has denied the request.
+func (req *request) DeniedLater() bool {
 	last, _ := req.vars[requestVar].(*request)
 	return last != nil && last != req && !last.allowed
 }

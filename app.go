@@ -17,8 +17,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -71,8 +71,8 @@ type zoneUse struct {
 	beside []*Zone
 	// Whether the store of a handler keeps no counters of requests that are not denied.
 	noShadow bool
-	// When the log may say again that an option came out empty, as in valueOptions.
-	noValueLog [len(valueOptions)]uptime.Rare
+	// When the log may say again that an option came out empty.
+	noValueLog placeholders.Due
 	// Whether answers tell their cost, in a zone with settle.
 	seeking seeking
 }
@@ -134,9 +134,7 @@ func (a *App) Start() error {
 	}
 	for _, z := range a.running {
 		z.store.Watch()
-		if z.zone.load != nil {
-			z.zone.load.sampler.Start(z.zone.load.Zone)
-		}
+		z.zone.load.Start()
 	}
 	for s, zones := range a.byStore() {
 		s.Overrides.Begin(inBook(zones), a.storage)
@@ -162,9 +160,7 @@ func (a *App) Stop() error {
 		s.Overrides.End(inBook(zones))
 	}
 	for _, z := range a.running {
-		if z.zone.load != nil {
-			z.zone.load.sampler.Stop(z.zone.load.Zone)
-		}
+		z.zone.load.Stop()
 	}
 	watching.End()
 	for _, s := range a.sharing {
@@ -335,7 +331,7 @@ var watching = alert.NewWatcher(watchZones)
 func watchZones(now time.Time) {
 	for _, zones := range running.list() {
 		z := &zones[0].zone
-		z.control.current() // which notes that its time is over
+		z.control.Current() // which notes that its time is over
 		z.seen.Watch(z.alerting, now)
 	}
 }
@@ -346,6 +342,16 @@ func listAlerts() []control.Alert {
 	for _, zones := range running.list() {
 		if a := zones[0].zone.seen.Alert(); a != nil {
 			all = append(all, *a)
+		}
+	}
+	return all
+}
+
+// zoneLoads returns the load of the zones that run.
+func zoneLoads() (all []control.ZoneLoad) {
+	for _, zones := range running.list() {
+		if l := zones[0].zone.load; l != nil {
+			all = append(all, l.State())
 		}
 	}
 	return all

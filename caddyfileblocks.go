@@ -271,6 +271,18 @@ func (a *Algorithm) unmarshalFields(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// readFields reads names and values in turn.
+func readFields(words []string) ([]Field, error) {
+	if len(words)%2 != 0 {
+		return nil, fmt.Errorf("fields %s: a value is missing; write fields <name> <value> ..., and values with spaces in quotes", strings.Join(words, " "))
+	}
+	fields := make([]Field, 0, len(words)/2)
+	for i := 0; i < len(words); i += 2 {
+		fields = append(fields, Field{Name: words[i], Value: words[i+1]})
+	}
+	return fields, nil
+}
+
 // parseMatcher reads a response matcher, on the line of the option or in a block.
 func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
 	matchers, option := make(map[string]caddyhttp.ResponseMatcher), d.Val()

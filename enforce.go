@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
@@ -41,70 +37,20 @@ func (z *Zone) checkEnforce(word string) error {
 	return nil
 }
 
-// enforcement is how a zone is enforced, if an operator says so while Caddy runs. It outlives
-// reloads, and is the same for all handlers with the zone.
-type enforcement struct {
-	id       zoneID
-	set      atomic.Pointer[enforceSet] // nil: as configured
-	sync     enforce.Sync
-	counters func() shadowCounters
-}
-
-// enforceSet holds until a time.
-type enforceSet struct {
-	percent int64
-	until   time.Time
-}
-
-var enforcements = caddy.NewUsagePool()
-
-// Destruct implements caddy.Destructor.
-func (*enforcement) Destruct() error { return nil }
-
-// acquireEnforcement returns that of a zone. Release it with releaseEnforcement.
-func acquireEnforcement(id zoneID) *enforcement {
-	value, _, _ := enforcements.LoadOrNew(id, func() (caddy.Destructor, error) {
-		return &enforcement{id: id, counters: sync.OnceValue(func() shadowCounters { return newShadowCounters(id.zone) })}, nil
-	})
-	return value.(*enforcement)
-}
-
-func releaseEnforcement(id zoneID) { _, _ = enforcements.Delete(id) } // Destruct returns no error
-
-// current returns what is set, or nil if nothing is or its time is over.
-func (e *enforcement) current() *enforceSet {
-	set := e.set.Load()
-	if set == nil || time.Now().Before(set.until) {
-		return set
-	}
-	if e.set.CompareAndSwap(set, nil) {
-		emitEnforced(e.id, "config", "", "its time is over")
-	}
-	return nil
-}
-
 // enforced returns the percentage of keys whose requests the zone may deny now.
 func (z *Zone) enforced() int64 {
-	if z.control.set.Load() == nil {
+	set := z.control.Current()
+	if set == nil || set.Percent != enforce.None && z.checkBeside() != nil {
 		return z.percent
 	}
-	set := z.control.current()
-	if set == nil || set.percent != enforce.None && z.checkBeside() != nil {
-		return z.percent
-	}
-	return set.percent
-}
-
-// emitEnforced has handlers of events hear how a zone is enforced now.
-func emitEnforced(id zoneID, word, until, reason string) {
-	events.Emit(events.Enforce, map[string]any{"zone": id.zone, "store": id.store, "enforce": word, "until": until, "reason": reason})
+	return set.Percent
 }
 
 // setEnforce enforces the zone as word says until a time, wherever the zone is used in this
 // process. The word config goes back to the configuration.
 func (z *Zone) setEnforce(word string, until time.Time) error {
 	if word == enforce.Config {
-		z.control.set.Store(nil)
+		z.control.Reset()
 		return nil
 	}
 	if word == "" {
@@ -121,7 +67,7 @@ func (z *Zone) setEnforce(word string, until time.Time) error {
 	if err != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
-	z.control.set.Store(&enforceSet{percent, until})
+	z.control.Set(percent, until)
 	return nil
 }
 
@@ -190,12 +136,12 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
-			z.zone.control.sync.Order(order)
+			z.zone.control.Sync.Order(order)
 			changed = append(changed, z)
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
-			emitEnforced(z.id(), one.Enforce, one.Until, e.Reason)
+			z.zone.control.Emit(one.Enforce, one.Until, e.Reason)
 		}
 	}
 	if unsent := sendOrder(r.Context(), changed, order); len(unsent) > 0 {
@@ -232,27 +178,24 @@ func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent 
 // enforcedNow returns the word for how the zone is enforced, and until when if that is not what is
 // configured.
 func (z *Zone) enforcedNow() (word, until string) {
-	if set := z.control.current(); set != nil && set.percent == z.enforced() {
-		return enforce.Word(set.percent), set.until.UTC().Format(time.RFC3339)
+	if set := z.control.Current(); set != nil && set.Percent == z.enforced() {
+		return enforce.Word(set.Percent), set.Until.UTC().Format(time.RFC3339)
 	}
 	return enforce.Word(z.percent), ""
 }
 
 // obey has a zone enforced as an operator has told another Caddy.
 func (z *runningZone) obey(store string, o enforce.Order) {
-	now := time.Now()
-	if o.Mode == "" || !now.Before(o.Until) {
+	o, holds := o.HoldsFrom(time.Now())
+	if !holds {
 		return
 	}
 	logger := storestate.Logger(store).With(zap.String("zone", z.zone.Name), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
-	if until := now.Add(enforce.Longest); o.Until.After(until) {
-		o.Until = until
-	}
 	if err := z.zone.setEnforce(o.Mode, o.Until); err != nil {
 		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
 		return
 	}
 	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
 	word, until := z.zone.enforcedNow()
-	emitEnforced(z.id(), word, until, o.Reason)
+	z.zone.control.Emit(word, until, o.Reason)
 }

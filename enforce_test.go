@@ -13,59 +13,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
-// A percentage is one of the keys, and a higher one has the keys of a lower one.
-func TestEnforcedShare(t *testing.T) {
-	const keys = 10_000
-	kinds := map[string]func(i int) string{
-		"addresses": func(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250) },
-		"networks":  func(i int) string { return fmt.Sprintf("2001:db8:%x::/64", i) },
-		"numbers":   strconv.Itoa,
-		"long keys": func(i int) string { return strings.Repeat("k", 300) + strconv.Itoa(i) },
-	}
-	for kind, key := range kinds {
-		was := make([]bool, keys)
-		for percent := int64(enforce.None); percent <= enforce.All; percent++ {
-			in := 0
-			for i := range keys {
-				is := enforce.IsEnforced("logins", key(i), percent)
-				if was[i] && !is {
-					t.Fatalf("%s: %s is in at %d%%, and not at %d%%", kind, key(i), percent-1, percent)
-				}
-				if was[i] = is; is {
-					in++
-				}
-			}
-			if share := float64(in) * 100 / keys; share < float64(percent)-1.5 || share > float64(percent)+1.5 {
-				t.Errorf("%s: %d%% are %.2f%% of the keys", kind, percent, share)
-			}
-		}
-	}
-	same := 0
-	for i := range keys {
-		if enforce.IsEnforced("logins", strconv.Itoa(i), 50) == enforce.IsEnforced("api", strconv.Itoa(i), 50) {
-			same++
-		}
-	}
-	if same < keys*45/100 || same > keys*55/100 {
-		t.Errorf("%d of %d keys are in or out in both zones", same, keys)
-	}
-}
-
-// Every Caddy has to come to the same. SHA-256 of the zone, a zero byte and the key decides, so that
-// these never change:
-//
-//	printf 'logins\0%s' 192.0.2.1 | sha256sum | cut -c1-8   # b41743d3: 70 % of 2^32
-func TestEnforcedShareIsFixed(t *testing.T) {
-	for key, first := range map[string]int64{"192.0.2.1": 71, "192.0.2.2": 64, "": 71} {
-		for percent := int64(enforce.None); percent <= enforce.All; percent++ {
-			if got, want := enforce.IsEnforced("logins", key, percent), percent >= first; got != want {
-				t.Errorf("key %q at %d%%: got %v, want %v", key, percent, got, want)
-				break
-			}
-		}
-	}
-}
-
 // Clients of which the address is in are denied, and the others never. Addresses count as their
 // network.
 func TestEnforcePercentage(t *testing.T) {
@@ -172,11 +119,11 @@ func TestSetEnforceRefused(t *testing.T) {
 		}
 	}
 	// A reload may bring what cannot be enforced together: the zone stays as configured.
-	h.Zones[1].control.set.Store(&enforceSet{enforce.All, until})
+	h.Zones[1].control.Set(enforce.All, until)
 	if w := serve(t, get(), h); w.Code != 204 || strings.Contains(w.Header().Get("RateLimit"), "set_shadow") {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
-	h.Zones[1].control.set.Store(nil)
+	h.Zones[1].control.Reset()
 }
 
 // A zone in two places is enforced in one way.
@@ -224,7 +171,7 @@ func TestEnforceOrders(t *testing.T) {
 	if err := z.setEnforce("shadow", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	z.control.sync.Order(own)
+	z.control.Sync.Order(own)
 	if unsent := sendOrder(t.Context(), running, own); len(unsent) != 1 || unsent[0].zone != zone {
 		t.Errorf("away: unsent %v", unsent)
 	}
@@ -244,7 +191,7 @@ func TestEnforceOrders(t *testing.T) {
 	half := order("50%", 0, 365*24*time.Hour)
 	hear(half)
 	want("an order", "50%")
-	if set := z.control.current(); set == nil || time.Until(set.until) > enforce.Longest {
+	if set := z.control.Current(); set == nil || time.Until(set.Until) > enforce.Longest {
 		t.Errorf("it lasts too long: %+v", set)
 	}
 	if err := z.setEnforce("shadow", time.Now().Add(time.Hour)); err != nil {
@@ -256,14 +203,14 @@ func TestEnforceOrders(t *testing.T) {
 	b.Look(t.Context())
 	want("an order that has gone", "shadow")
 
-	z.control.sync.Order(own)
+	z.control.Sync.Order(own)
 	hear(order("config", time.Minute, time.Hour))
 	want("a later order", "on")
 	b.Look(t.Context())
 	if got := inHash(); got == own {
 		t.Error("a later order was overwritten")
 	}
-	z.control.sync.Order(enforce.NewOrder("shadow", time.Now().Add(time.Hour), ""))
+	z.control.Sync.Order(enforce.NewOrder("shadow", time.Now().Add(time.Hour), ""))
 	hear(order("25%", -time.Minute, time.Hour))
 	want("an earlier order", "on")
 	if got := inHash(); enforce.ParseOrder(got).Mode != "shadow" {

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -60,10 +63,6 @@ const (
 	defaultCeiling = 1
 	defaultRecover = time.Minute
 )
-
-// longestScaled is the longest window whose limit follows the load. A longer one remembers what
-// passed before, so that a smaller limit denies everything until that has left the window.
-const longestScaled = time.Minute
 
 // compile reports what is wrong with l by itself, and makes it ready.
 func (l *Load) compile() error {
@@ -186,7 +185,7 @@ func (z *Zone) checkLoad() error {
 func (z *Zone) checkScaled(algorithm window.Algorithm) error {
 	short := func(l Limit) bool {
 		length, err := l.Window.duration()
-		return err == nil && length <= longestScaled
+		return err == nil && length <= load.LongestScaled
 	}
 	for _, l := range z.Limits {
 		if l.Window.dynamic() {
@@ -211,7 +210,7 @@ func (z *Zone) checkScaled(algorithm window.Algorithm) error {
 		if err != nil {
 			return nil // of the limit
 		}
-		most := scale(p, z.Load.options.Ceiling)
+		most := load.Scale(p, z.Load.options.Ceiling)
 		if err := window.CheckPolicy(algorithm, most); err != nil {
 			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", l.Max, l.Window, z.Load.Ceiling, err)
 		}
@@ -228,14 +227,41 @@ func (z *Zone) shortLimit() int64 {
 	return max(1, int64(math.Round(float64(p.Limit)*float64(time.Second)/float64(p.Window))))
 }
 
-// scale returns a limit times a factor. 0 stays 0, and no other becomes 0.
-func scale(p window.Policy, factor float64) window.Policy {
-	if factor == 1 || p.Limit == 0 || p.Window > longestScaled {
-		return p
+// scales reports whether the factor has changed a limit that a request had.
+func (z *Zone) scales(p window.Policy) bool { return z.load.Scales(p) }
+
+// reduced reports whether nothing but the load denies the request: as far as is known, the limits as
+// they are configured have room for it. A cost above a limit that the factor made smaller waits for
+// a window.
+func (req *request) reduced() bool {
+	reduced := req.keyless == nil
+	for i, z := range req.zones {
+		c, ds := &req.charges[i], req.decisionsOf(i)
+		if window.Allowed(ds) {
+			continue
+		}
+		if z.load == nil || req.ruleHere(z.Name) != nil {
+			reduced = false
+			continue
+		}
+		base := z.policies
+		if base == nil {
+			base, _ = z.expandLimits(req.repl)
+		}
+		for j := range ds {
+			d := &ds[j]
+			switch {
+			case d.Allowed:
+			case len(base) != len(ds): // placeholders have changed since
+				reduced = false
+			case d.Limit-d.Remaining > base[j].Limit-c.Cost:
+				reduced = false
+			case d.RetryAfter == window.Never:
+				d.RetryAfter = c.Policies[j].Window
+			}
+		}
 	}
-	most := window.MaxProduct / p.Window.Milliseconds()
-	p.Limit = int64(min(max(1, math.Round(float64(p.Limit)*factor)), float64(most)))
-	return p
+	return reduced
 }
 
 // plain returns l with values written in one way and without those that are the default.
@@ -254,4 +280,37 @@ func (l *Load) plain() *Load {
 	p.Recover = unless(p.Recover.plainDuration(), plainDuration(defaultRecover))
 	p.Combine = unless(p.Combine, combineProduct)
 	return &p
+}
+
+// serveTimed has the next handlers answer a request that was admitted, and measures how long they take
+// if a zone wants to know.
+func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+	if !h.times || req.TimedZone(0) == nil {
+		return next.ServeHTTP(w, r)
+	}
+	return load.Serve(w, r, req, req.vars, next)
+}
+
+// TimedZone implements load.Request.
+func (req *request) TimedZone(i int) *load.Zone {
+	for _, z := range req.zones {
+		if z.load.Timed() {
+			if i == 0 {
+				return z.load.Zone
+			}
+			i--
+		}
+	}
+	if req.shadows == nil {
+		return nil
+	}
+	for j := range *req.shadows {
+		if s := &(*req.shadows)[j]; s.applies && s.zone.load.Timed() {
+			if i == 0 {
+				return s.zone.load.Zone
+			}
+			i--
+		}
+	}
+	return nil
 }

@@ -63,9 +63,7 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 		step := loadtest.StandIn(t, nil, nil)
 		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"back_end","key":"all","algorithm":{"name":"log"},%s}]}`, zone))
 		z := h.Zones[0]
-		if z.load != nil {
-			z.load.sampler.Start(z.load.Zone)
-		}
+		z.load.Start()
 		workers := make(chan struct{}, backEndWorkers)
 		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 			workers <- struct{}{}

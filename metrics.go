@@ -6,8 +6,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -18,7 +20,7 @@ var collectors = []prometheus.Collector{
 	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
 	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
 	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, &loadMetrics, topCollector{},
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, load.NewCollector(zoneLoads), toptalkers.Collector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
@@ -35,10 +37,8 @@ func registerMetrics(ctx caddy.Context) error {
 
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
-	allowed, denied, failedOpen, failedClosed metrics.OutcomeCounter
-	empty                                     [len(valueOptions)]prometheus.Counter
-	settled                                   settledCounters
-	misfits                                   prometheus.Counter // of overrides
+	metrics.Zone
+	settled settledCounters
 }
 
 // settledCounters are those of a zone with count_if or settle.
@@ -48,7 +48,7 @@ type settledCounters struct {
 }
 
 func newSettledCounters(z *Zone) settledCounters {
-	c := settledCounters{zone: settler.NewZone(z.Name, func(key string, units int64) { z.top.noteCharged(key, units) })}
+	c := settledCounters{zone: settler.NewZone(z.Name, func(key string, units int64) { z.top.Charged(key, units) })}
 	if z.Settle != nil {
 		c.missing = make(map[usage.Reason]prometheus.Counter)
 		for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
@@ -58,41 +58,12 @@ func newSettledCounters(z *Zone) settledCounters {
 	return c
 }
 
-func newZoneCounters(zone string) zoneCounters {
-	c := zoneCounters{
-		allowed:      metrics.OutcomeOf(zone, "allowed"),
-		denied:       metrics.OutcomeOf(zone, "denied"),
-		failedOpen:   metrics.OutcomeOf(zone, "failed_open"),
-		failedClosed: metrics.OutcomeOf(zone, "failed_closed"),
-	}
-	c.misfits = metrics.OverrideMisfitsTotal.WithLabelValues(zone)
-	for i, o := range valueOptions {
-		c.empty[i] = metrics.NoValueTotal.WithLabelValues(zone, o.name)
-	}
-	return c
-}
-
-// shadowCounters count what a zone would have decided on requests that it may not deny.
-type shadowCounters struct {
-	allowed, denied, failedOpen, failedClosed, dropped metrics.OutcomeCounter
-}
-
-func newShadowCounters(zone string) shadowCounters {
-	return shadowCounters{
-		allowed:      metrics.OutcomeOf(zone, "shadow_allowed"),
-		denied:       metrics.OutcomeOf(zone, "shadow_denied"),
-		failedOpen:   metrics.OutcomeOf(zone, "shadow_failed_open"),
-		failedClosed: metrics.OutcomeOf(zone, "shadow_failed_closed"),
-		dropped:      metrics.OutcomeOf(zone, "shadow_dropped"),
-	}
-}
-
 // count counts what was decided. A zone that would have let a request pass which
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
-		z.counters.denied.Count(z.cost)
+		z.counters.Denied.Count(z.cost)
 		z.seen.Keyless()
 		if req.denyingRule() != nil {
 			z.seen.Refused(req.overridden.key)
@@ -103,11 +74,33 @@ func (req *request) count() {
 		c, ds := &req.charges[i], req.decisionsOf(i)
 		switch {
 		case req.allowed:
-			z.counters.allowed.Count(c.Cost)
+			z.counters.Allowed.Count(c.Cost)
 			z.seen.Passed(ds)
 		case !window.Allowed(ds):
-			z.counters.denied.Count(c.Cost)
+			z.counters.Denied.Count(c.Cost)
 			z.seen.Denied(c, ds)
+		}
+	}
+}
+
+// noteTop counts the request for the top talkers of its zones. Zones that settle count what a request
+// has cost when that is known.
+func (req *request) noteTop() {
+	if req.keyless != nil {
+		key := "" // or that of an override
+		if req.denyingRule() != nil {
+			key = req.overridden.key
+		}
+		req.keyless.top.Denied(key)
+		return
+	}
+	for i, z := range req.zones {
+		switch {
+		case z.top == nil:
+		case !req.allowed && !window.Allowed(req.decisionsOf(i)):
+			z.top.Denied(req.charges[i].Key)
+		case req.allowed && !z.settles():
+			z.top.Charged(req.charges[i].Key, req.charges[i].Cost)
 		}
 	}
 }

@@ -171,11 +171,9 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var vectors []prometheus.Collector
 	for _, c := range collectors {
-		switch c.(type) {
-		case *loadCollector:
-			vectors = append(vectors, loadFactor, loadSignal, loadLatency)
-		case topCollector:
-			vectors = append(vectors, newTopTenRatio())
+		switch c := c.(type) {
+		case interface{ Vectors() []prometheus.Collector }:
+			vectors = append(vectors, c.Vectors()...)
 		default:
 			vectors = append(vectors, c)
 		}

@@ -18,7 +18,9 @@ import (
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -89,7 +91,6 @@ type Handler struct {
 	loads      bool     // whether a zone has load
 	times      bool     // whether a zone measures answer times
 	controlled []zoneID // whose enforcement is acquired
-	tops       []topID  // whose top talkers are acquired
 	logger     *zap.Logger
 }
 
@@ -131,18 +132,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
-		z.control = acquireEnforcement(zoneID{store.String(), z.Name})
+		z.control = enforce.Acquire(store.String(), z.Name)
 		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
-		z.top = h.acquireTop(z, store)
+		if z.TopTalkers {
+			z.top = toptalkers.Acquire(store, z.Name)
+		}
 		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
 			return err
 		}
-		z.load = acquireLoad(z, zoneID{store.String(), z.Name})
-		h.loads = h.loads || z.load != nil
-		if z.times() {
-			h.times = true
-			timings.Add(1)
+		if z.Load != nil {
+			z.load = load.AcquireLimits(store.String(), z.Name, z.Load.options, z.algorithm, z.policies)
 		}
+		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
 		if len(h.Zones) > 1 {
 			use.beside = append(use.beside, h.Zones...)
 		}
@@ -249,19 +250,15 @@ func checkJitter(jitter float64) error {
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
 	for _, id := range h.controlled {
-		releaseEnforcement(id)
+		enforce.Release(id.store, id.zone)
 		alert.Release(id.store, id.zone)
 	}
 	for _, z := range h.Zones {
-		if z == nil || z.load == nil { // it was not provisioned, perhaps
-			continue
+		if z != nil {
+			z.top.Release()
+			z.load.Release()
 		}
-		if z.times() {
-			timings.Add(-1)
-		}
-		z.load.sampler.Release(z.load.Zone)
 	}
-	h.releaseTops()
 	if h.store != nil {
 		h.store.Release(h.OnError == onErrorLocal)
 	}
@@ -282,13 +279,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return h.serveSettled(w, r, req, next)
 	}
 	if req.keyless == nil {
-		start := waiting()
+		start := load.Waiting()
 		if h.settles {
 			err = h.decideSettled(r.Context(), req)
 		} else {
 			err = h.decide(r.Context(), req)
 		}
-		req.waitedSince(start)
+		load.WaitedSince(start, req.vars)
 		if err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
@@ -339,9 +336,9 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		c := &req.charges[i]
 		z.seen.Failed(c, h.OnError == onErrorAllow)
 		if h.OnError == onErrorAllow {
-			z.counters.failedOpen.Count(c.Cost)
+			z.counters.FailedOpen.Count(c.Cost)
 		} else {
-			z.counters.failedClosed.Count(c.Cost)
+			z.counters.FailedClosed.Count(c.Cost)
 		}
 	}
 	req.allowed = h.OnError == onErrorAllow

@@ -32,7 +32,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if policies == nil {
 		var err error
 		if policies, err = z.scale(c.Policies, rule.Factor); err != nil {
-			z.counters.misfits.Inc()
+			z.counters.Misfits.Inc()
 			return false
 		}
 	}
@@ -118,8 +118,8 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 // forBook returns what the book of overrides has to do with the zone.
 func (z *runningZone) forBook() *overridebook.Zone {
 	return &overridebook.Zone{
-		Name: z.zone.Name, Longest: z.zone.longest, Records: z.zone.forOverrides, NotApplied: z.zone.counters.misfits,
-		Orders: &z.zone.control.sync, Obey: z.obey, InForce: z.zone.overrides,
+		Name: z.zone.Name, Longest: z.zone.longest, Records: z.zone.forOverrides, NotApplied: z.zone.counters.Misfits,
+		Orders: &z.zone.control.Sync, Obey: z.obey, InForce: z.zone.overrides,
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 )
 
 // What came out empty is a metric by zone and option, and one warning a minute with the
@@ -76,7 +76,7 @@ func TestEmptyValues(t *testing.T) {
 				fields["placeholder"] != c.placeholder || !strings.Contains(fields["usual_cause"].(string), c.why) {
 				t.Errorf("got %q %v, want %s, %s and %q", entries[0].Message, fields, c.option, c.placeholder, c.why)
 			}
-			h.Zones[0].use.noValueLog = [len(valueOptions)]uptime.Rare{} // a minute later
+			h.Zones[0].use.noValueLog = placeholders.Due{} // a minute later
 			ask()
 			if n := logs.Len(); n != 1 {
 				t.Errorf("got %d lines after a minute, want 1", n)
@@ -88,8 +88,8 @@ func TestEmptyValues(t *testing.T) {
 func emptyValues(t *testing.T, ctx caddy.Context, zone string) map[string]float64 {
 	t.Helper()
 	n := make(map[string]float64)
-	for _, o := range valueOptions {
-		n[o.name] = metric(t, ctx, "caddy_sliding_window_empty_values_total", "zone", zone, "option", o.name)
+	for _, option := range []string{"key", "limit", "cost"} {
+		n[option] = metric(t, ctx, "caddy_sliding_window_empty_values_total", "zone", zone, "option", option)
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -105,7 +106,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		}
 		key, empty := z.key.Expand(req.vars, req.repl)
 		if empty {
-			h.noteEmpty(z, noKey, req)
+			z.empty.Note(h.logger, placeholders.NoKey, req.vars, req.repl)
 		}
 		if empty && z.EmptyKey == emptySkip {
 			continue
@@ -144,9 +145,9 @@ func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
 func (h *Handler) chargeOf(z *Zone, key string, req *request) window.Charge {
 	c, none := z.charge(key, req.repl)
 	if none != 0 {
-		h.noteEmpty(z, none, req)
+		z.empty.Note(h.logger, none, req.vars, req.repl)
 	}
-	c.Fields = z.notes.expand(req.vars, req.repl)
+	c.Fields = z.notes.Expand(req.vars, req.repl)
 	return c
 }
 
@@ -268,7 +269,7 @@ func (req *request) quotas(i int) *answer.Quotas {
 	z := req.zones[i]
 	quotas := z.quotas
 	if z.load != nil {
-		quotas = z.load.quotasOf(req.charges[i].Policies)
+		quotas = z.load.QuotasOf(req.charges[i].Policies)
 	}
 	if quotas != nil && req.ruleHere(z.Name) == nil {
 		return quotas

@@ -9,7 +9,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -75,7 +77,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
-		z.control.counters().failedClosed.Count(z.cost)
+		z.control.Shadow().FailedClosed.Count(z.cost)
 		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
 			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
@@ -86,14 +88,14 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	}
 	key, empty := z.key.Expand(view.vars, view.repl)
 	if empty {
-		h.noteEmpty(z, noKey, view)
+		z.empty.Note(h.logger, placeholders.NoKey, view.vars, view.repl)
 	}
 	switch {
 	case empty && z.EmptyKey == emptySkip:
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Count(z.cost)
-		z.top.noteDenied("")
+		z.control.Shadow().Denied.Count(z.cost)
+		z.top.Denied("")
 	default:
 		h.assessKey(s, key, view)
 	}
@@ -108,8 +110,8 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 		return
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
-		z.control.counters().denied.Count(z.cost)
-		z.top.noteDenied(key)
+		z.control.Shadow().Denied.Count(z.cost)
+		z.top.Denied(key)
 		return
 	}
 	s.applies, s.charge = true, h.chargeOf(z, key, view)
@@ -131,27 +133,27 @@ func (s *shadowed) Local() (local, share bool) {
 func (s *shadowed) Decided(ds []window.Decision) {
 	s.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
 	if window.Allowed(ds) {
-		s.counters().allowed.Count(s.charge.Cost)
-		s.zone.top.noteCharged(s.charge.Key, s.charge.Cost)
+		s.counters().Allowed.Count(s.charge.Cost)
+		s.zone.top.Charged(s.charge.Key, s.charge.Cost)
 		return
 	}
-	s.counters().denied.Count(s.charge.Cost)
-	s.zone.top.noteDenied(s.charge.Key)
+	s.counters().Denied.Count(s.charge.Cost)
+	s.zone.top.Denied(s.charge.Key)
 }
 
 // Failed implements shadow.Request.
 func (s *shadowed) Failed(err error) {
 	if errors.Is(err, window.ErrUnavailable) && s.handler.OnError == onErrorAllow {
-		s.counters().failedOpen.Count(s.charge.Cost)
+		s.counters().FailedOpen.Count(s.charge.Cost)
 		return
 	}
-	s.counters().failedClosed.Count(s.charge.Cost)
+	s.counters().FailedClosed.Count(s.charge.Cost)
 }
 
 // Dropped implements shadow.Request.
-func (s *shadowed) Dropped() { s.counters().dropped.Count(s.charge.Cost) }
+func (s *shadowed) Dropped() { s.counters().Dropped.Count(s.charge.Cost) }
 
-func (s *shadowed) counters() shadowCounters { return s.zone.control.counters() }
+func (s *shadowed) counters() metrics.Shadow { return s.zone.control.Shadow() }
 
 // enforcedHere reports whether a zone may have denied the request in this handler, and whether
 // the zone counts it here.

@@ -13,8 +13,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -139,13 +144,14 @@ type Zone struct {
 	native         window.Algorithm // instead, unless use.script; nil for none
 	compiledNative *window.Zone     // the same with native
 	use            *zoneUse
-	percent        int64           // of keys that are denied, as configured
-	control        *enforcement    // which goes before it
-	top            *topTalkers     // nil: nothing is noted
-	notes          *fieldTemplates // if the algorithm is stream and has fields
-	quotas         *answer.Quotas  // if no limit is dynamic
-	load           *zoneLoad       // nil without the option
+	percent        int64            // of keys that are denied, as configured
+	control        *enforce.Control // which goes before it
+	top            *toptalkers.Zone // nil: nothing is noted
+	notes          *template.Fields // if the algorithm is stream and has fields
+	quotas         *answer.Quotas   // if no limit is dynamic
+	load           *load.Limits     // nil without the option
 	counters       zoneCounters
+	empty          *placeholders.Empty
 	onServer       bool // whether the store's server may decide on native
 	overrides      *overridebook.InForce
 	longest        time.Duration // of the windows that the configuration tells
@@ -196,9 +202,9 @@ func unless[T ~string](configured, standard T) T {
 func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if !use.warned {
 		use.warned = true
-		z.warnOfNames(ctx)
+		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
 	}
-	z.warnOfPlace(ctx)
+	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
 	if z.MatcherSetsRaw != nil {
 		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 		if err != nil {
@@ -224,7 +230,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	algorithm, native, _ := z.algorithms()
 	z.algorithm, z.use = algorithm, use
 	if z.percent, _ = enforce.Percent(z.Enforce); z.percent != enforce.All {
-		z.control.counters() // so that they are there before the first request
+		z.control.Shadow() // so that they are there before the first request
 	}
 	if native.Native != window.NativeOff {
 		if z.checkNative(native, alone) != nil {
@@ -232,7 +238,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.native = native
 	}
-	z.notes = newFieldTemplates(z.Algorithm)
+	z.notes = z.Algorithm.notes()
 	z.pack, _ = z.Pack.int() // 0 without pack
 	z.alerting, _ = z.Alert.rule()
 	z.cost = 1
@@ -254,7 +260,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		return err
 	}
 	z.longest, z.overrides = z.longestKnown(), new(overridebook.InForce)
-	z.counters = newZoneCounters(z.Name)
+	z.counters.Zone = metrics.NewZone(z.Name)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)
 	}
@@ -307,7 +313,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 }
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
-func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty noValue) {
+func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
 	compiled := z.compiled
 	if z.compiledNative != nil && !z.use.script {
 		compiled = z.compiledNative
@@ -316,15 +322,15 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	switch {
 	case z.policies == nil:
 		if c.Policies, empty = z.expandLimits(repl); z.load != nil {
-			z.load.scale(c.Policies, z.load.Factor())
+			z.load.Scale(c.Policies)
 		}
 	case z.load != nil:
-		c.Policies = z.load.limits().policies
+		c.Policies = z.load.Now()
 	}
 	if z.spends.Dynamic {
 		var none bool
 		if c.Cost, none = z.expandCost(repl); none {
-			empty |= noCost
+			empty |= placeholders.NoCost
 		}
 	}
 	return c, empty
@@ -332,12 +338,12 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty noValue) {
+func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
 	policies = make([]window.Policy, 0, len(z.limits))
 	for i := range z.limits {
 		p, err := z.limits[i].expand(repl)
 		if z.limits[i].max.Empty(repl, err) || z.limits[i].window.Empty(repl, err) {
-			empty = noLimit
+			empty = placeholders.NoLimit
 		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
 			p = z.fallback

@@ -3,11 +3,14 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -69,6 +72,20 @@ func (z *Zone) checkMatch() error {
 		}
 	}
 	return z.checkMatcherNames()
+}
+
+// checkMatcherNames refuses matchers with a placeholder that never has a value.
+func (z *Zone) checkMatcherNames() error {
+	for _, set := range z.MatcherSetsRaw {
+		for _, matcher := range slices.Sorted(maps.Keys(set)) {
+			for _, name := range template.NamesInMatcher(set[matcher]) {
+				if err := template.CheckKnown(name); err != nil {
+					return fmt.Errorf("match %s: %w", matcher, err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func (z *Zone) checkLimits() error {
@@ -232,4 +249,39 @@ func checkMatcher(option string, m *caddyhttp.ResponseMatcher) error {
 		}
 	}
 	return nil
+}
+
+// names returns the placeholders of a zone, without those of the default key.
+func (z *Zone) names() []placeholders.Use {
+	var uses []placeholders.Use
+	add := func(option string, names []string) {
+		for _, name := range names {
+			if use := (placeholders.Use{Option: option, Name: name}); !slices.Contains(uses, use) {
+				uses = append(uses, use)
+			}
+		}
+	}
+	add("key", template.Names(z.Key))
+	for _, l := range z.Limits {
+		add("limit", template.Names(string(l.Max)))
+		add("limit", template.Names(string(l.Window)))
+	}
+	add("cost", template.Names(string(z.Cost)))
+	if z.Algorithm != nil {
+		for _, f := range z.Algorithm.Fields {
+			add("fields", template.Names(f.Value))
+		}
+	}
+	for _, set := range z.MatcherSetsRaw {
+		for _, matcher := range slices.Sorted(maps.Keys(set)) {
+			add("match", template.NamesInMatcher(set[matcher]))
+		}
+	}
+	return uses
+}
+
+// isInHandler reports whether a handler has a zone of the name, if it is one with zones.
+func (z *Zone) isInHandler(handler caddyhttp.MiddlewareHandler) (has, known bool) {
+	h, known := handler.(*Handler)
+	return known && slices.ContainsFunc(h.Zones, func(o *Zone) bool { return o.Name == z.Name }), known
 }

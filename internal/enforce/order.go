@@ -72,6 +72,18 @@ func ParseOrder(text string) (o Order) {
 	return o
 }
 
+// HoldsFrom returns the order as it holds from a time on: Longest at most. It reports false if the order holds no longer, or
+// is not an order.
+func (o Order) HoldsFrom(now time.Time) (Order, bool) {
+	if o.Mode == "" || !now.Before(o.Until) {
+		return o, false
+	}
+	if until := now.Add(Longest); o.Until.After(until) {
+		o.Until = until
+	}
+	return o, true
+}
+
 // NewOrder returns an order as the store keeps it. One for what is configured lasts as long as any before it.
 func NewOrder(mode string, until time.Time, reason string) string {
 	now := time.Now()

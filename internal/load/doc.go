@@ -6,5 +6,5 @@
 //   - Down: the lower of a signal's last two samples acts at once, so that one spike does nothing.
 //   - Up: a moving average acts, and the factor rises no faster than its whole way in Recover.
 //
-// The package does not import Caddy.
+// [Limits] are those of a zone at its factor, and [Serve] measures the time until answers begin.
 package load

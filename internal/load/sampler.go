@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 )
 
 // Sensor returns the present value of a signal. It is called by one goroutine at a time.
@@ -39,7 +42,13 @@ var Process = newProcess()
 func newProcess() *Sampler {
 	s := new(Sampler)
 	s.CPU, s.Memory = Sensors()
+	s.Warn = warn
 	return s
+}
+
+// warn has the operator know that a sensor fails.
+func warn(s Signal, err error) {
+	caddy.Log().Named("http.handlers.sliding_window").Warn("load cannot be measured by this signal; limits do not follow it", zap.String("signal", s.String()), zap.Error(err))
 }
 
 type zoneKey struct {

@@ -126,19 +126,3 @@ var (
 		Help: "Events that no handler heard of, as 64 others waited for slow handlers or Caddy stopped, by event.",
 	}, []string{"event"})
 )
-
-// OutcomeCounter counts requests with an outcome, and the units that they wanted to spend.
-type OutcomeCounter struct {
-	prometheus.Counter
-	Units prometheus.Counter
-}
-
-func OutcomeOf(zone, outcome string) OutcomeCounter {
-	return OutcomeCounter{DecisionsTotal.WithLabelValues(zone, outcome), UnitsTotal.WithLabelValues(zone, outcome)}
-}
-
-// Count counts a request.
-func (c OutcomeCounter) Count(units int64) {
-	c.Inc()
-	c.Units.Add(float64(units))
-}

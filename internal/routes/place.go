@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
@@ -22,9 +23,9 @@ type zone struct {
 	has func(caddyhttp.MiddlewareHandler) (has, known bool)
 }
 
-// UnseenPaths returns the paths that are matched in vain on the way to the zone of a name, or by its own
+// unseenPaths returns the paths that are matched in vain on the way to the zone of a name, or by its own
 // matchers, as handlers before it have taken off what they begin with. The matchers are not loaded yet.
-func UnseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
+func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
 	z := zone{name: name}
 	prefix, paths := z.strippedBefore(ctx)
 	if prefix == "" {
@@ -89,6 +90,16 @@ func (z *zone) strippedBy(route *caddyhttp.Route) string {
 		}
 	}
 	return prefix
+}
+
+// WarnOfPlace logs the paths that are matched in vain on the way to the zone of a name, or by its own matchers, as
+// handle_path has taken off what they begin with. Call it before these matchers are loaded.
+func WarnOfPlace(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) {
+	paths, prefix := unseenPaths(ctx, name, matchers)
+	for _, path := range paths {
+		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left",
+			zap.String("zone", name), zap.String("path", path), zap.String("taken_off", prefix))
+	}
 }
 
 // IsBeforeAuthentication reports whether a server of the configuration authenticates clients

@@ -3,6 +3,7 @@ package tee
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -56,6 +57,18 @@ func (a *Writer) Decided(status int) {
 // returned.
 func (a *Writer) Whole(err error) bool {
 	return err == nil && !a.Failed && a.Request.Context().Err() == nil
+}
+
+// StatusOf returns the status of an answer that an error makes.
+func StatusOf(err error) int {
+	var of caddyhttp.HandlerError
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.As(err, &of) && of.StatusCode != 0:
+		return of.StatusCode
+	}
+	return http.StatusInternalServerError
 }
 
 // WriteHeader implements http.ResponseWriter.

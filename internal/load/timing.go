@@ -1,4 +1,4 @@
-package slidingwindow
+package load
 
 import (
 	"io"
@@ -12,14 +12,20 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
-// timings is how many configured zones measure answer times. While it is 0 nobody looks at the clock.
-var timings atomic.Int64
-
-// times reports whether the zone measures answer times.
-func (z *Zone) times() bool { return z.load != nil && z.load.timed }
+// measuring is how many configured zones measure answer times. While it is 0 nobody looks at the clock.
+var measuring atomic.Int64
 
 // timingVar is the variable of the HTTP request with the *timing of the last handler that has one.
 const timingVar = "sliding_window}timing"
+
+// Request is a request that was admitted, in one handler.
+type Request interface {
+	// TimedZone returns one of the zones that count the request and measure answer times, the first
+	// one for 0; nil after the last.
+	TimedZone(i int) *Zone
+	// DeniedLater reports whether a later handler has denied the request.
+	DeniedLater() bool
+}
 
 // timing measures the time from the decision on a request until the status of its answer is known. What
 // does not depend on the load of this Caddy is left out: limiters of later handlers that wait for
@@ -27,7 +33,7 @@ const timingVar = "sliding_window}timing"
 // this module.
 type timing struct {
 	tee.Writer
-	req    *request
+	req    Request
 	outer  *timing       // of an earlier handler
 	start  time.Duration // in uptime
 	waited atomic.Int64  // for stores, in ns
@@ -56,17 +62,14 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serveTimed has the next handlers answer a request that was admitted, and measures how long they take
-// if a zone wants to know.
-func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
-	if !h.times || !req.timed() {
-		return next.ServeHTTP(w, r)
-	}
+// Serve has the next handlers answer a request, and measures how long they take. vars are the variables of
+// the HTTP request; nil for none.
+func Serve(w http.ResponseWriter, r *http.Request, req Request, vars map[string]any, next caddyhttp.Handler) error {
 	t := &timing{req: req, start: uptime.Now()}
 	t.Writer = *tee.New(w, r, t.begin)
-	if req.vars != nil {
-		t.outer, _ = req.vars[timingVar].(*timing)
-		req.vars[timingVar] = t
+	if vars != nil {
+		t.outer, _ = vars[timingVar].(*timing)
+		vars[timingVar] = t
 	}
 	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 		t.body = &timedBody{ReadCloser: r.Body, timing: t, length: r.ContentLength}
@@ -77,31 +80,6 @@ func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *reques
 	err = next.ServeHTTP(t, r)
 	returned = true
 	return err
-}
-
-// timed reports whether a zone that counts the request measures answer times.
-func (req *request) timed() bool {
-	for range req.timedZones {
-		return true
-	}
-	return false
-}
-
-// timedZones are those that count the request and measure answer times.
-func (req *request) timedZones(yield func(*Zone) bool) {
-	for _, z := range req.zones {
-		if z.times() && !yield(z) {
-			return
-		}
-	}
-	if req.shadows == nil {
-		return
-	}
-	for i := range *req.shadows {
-		if s := &(*req.shadows)[i]; s.applies && s.zone.times() && !yield(s.zone) {
-			return
-		}
-	}
 }
 
 // begin notes that an answer begins.
@@ -119,15 +97,17 @@ func (t *timing) end(returned bool, err error) {
 	switch {
 	case t.noted:
 	case t.Request.Context().Err() != nil: // the client has gone, and how long it waited is its own affair
-		if took, ok := t.took(); ok {
-			for z := range t.req.timedZones {
-				if took >= z.load.Hi() {
-					z.load.Failed()
-				}
+		took, ok := t.took()
+		if !ok {
+			return
+		}
+		for i := 0; t.req.TimedZone(i) != nil; i++ {
+			if z := t.req.TimedZone(i); took >= z.Hi() {
+				z.Failed()
 			}
 		}
 	case returned:
-		t.note(statusOf(err))
+		t.note(tee.StatusOf(err))
 	default:
 		t.note(http.StatusInternalServerError)
 	}
@@ -136,15 +116,18 @@ func (t *timing) end(returned bool, err error) {
 // note counts an answer with a status.
 func (t *timing) note(status int) {
 	took, ok := t.took()
-	if t.noted = true; t.req.deniedLater() {
+	if t.noted = true; t.req.DeniedLater() {
 		return
 	}
-	for z := range t.req.timedZones {
+	for i := 0; ; i++ {
+		z := t.req.TimedZone(i)
 		switch {
+		case z == nil:
+			return
 		case status >= http.StatusInternalServerError:
-			z.load.Failed()
+			z.Failed()
 		case ok:
-			z.load.Answered(took)
+			z.Answered(took)
 		}
 	}
 }
@@ -162,20 +145,21 @@ func (t *timing) took() (time.Duration, bool) {
 	return uptime.Now() - from - time.Duration(waited), true
 }
 
-// waiting returns the time, if anybody measures how long limiters wait for their stores.
-func waiting() time.Duration {
-	if timings.Load() == 0 {
+// Waiting returns the time, if anybody measures how long limiters wait for their stores; 0 otherwise.
+func Waiting() time.Duration {
+	if measuring.Load() == 0 {
 		return 0
 	}
 	return uptime.Now()
 }
 
-// waitedSince tells earlier handlers that this one has waited.
-func (req *request) waitedSince(start time.Duration) {
-	if start == 0 || req.vars == nil {
+// WaitedSince tells earlier handlers of a request that one has waited since a time of Waiting. vars are the
+// variables of the HTTP request.
+func WaitedSince(start time.Duration, vars map[string]any) {
+	if start == 0 || vars == nil {
 		return
 	}
-	t, _ := req.vars[timingVar].(*timing)
+	t, _ := vars[timingVar].(*timing)
 	for took := uptime.Now() - start; t != nil; t = t.outer {
 		t.waited.Add(int64(took))
 	}

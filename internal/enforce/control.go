@@ -1,0 +1,78 @@
+package enforce
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+)
+
+// Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
+// reloads, and is the same for all handlers with the zone.
+type Control struct {
+	Sync
+	// Shadow returns what counts requests that the zone may not deny.
+	Shadow func() metrics.Shadow
+
+	store, zone string
+	setting     atomic.Pointer[Setting] // nil: as configured
+}
+
+// Setting is how a zone is enforced until a time.
+type Setting struct {
+	Percent int64
+	Until   time.Time
+}
+
+type controlID struct{ store, zone string }
+
+var controls = caddy.NewUsagePool()
+
+// Destruct implements caddy.Destructor.
+func (*Control) Destruct() error { return nil }
+
+// Acquire returns the Control of a zone on a store. Release it with Release.
+func Acquire(store, zone string) *Control {
+	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
+		return &Control{store: store, zone: zone, Shadow: sync.OnceValue(func() metrics.Shadow { return metrics.NewShadow(zone) })}, nil
+	})
+	return value.(*Control)
+}
+
+// Release undoes Acquire.
+func Release(store, zone string) { _, _ = controls.Delete(controlID{store, zone}) } // Destruct returns no error
+
+// Set has the zone enforced in a way until a time.
+func (c *Control) Set(percent int64, until time.Time) { c.setting.Store(&Setting{percent, until}) }
+
+// Reset has the zone enforced as it is configured.
+func (c *Control) Reset() { c.setting.Store(nil) }
+
+// Current returns what is set, or nil if nothing is or its time is over.
+func (c *Control) Current() *Setting {
+	if c.setting.Load() == nil { // as for most requests: the compiler inlines this
+		return nil
+	}
+	return c.unlessOver()
+}
+
+// unlessOver returns what is set. If its time is over, it returns nil, and the first call emits an event.
+func (c *Control) unlessOver() *Setting {
+	set := c.setting.Load()
+	if set == nil || time.Now().Before(set.Until) {
+		return set
+	}
+	if c.setting.CompareAndSwap(set, nil) {
+		c.Emit(Config, "", "its time is over")
+	}
+	return nil
+}
+
+// Emit has handlers of events hear how the zone is enforced now.
+func (c *Control) Emit(word, until, reason string) {
+	events.Emit(events.Enforce, map[string]any{"zone": c.zone, "store": c.store, "enforce": word, "until": until, "reason": reason})
+}

@@ -1,0 +1,69 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// OutcomeCounter counts requests with an outcome, and the units that they wanted to spend.
+type OutcomeCounter struct {
+	prometheus.Counter
+	Units prometheus.Counter
+}
+
+func OutcomeOf(zone, outcome string) OutcomeCounter {
+	return OutcomeCounter{DecisionsTotal.WithLabelValues(zone, outcome), UnitsTotal.WithLabelValues(zone, outcome)}
+}
+
+// Count counts a request.
+func (c OutcomeCounter) Count(units int64) {
+	c.Inc()
+	c.Units.Add(float64(units))
+}
+
+// Zone has counters of a zone, which are looked up once, at load.
+type Zone struct {
+	Allowed, Denied, FailedOpen, FailedClosed OutcomeCounter
+	Misfits                                   prometheus.Counter // of overrides
+}
+
+// NewZone returns the counters of the zone of a name.
+func NewZone(name string) Zone {
+	return Zone{
+		Allowed:      OutcomeOf(name, "allowed"),
+		Denied:       OutcomeOf(name, "denied"),
+		FailedOpen:   OutcomeOf(name, "failed_open"),
+		FailedClosed: OutcomeOf(name, "failed_closed"),
+		Misfits:      OverrideMisfitsTotal.WithLabelValues(name),
+	}
+}
+
+// Outcomes returns how many decisions there were of each kind, since the process began.
+func (z *Zone) Outcomes() map[string]int64 {
+	all := make(map[string]int64)
+	for name, counter := range map[string]OutcomeCounter{
+		"allowed": z.Allowed, "denied": z.Denied, "failed_open": z.FailedOpen, "failed_closed": z.FailedClosed,
+	} {
+		var m dto.Metric
+		if counter.Write(&m) == nil {
+			all[name] = int64(m.GetCounter().GetValue())
+		}
+	}
+	return all
+}
+
+// Shadow counts what a zone would have decided on requests that it may not deny.
+type Shadow struct {
+	Allowed, Denied, FailedOpen, FailedClosed, Dropped OutcomeCounter
+}
+
+// NewShadow returns the Shadow of the zone of a name.
+func NewShadow(name string) Shadow {
+	return Shadow{
+		Allowed:      OutcomeOf(name, "shadow_allowed"),
+		Denied:       OutcomeOf(name, "shadow_denied"),
+		FailedOpen:   OutcomeOf(name, "shadow_failed_open"),
+		FailedClosed: OutcomeOf(name, "shadow_failed_closed"),
+		Dropped:      OutcomeOf(name, "shadow_dropped"),
+	}
+}

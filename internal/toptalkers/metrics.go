@@ -1,0 +1,48 @@
+package toptalkers
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+)
+
+func newTopTenRatio() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "top_ten_ratio",
+		Help: "Share that the ten keys with the most have at least, in zones with top_talkers: of the requests that were denied, or of the units that were charged, in the last one to two minutes.",
+	}, []string{"zone", "by"})
+}
+
+// Collector tells what newTopTenRatio describes, as of when it is asked. Of a zone on several stores, it is that of the store with the most.
+type Collector struct{}
+
+// Vectors returns the metrics of the Collector, without values.
+func (Collector) Vectors() []prometheus.Collector { return []prometheus.Collector{newTopTenRatio()} }
+
+// Describe implements prometheus.Collector.
+func (Collector) Describe(ch chan<- *prometheus.Desc) { newTopTenRatio().Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (Collector) Collect(ch chan<- prometheus.Metric) {
+	all := make(map[id]*pair)
+	pairs.Range(func(key, value any) bool {
+		all[key.(id)] = value.(*pair)
+		return true
+	})
+	type label struct{ zone, by string }
+	most := make(map[label]topkeys.Top)
+	for id, pair := range all {
+		for _, by := range []string{"denied", "charged"} {
+			top := pair.by(by).Top(uptime.Now(), 10)
+			if other, ok := most[label{id.zone, by}]; !ok || top.Total > other.Total {
+				most[label{id.zone, by}] = top
+			}
+		}
+	}
+	ratio := newTopTenRatio()
+	for l, top := range most {
+		ratio.WithLabelValues(l.zone, l.by).Set(top.TopTenRatio())
+	}
+	ratio.Collect(ch)
+}

@@ -1,0 +1,68 @@
+package toptalkers
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// named is a store that has a name and does nothing.
+type named struct {
+	window.Store
+	name string
+}
+
+func (n named) String() string { return n.name }
+
+// hashing is a store that keeps hashes in the place of keys.
+type hashing struct{ named }
+
+func (hashing) HashesKeys() bool { return true }
+
+func (hashing) AppendKeyHash(dst []byte, key string) []byte { return append(dst, "hash of "+key...) }
+
+// What is noted is there while somebody holds the zone, and one that hashes keys sees none that were kept before.
+func TestPairsOutliveReloads(t *testing.T) {
+	store := named{name: t.Name()}
+	first := Acquire(store, "z")
+	first.Denied("a")
+	first.Denied("a")
+	first.Denied("b")
+	first.Charged("c", 7)
+	second := Acquire(store, "z")
+	first.Release()
+	want := []control.TopKey{{Key: "a", Count: 2}, {Key: "b", Count: 1}}
+	if top := second.Top("denied", 10); top.Zone != "z" || top.Store != t.Name() || top.Total != 3 || top.Hashed || !slices.Equal(top.Keys, want) {
+		t.Errorf("denied: got %+v, want %v", top, want)
+	}
+	if top := second.Top("charged", 10); top.Total != 7 || len(top.Keys) != 1 {
+		t.Errorf("charged: got %+v, want 7 units of c", top)
+	}
+	if ratio, ok := metricstest.Find(t, metricstest.Of(Collector{}), "caddy_sliding_window_top_ten_ratio", "zone", "z", "by", "charged"); !ok || ratio != 1 {
+		t.Errorf("top_ten_ratio: got %v, %v, want 1", ratio, ok)
+	}
+	hashed := Acquire(hashing{store}, "z")
+	hashed.Denied("a")
+	want = []control.TopKey{{Key: "hash of a", Count: 1}}
+	if top := hashed.Top("denied", 10); !top.Hashed || !slices.Equal(top.Keys, want) {
+		t.Errorf("with hashes: got %+v, want %v", top, want)
+	}
+	hashed.Release()
+	second.Release()
+	fresh := Acquire(store, "z")
+	defer fresh.Release()
+	if top := fresh.Top("denied", 10); top.Total != 0 {
+		t.Errorf("after the last release: got %+v, want nothing", top)
+	}
+}
+
+// A zone without the option notes nothing.
+func TestNilNotesNothing(t *testing.T) {
+	var z *Zone
+	z.Denied("a")
+	z.Charged("a", 1)
+	z.Release()
+}
