@@ -16,6 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -75,11 +76,11 @@ func usedUpTo(t *testing.T, h *Handler, bound float64) uint64 {
 // Requests that pass are near the limit from 80 % on, by the limit of which most is used. Units count
 // as the requests wanted to spend them.
 func TestNearLimitAndUnits(t *testing.T) {
-	h, ctx := newHandler(t, zoneHandler(t, `"cost":3,"limits":[{"max":15,"window":"1h"},{"max":300,"window":"2h"}]`, ``))
+	h, ctx := newHandler(t, handlertest.OfZone(t, `"cost":3,"limits":[{"max":15,"window":"1h"},{"max":300,"window":"2h"}]`, ``))
 	for range 7 { // 3, 6, 9, 12, 15 of 15, and two denials
-		serve(t, get(), h)
+		handlertest.Serve(t, handlertest.Get(), h)
 	}
-	zone := zoneName(t)
+	zone := handlertest.ZoneName(t)
 	for name, want := range map[string]float64{"allowed": 15, "denied": 6, "failed_open": 0, "failed_closed": 0} {
 		if got := metric(t, ctx, "caddy_sliding_window_units_total", "zone", zone, "outcome", name); got != want {
 			t.Errorf("units %s: got %v, want %v", name, got, want)
@@ -102,16 +103,16 @@ func TestTally(t *testing.T) {
 		more   string
 		want   alert.Counted
 	}{
-		"allowed":       {decides(window.Decision{Allowed: true, Limit: 1}), ``, alert.Counted{Allowed: 3}},
-		"denied":        {decides(window.Decision{Limit: 1}), ``, alert.Counted{Denied: 3}},
-		"failed_open":   {away, `,"on_error":"allow"`, alert.Counted{FailedOpen: 3}},
-		"failed_closed": {away, `,"on_error":"deny"`, alert.Counted{FailedClosed: 3}},
+		"allowed":       {handlertest.Decides(window.Decision{Allowed: true, Limit: 1}), ``, alert.Counted{Allowed: 3}},
+		"denied":        {handlertest.Decides(window.Decision{Limit: 1}), ``, alert.Counted{Denied: 3}},
+		"failed_open":   {handlertest.Away, `,"on_error":"allow"`, alert.Counted{FailedOpen: 3}},
+		"failed_closed": {handlertest.Away, `,"on_error":"deny"`, alert.Counted{FailedClosed: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, store := newFake(t, c.decide)
-			h, _ := newHandler(t, zoneHandler(t, twoAnHour, c.more+`,"store":`+store))
+			_, store := handlertest.NewFake(t, c.decide)
+			h, _ := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, c.more+`,"store":`+store))
 			for range 3 {
-				serve(t, get(), h)
+				handlertest.Serve(t, handlertest.Get(), h)
 			}
 			if got := h.Zones[0].seen.Tally.Read(); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -119,16 +120,16 @@ func TestTally(t *testing.T) {
 		})
 	}
 	t.Run("keyless", func(t *testing.T) {
-		h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","empty_key":"deny",`+twoAnHour, ``))
-		serve(t, get(), h)
+		h, _ := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.header.X-Key}","empty_key":"deny",`+handlertest.TwoAnHour, ``))
+		handlertest.Serve(t, handlertest.Get(), h)
 		if got, want := h.Zones[0].seen.Tally.Read(), (alert.Counted{Denied: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
 	t.Run("shadow", func(t *testing.T) {
-		h, _ := newHandler(t, zoneHandler(t, `"enforce":"shadow",`+twoAnHour, ``))
+		h, _ := newHandler(t, handlertest.OfZone(t, `"enforce":"shadow",`+handlertest.TwoAnHour, ``))
 		for range 3 {
-			serve(t, get(), h)
+			handlertest.Serve(t, handlertest.Get(), h)
 		}
 		if got := h.Zones[0].seen.Tally.Read(); got != (alert.Counted{}) {
 			t.Errorf("got %+v, want nothing: no alert counts what is not denied", got)
@@ -148,9 +149,9 @@ func heard(t *testing.T) (take func() []events.Event) {
 // the zone.
 func TestAlertOutlivesReload(t *testing.T) {
 	take := heard(t)
-	config := zoneHandler(t, twoAnHour+`,"alert":{"denied":"50%","over":"10s","min":"4"}`, ``)
+	config := handlertest.OfZone(t, handlertest.TwoAnHour+`,"alert":{"denied":"50%","over":"10s","min":"4"}`, ``)
 	h, ctx := newHandler(t, config)
-	own, rule, zone := h.Zones[0].seen.Tally, h.Zones[0].alerting, zoneName(t)
+	own, rule, zone := h.Zones[0].seen.Tally, h.Zones[0].alerting, handlertest.ZoneName(t)
 	gauge := func() float64 { return metric(t, ctx, "caddy_sliding_window_alert", "zone", zone) }
 	now := own.Born
 	tick := func(tally *alert.Tally, seconds int) {
@@ -162,7 +163,7 @@ func TestAlertOutlivesReload(t *testing.T) {
 		t.Errorf("the gauge is %v before the first request", gauge())
 	}
 	for range 4 {
-		serve(t, get(), h)
+		handlertest.Serve(t, handlertest.Get(), h)
 	}
 	tick(own, 1)
 	reloaded, _ := newHandler(t, config)
@@ -198,7 +199,7 @@ func TestAlertOutlivesReload(t *testing.T) {
 // How a zone is enforced is an event when its time is over, once.
 func TestEnforcedEventAtItsEnd(t *testing.T) {
 	take := heard(t)
-	h, _ := newHandler(t, zoneHandler(t, twoAnHour, ``))
+	h, _ := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, ``))
 	z := h.Zones[0]
 	if err := z.setEnforce(control.EnforceShadow, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
@@ -214,18 +215,18 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 // A set of an override is an event, which holds no key.
 func TestOverrideEvent(t *testing.T) {
 	take := heard(t)
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
 	runHandler(t, h, new(mapStorage))
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
 	running.add(own)
 	defer running.remove(own)
-	body := `{"zone":"` + zoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
+	body := `{"zone":"` + handlertest.ZoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
 	r := httptest.NewRequest(http.MethodPost, "/sliding_window/overrides/set", nil)
 	if _, _, err := setOverrides(r, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	all := take()
-	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != zoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {
+	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != handlertest.ZoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {
 		t.Errorf("events %v, want one of the override", all)
 	}
 	if text := fmt.Sprint(all); strings.Contains(text, "anna") {

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -21,7 +22,7 @@ import (
 // settleBy answers a request with a status.
 func settleBy(h *Handler, code int, header ...string) int {
 	w := httptest.NewRecorder()
-	_ = answerWith(h, w, get(header...), func(w http.ResponseWriter, _ *http.Request) error {
+	_ = handlertest.AnswerWith(h, w, handlertest.Get(header...), func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(code)
 		return nil
 	})
@@ -42,9 +43,9 @@ func settled(t *testing.T, ctx caddy.Context, zone string) string {
 
 // Settled units and settlements that fail are counted.
 func TestSettledMetrics(t *testing.T) {
-	admit := decides(window.Decision{Allowed: true, Limit: 10, Remaining: 5, At: 1})
-	f, store := newFake(t, admit)
-	h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":10,"window":"1h"}],"cost":3,"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
+	admit := handlertest.Decides(window.Decision{Allowed: true, Limit: 10, Remaining: 5, At: 1})
+	f, store := handlertest.NewFake(t, admit)
+	h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":10,"window":"1h"}],"cost":3,"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, handlertest.ZoneName(t), store))
 	settle := func(code int) {
 		settleBy(h, code)
 		h.store.Settler.Drain(10 * time.Second)
@@ -52,38 +53,38 @@ func TestSettledMetrics(t *testing.T) {
 	settle(401)
 	settle(200)
 	settle(404)
-	if got, want := settled(t, ctx, zoneName(t)), "3 kept, 6 given back, 0 unknown, 0 failed"; got != want || f.settled != -6 {
-		t.Errorf("%s, and the store got %d, want %s and -6", got, f.settled, want)
+	if got, want := settled(t, ctx, handlertest.ZoneName(t)), "3 kept, 6 given back, 0 unknown, 0 failed"; got != want || f.Settled() != -6 {
+		t.Errorf("%s, and the store got %d, want %s and -6", got, f.Settled(), want)
 	}
 	for _, cause := range []error{window.ErrUnknown, window.ErrForeign} {
 		settleAfter(f, admit, cause, func() { settle(200) })
 	}
-	if got, want := settled(t, ctx, zoneName(t)), "3 kept, 6 given back, 1 unknown, 1 failed"; got != want {
+	if got, want := settled(t, ctx, handlertest.ZoneName(t)), "3 kept, 6 given back, 1 unknown, 1 failed"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
 // settleAfter has the store admit a request, and fail with what comes after.
-func settleAfter(f *fakeStore, admit func(context.Context, []window.Charge) ([]window.Decision, error), cause error, run func()) {
-	f.become(func(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-		f.decide = func(context.Context, []window.Charge) ([]window.Decision, error) {
+func settleAfter(f *handlertest.Fake, admit func(context.Context, []window.Charge) ([]window.Decision, error), cause error, run func()) {
+	f.Become(func(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+		f.Become(func(context.Context, []window.Charge) ([]window.Decision, error) {
 			return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, cause)
-		}
+		})
 		return admit(ctx, charges)
 	})
 	run()
-	f.become(admit)
+	f.Become(admit)
 }
 
 // A denial that a give-back has overtaken is decided on again: a client that has its answer has its unit
 // back.
 func TestDecidedAgain(t *testing.T) {
 	denied := window.Decision{Limit: 1, RetryAfter: time.Hour, EffectiveWindow: time.Hour, At: 1}
-	f, store := newFake(t, nil)
-	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, zoneName(t), store))
+	f, store := handlertest.NewFake(t, nil)
+	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}}],"store":%s,"on_error":"deny"}`, handlertest.ZoneName(t), store))
 	flying := h.store.Settler.InFlight()
 	asked := 0
-	f.become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+	f.Become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 		if asked++; asked == 1 {
 			flying.BacksOf(flying.Counter(&charges[0])).Add(1)
 			return []window.Decision{denied}, nil
@@ -93,10 +94,10 @@ func TestDecidedAgain(t *testing.T) {
 	if code := settleBy(h, 401); code != 401 || asked != 2 {
 		t.Errorf("status %d after %d decisions, want 401 after 2", code, asked)
 	}
-	f.become(decides(denied))
-	before := len(f.taken)
-	if code := settleBy(h, 401); code != 429 || len(f.taken)-before != 1 {
-		t.Errorf("status %d after %d decisions, want 429 after 1", code, len(f.taken)-before)
+	f.Become(handlertest.Decides(denied))
+	before := len(f.Taken())
+	if code := settleBy(h, 401); code != 429 || len(f.Taken())-before != 1 {
+		t.Errorf("status %d after %d decisions, want 429 after 1", code, len(f.Taken())-before)
 	}
 }
 
@@ -114,7 +115,7 @@ func crowd(t *testing.T, h *Handler, denials int, cost func() int64) []booked {
 		wg.Go(func() {
 			for denied := 0; denied < denials; {
 				w := httptest.NewRecorder()
-				_ = answerWith(h, w, get(), func(w http.ResponseWriter, r *http.Request) error {
+				_ = handlertest.AnswerWith(h, w, handlertest.Get(), func(w http.ResponseWriter, r *http.Request) error {
 					vars := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 					one := booked{vars[requestVar].(*request).decisions[0].At, cost()}
 					time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)

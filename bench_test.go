@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ type client struct {
 }
 
 func newClient(addresses int) *client {
-	c := &client{request: get()}
+	c := &client{request: handlertest.Get()}
 	for i := range addresses {
 		c.addresses = append(c.addresses, "198.51."+strconv.Itoa(i/250)+"."+strconv.Itoa(i%250)+":1234")
 	}

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
 // Clients of which the address is in are denied, and the others never. Addresses count as their
 // network.
 func TestEnforcePercentage(t *testing.T) {
-	zone := zoneName(t)
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":0,"window":"1h"}],"enforce":"30%","ipv4_prefix":24`, ``))
+	zone := handlertest.ZoneName(t)
+	h, _ := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":0,"window":"1h"}],"enforce":"30%","ipv4_prefix":24`, ``))
 	denied := 0
 	for i := range 200 {
 		want := http.StatusNoContent
@@ -26,13 +27,13 @@ func TestEnforcePercentage(t *testing.T) {
 			denied++
 		}
 		for _, last := range []string{"1", "200"} {
-			r := get()
+			r := handlertest.Get()
 			r.RemoteAddr = fmt.Sprintf("198.51.%d.%s:1234", i, last)
-			w := serve(t, r, h)
+			w := handlertest.Serve(t, r, h)
 			if w.Code != want {
 				t.Errorf("%s: got %d, want %d", r.RemoteAddr, w.Code, want)
 			}
-			if enforced := expand(r, "{http.sliding_window."+zone+".enforced}"); enforced != strconv.FormatBool(want == http.StatusTooManyRequests) {
+			if enforced := handlertest.Expand(r, "{http.sliding_window."+zone+".enforced}"); enforced != strconv.FormatBool(want == http.StatusTooManyRequests) {
 				t.Errorf("%s: enforced is %s", r.RemoteAddr, enforced)
 			}
 			if fields := w.Header().Get("RateLimit"); (fields == "") != (want == http.StatusNoContent) {
@@ -47,7 +48,7 @@ func TestEnforcePercentage(t *testing.T) {
 
 // What is set while Caddy runs holds in all handlers and over a reload, until its time is over.
 func TestSetEnforce(t *testing.T) {
-	config := zoneHandler(t, `"limits":[{"max":0,"window":"1h"}]`, ``)
+	config := handlertest.OfZone(t, `"limits":[{"max":0,"window":"1h"}]`, ``)
 	h, ctx := newHandler(t, config)
 	second, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(config))
 	if err != nil {
@@ -56,7 +57,7 @@ func TestSetEnforce(t *testing.T) {
 	want := func(what string, status int, handlers ...*Handler) {
 		t.Helper()
 		for i, h := range handlers {
-			if w := serve(t, get(), h); w.Code != status {
+			if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != status {
 				t.Errorf("%s, handler %d: got %d, want %d", what, i+1, w.Code, status)
 			}
 		}
@@ -78,9 +79,9 @@ func TestSetEnforce(t *testing.T) {
 	set("1%", time.Now().Add(time.Hour))
 	passed := 0
 	for i := range 50 {
-		r := get()
+		r := handlertest.Get()
 		r.RemoteAddr = fmt.Sprintf("198.51.100.%d:1234", i)
-		if serve(t, r, h).Code == http.StatusNoContent {
+		if handlertest.Serve(t, r, h).Code == http.StatusNoContent {
 			passed++
 		}
 	}
@@ -120,7 +121,7 @@ func TestSetEnforceRefused(t *testing.T) {
 	}
 	// A reload may bring what cannot be enforced together: the zone stays as configured.
 	h.Zones[1].control.Set(enforce.All, until)
-	if w := serve(t, get(), h); w.Code != 204 || strings.Contains(w.Header().Get("RateLimit"), "set_shadow") {
+	if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != 204 || strings.Contains(w.Header().Get("RateLimit"), "set_shadow") {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
 	h.Zones[1].control.Reset()
@@ -129,8 +130,8 @@ func TestSetEnforceRefused(t *testing.T) {
 // A zone in two places is enforced in one way.
 func TestEnforceInTwoHandlers(t *testing.T) {
 	for enforce, same := range map[string]bool{`"shadow"`: false, `"25%"`: false, `"on"`: true, `"100%"`: true} {
-		_, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
-		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour+`,"enforce":`+enforce, ``)))
+		_, ctx := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, ``))
+		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(handlertest.OfZone(t, handlertest.TwoAnHour+`,"enforce":`+enforce, ``)))
 		if (err == nil) != same {
 			t.Errorf("enforce %s beside a zone that says nothing: got %v", enforce, err)
 		}
@@ -141,9 +142,9 @@ func TestEnforceInTwoHandlers(t *testing.T) {
 // order, is over or does not fit the zone changes nothing, and neither does one that was heard before.
 func TestEnforceOrders(t *testing.T) {
 	server := redistest.Start(t)
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`))
 	b := runHandler(t, h, new(mapStorage))
-	zone, z := zoneName(t), h.Zones[0]
+	zone, z := handlertest.ZoneName(t), h.Zones[0]
 	running := []*runningZone{h.newRunningZone(z)}
 	inHash := func() string {
 		return server.Client(t).HGet(t.Context(), "sw:{enforce}", zone).Val()

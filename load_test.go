@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -50,24 +51,24 @@ const cpuLoad = `"load":{"cpu":{"lo":"70%","hi":"95%"},"recover":"5s"}`
 
 func TestLoadScalesLimits(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"},{"max":1000,"window":"1h"}],`+cpuLoad, ""))
+	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"},{"max":1000,"window":"1h"}],`+cpuLoad, ""))
 	policy := func(w *httptest.ResponseRecorder) string { return w.Header().Get("RateLimit-Policy") }
-	name := zoneName(t)
+	name := handlertest.ZoneName(t)
 	want := fmt.Sprintf(`"%[1]s:1m";q=100;w=60, "%[1]s:1h";q=1000;w=3600`, name)
-	if got := policy(serve(t, get(), h)); got != want {
+	if got := policy(handlertest.Serve(t, handlertest.Get(), h)); got != want {
 		t.Errorf("without load: %s, want %s", got, want)
 	}
 	p.at(1, 3)
 	want = fmt.Sprintf(`"%[1]s:1m";q=30;w=60, "%[1]s:1h";q=1000;w=3600`, name)
 	for i := range 29 {
-		w := serve(t, get(), h)
+		w := handlertest.Serve(t, handlertest.Get(), h)
 		if got := policy(w); w.Code != http.StatusNoContent || got != want {
 			t.Fatalf("request %d under load: %d, %s, want it to pass, %s", i+2, w.Code, got, want)
 		}
 	}
 	denied := func() *httptest.ResponseRecorder {
 		t.Helper()
-		w := serve(t, get(), h)
+		w := handlertest.Serve(t, handlertest.Get(), h)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 			t.Fatalf("above the limit under load: %d, Retry-After %q, want 429", w.Code, w.Header().Get("Retry-After"))
 		}
@@ -77,12 +78,12 @@ func TestLoadScalesLimits(t *testing.T) {
 		t.Errorf("only the load denies: %s, want temporary-reduced-capacity", body)
 	}
 	p.at(0.4, 5) // the way up has begun
-	if w := serve(t, get(), h); w.Code != http.StatusNoContent {
+	if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != http.StatusNoContent {
 		t.Errorf("as the factor rises: %d, want it to pass at once", w.Code)
 	}
 	p.at(0.4, 20)
 	for i := 31; i < 100; i++ {
-		if w := serve(t, get(), h); w.Code != http.StatusNoContent {
+		if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != http.StatusNoContent {
 			t.Fatalf("request %d without load: %d, want it to pass", i+1, w.Code)
 		}
 	}
@@ -93,10 +94,10 @@ func TestLoadScalesLimits(t *testing.T) {
 
 func TestLoadOfLimitZero(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":0,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"ceiling":"200%"}`, ""))
+	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":0,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"ceiling":"200%"}`, ""))
 	for _, cpu := range []float64{0, 1} {
 		p.at(cpu, 60)
-		if w := serve(t, get(), h); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "#quota-exceeded") {
+		if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "#quota-exceeded") {
 			t.Errorf("CPU at %v: %d %s, want a denial for good", cpu, w.Code, w.Body)
 		}
 	}
@@ -104,9 +105,9 @@ func TestLoadOfLimitZero(t *testing.T) {
 
 func TestLoadOfPlaceholders(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],"fallback":{"max":50,"window":"1m"},"key":"{http.request.header.X-Max}",`+cpuLoad, `,"headers":"legacy"`))
+	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":"{http.request.header.X-Max}","window":"1m"}],"fallback":{"max":50,"window":"1m"},"key":"{http.request.header.X-Max}",`+cpuLoad, `,"headers":"legacy"`))
 	limit := func(header string) string {
-		return serve(t, get("X-Max", header), h).Header().Get("X-RateLimit-Limit")
+		return handlertest.Serve(t, handlertest.Get("X-Max", header), h).Header().Get("X-RateLimit-Limit")
 	}
 	if a, b := limit("200"), limit("many"); a != "200" || b != "50" {
 		t.Errorf("without load: %s and %s, want 200 and 50", a, b)
@@ -116,9 +117,9 @@ func TestLoadOfPlaceholders(t *testing.T) {
 		t.Errorf("under load: %s and %s, want 60 and 15", a, b)
 	}
 	for range 60 {
-		serve(t, get("X-Max", "200"), h)
+		handlertest.Serve(t, handlertest.Get("X-Max", "200"), h)
 	}
-	if w := serve(t, get("X-Max", "200"), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
+	if w := handlertest.Serve(t, handlertest.Get("X-Max", "200"), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
 		t.Errorf("only the load denies: %d %s", w.Code, w.Body)
 	}
 }
@@ -126,9 +127,9 @@ func TestLoadOfPlaceholders(t *testing.T) {
 // A request that costs more than the limit under load may come again.
 func TestLoadOfLargeCost(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],"cost":50,`+cpuLoad, ""))
+	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"}],"cost":50,`+cpuLoad, ""))
 	p.at(1, 3)
-	if w := serve(t, get(), h); w.Code != 429 || w.Header().Get("Retry-After") != "60" || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
+	if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != 429 || w.Header().Get("Retry-After") != "60" || !strings.Contains(w.Body.String(), "#temporary-reduced-capacity") {
 		t.Errorf("%d, Retry-After %q, %s, want it in a minute", w.Code, w.Header().Get("Retry-After"), w.Body)
 	}
 }
@@ -136,19 +137,19 @@ func TestLoadOfLargeCost(t *testing.T) {
 // A zone that the load does not scale denies by its own limit.
 func TestLoadBesideAnotherZone(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, fmt.Sprintf(`{"zones":[{"name":"%[1]s.a","limits":[{"max":10,"window":"1m"}],%[2]s},{"name":"%[1]s.b","limits":[{"max":3,"window":"1m"}]}]}`, zoneName(t), cpuLoad))
+	h := p.loaded(t, fmt.Sprintf(`{"zones":[{"name":"%[1]s.a","limits":[{"max":10,"window":"1m"}],%[2]s},{"name":"%[1]s.b","limits":[{"max":3,"window":"1m"}]}]}`, handlertest.ZoneName(t), cpuLoad))
 	p.at(1, 3)
 	for range 3 {
-		serve(t, get(), h)
+		handlertest.Serve(t, handlertest.Get(), h)
 	}
-	if w := serve(t, get(), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#quota-exceeded") {
+	if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != 429 || !strings.Contains(w.Body.String(), "#quota-exceeded") {
 		t.Errorf("both deny: %d %s, want quota-exceeded", w.Code, w.Body)
 	}
 }
 
 func TestLoadSurvivesReload(t *testing.T) {
 	p := newPressure(t)
-	config := zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],`+cpuLoad, "")
+	config := handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"}],`+cpuLoad, "")
 	h := p.loaded(t, config)
 	p.at(1, 3)
 	next, _ := newHandler(t, config)
@@ -162,7 +163,7 @@ func TestLoadSurvivesReload(t *testing.T) {
 
 func TestLoadShown(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, `"limits":[{"max":100,"window":"1m"},{"max":100,"window":"1h"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"memory":{"lo":"80%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, ""))
+	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"},{"max":100,"window":"1h"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"memory":{"lo":"80%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, ""))
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
 	running.add(own)
 	defer running.remove(own)
@@ -199,7 +200,7 @@ func ptr[T any](v T) *T { return &v }
 
 func TestLoadMetrics(t *testing.T) {
 	p := newPressure(t)
-	config := zoneHandler(t, `"limits":[{"max":100,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, "")
+	config := handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, "")
 	h := p.loaded(t, config)
 	_, ctx := newHandler(t, config)
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
@@ -210,13 +211,13 @@ func TestLoadMetrics(t *testing.T) {
 		h.Zones[0].load.Answered(100 * time.Millisecond)
 	}
 	p.step(1)
-	if got := metric(t, ctx, "caddy_sliding_window_load_factor_ratio", "zone", zoneName(t)); math.Abs(got-0.65) > 1e-9 {
+	if got := metric(t, ctx, "caddy_sliding_window_load_factor_ratio", "zone", handlertest.ZoneName(t)); math.Abs(got-0.65) > 1e-9 {
 		t.Errorf("factor %v, want 0.65", got)
 	}
 	if got := metric(t, ctx, "caddy_sliding_window_load_signal_ratio", "signal", "cpu"); got != 0.825 {
 		t.Errorf("cpu %v, want 0.825", got)
 	}
-	if got := metric(t, ctx, "caddy_sliding_window_load_latency_seconds", "zone", zoneName(t)); math.Abs(got-0.1) > 0.004 {
+	if got := metric(t, ctx, "caddy_sliding_window_load_latency_seconds", "zone", handlertest.ZoneName(t)); math.Abs(got-0.1) > 0.004 {
 		t.Errorf("latency %v, want 0.1", got)
 	}
 }
@@ -243,7 +244,7 @@ func (s served) latency(next caddyhttp.HandlerFunc, request func() *http.Request
 		all = append(all, answering{next})
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = tryServe(request(), all...)
+			_, _ = handlertest.TryServe(request(), all...)
 		}()
 	}
 	own.Step(time.Now())
@@ -260,9 +261,9 @@ func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp
 func TestLatencyOfAnswers(t *testing.T) {
 	newPressure(t)
 	const zone = `"key":"all","limits":[{"max":100000,"window":"1m"}],"load":{"latency":{"lo":"200ms","hi":"1s"}}`
-	h, _ := newHandler(t, zoneHandler(t, zone, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, zone, ""))
 	s := served{t, h}
-	plain := func() *http.Request { return get() }
+	plain := func() *http.Request { return handlertest.Get() }
 	for name, c := range map[string]struct {
 		next   caddyhttp.HandlerFunc
 		failed bool
@@ -276,7 +277,7 @@ func TestLatencyOfAnswers(t *testing.T) {
 		}
 	}
 	// Denials of later handlers are not answers.
-	inner, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.inner","limits":[{"max":0,"window":"1m"}]}]}`, zoneName(t)))
+	inner, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.inner","limits":[{"max":0,"window":"1m"}]}]}`, handlertest.ZoneName(t)))
 	if took, known := s.latency(answers(200, ""), plain, inner); known {
 		t.Errorf("denied later: latency %v, want none", took)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -77,7 +78,7 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 		var all sync.WaitGroup
 		begin := time.Now()
 		ask := func() {
-			r, w, from := get(), httptest.NewRecorder(), time.Now()
+			r, w, from := handlertest.Get(), httptest.NewRecorder(), time.Now()
 			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
 			if err := h.ServeHTTP(w, r, next); err != nil {
 				t.Error(err)
@@ -168,7 +169,7 @@ func TestLoadBeforeABackEnd(t *testing.T) {
 // its factor multiplies the scaled ones.
 func TestLoadThenOverride(t *testing.T) {
 	p := newPressure(t)
-	h := p.loaded(t, zoneHandler(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
+	h := p.loaded(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
 	b := runHandler(t, h, new(mapStorage))
 	fixed, doubled := keyed("fixed"), keyed("doubled")
 	fixed.Limits = []overrides.Limit{{Max: 50, Window: "1m"}}
@@ -179,13 +180,13 @@ func TestLoadThenOverride(t *testing.T) {
 		if n := passes(t, h, key, 120); n != want {
 			t.Errorf("%s: %d passed under load, want %d", key, n, want)
 		}
-		r := get("X-Key", key)
-		w := serve(t, r, h)
+		r := handlertest.Get("X-Key", key)
+		w := handlertest.Serve(t, r, h)
 		source, problem := "override", "#quota-exceeded"
 		if key == "none" {
 			source, problem = "load", "#temporary-reduced-capacity"
 		}
-		if got := expand(r, "{http.sliding_window."+zoneName(t)+".source}"); got != source {
+		if got := handlertest.Expand(r, "{http.sliding_window."+handlertest.ZoneName(t)+".source}"); got != source {
 			t.Errorf("%s: source %q, want %q", key, got, source)
 		}
 		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), problem) {

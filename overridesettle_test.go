@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
@@ -27,7 +29,7 @@ func tokensUnder(t *testing.T, h *Handler, key string, most int, next http.Handl
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("X-Key", key)
 	w := httptest.NewRecorder()
-	err := answerWith(h, w, r, func(w http.ResponseWriter, r *http.Request) error {
+	err := handlertest.AnswerWith(h, w, r, func(w http.ResponseWriter, r *http.Request) error {
 		during = spent(t, h, "X-Key", key)
 		next(w, r)
 		return nil
@@ -35,7 +37,7 @@ func tokensUnder(t *testing.T, h *Handler, key string, most int, next http.Handl
 	if err != nil {
 		t.Error(err)
 	}
-	h.store.Settler.Drain(drainLast)
+	h.store.Settler.Drain(openstore.DrainLast)
 	return w.Code, during, spent(t, h, "X-Key", key)
 }
 
@@ -48,7 +50,7 @@ func TestOverrideSettle(t *testing.T) {
 	}
 	for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
 		t.Run(store, func(t *testing.T) {
-			zone := zoneName(t)
+			zone := handlertest.ZoneName(t)
 			h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%[1]q,%[2]s"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","reserve_json":["max_tokens"]}},
 				{"name":"%[1]s.other",%[2]s"limits":[{"max":1000,"window":"1h"}]}]%[3]s}`, zone, ofKey, raw))
 			b := runHandler(t, h, new(mapStorage))
@@ -73,8 +75,8 @@ func TestOverrideSettle(t *testing.T) {
 					t.Errorf("%s: got %d, %v, then %v, want %d, %v, then %v", c.key, status, during, after, c.status, c.during, c.after)
 				}
 			}
-			if n := h.store.unsettled.Load(); n != 1 {
-				t.Errorf("%d receipts are open", n-1)
+			if n := h.store.Unsettled(); n != 0 {
+				t.Errorf("%d receipts are open", n)
 			}
 			settled := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zone, "direction", "kept")
 			if settled != 4*7 {
@@ -105,7 +107,7 @@ func TestOverrideSettle(t *testing.T) {
 // In a zone with count_if, requests whose answers do not count cost nothing under a record, either, and those that
 // count use up its limits.
 func TestOverrideCountIf(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	more, free, banned := keyed("more"), keyed("free"), keyed("banned")
 	more.Limits, free.Exempt, banned.Deny = []overrides.Limit{{Max: 3, Window: "1h"}}, true, true
@@ -118,7 +120,7 @@ func TestOverrideCountIf(t *testing.T) {
 		passed := 0
 		for range 5 {
 			w := httptest.NewRecorder()
-			if err := answerWith(h, w, get("X-Key", c.key), answers(c.status, "")); err != nil {
+			if err := handlertest.AnswerWith(h, w, handlertest.Get("X-Key", c.key), answers(c.status, "")); err != nil {
 				t.Error(err)
 			}
 			if w.Code == c.status {
@@ -142,9 +144,9 @@ func keyOf(zone string, percent int64, enforced bool) string {
 
 // A zone that enforces a percentage of its keys denies by a record only those, and counts what it would deny of the others.
 func TestOverrideOfAPercentage(t *testing.T) {
-	h, ctx := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":5,"window":"1h"}],"enforce":"50%"`, ""))
+	h, ctx := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":5,"window":"1h"}],"enforce":"50%"`, ""))
 	b := runHandler(t, h, new(mapStorage))
-	in, out := keyOf(zoneName(t), 50, true), keyOf(zoneName(t), 50, false)
+	in, out := keyOf(handlertest.ZoneName(t), 50, true), keyOf(handlertest.ZoneName(t), 50, false)
 	for name, c := range map[string]struct {
 		record overrides.Record
 		passed int // of four requests that the zone may deny
@@ -185,7 +187,7 @@ func TestOverrideOfAPercentage(t *testing.T) {
 			if c.record.Exempt {
 				want = before
 			}
-			poll(t, "shadow", func() bool { return shadowed() == want })
+			handlertest.Poll(t, "shadow", func() bool { return shadowed() == want })
 		})
 	}
 }
@@ -193,7 +195,7 @@ func TestOverrideOfAPercentage(t *testing.T) {
 // The field with the cost comes off the answer also where nothing is charged: under an exemption, and
 // while the store is away.
 func TestStripWithoutCharge(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","strip":true}`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","strip":true}`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	free := keyed("free")
 	free.Exempt = true
@@ -205,7 +207,7 @@ func TestStripWithoutCharge(t *testing.T) {
 	}
 	for _, key := range []string{"free", "paying"} {
 		w := httptest.NewRecorder()
-		if err := answerWith(h, w, get("X-Key", key), next); err != nil {
+		if err := handlertest.AnswerWith(h, w, handlertest.Get("X-Key", key), next); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.Header().Get("X-Units"); got != "" {
@@ -256,7 +258,7 @@ func TestEndedOverrideIsLookedBackOn(t *testing.T) {
 	} {
 		for _, algorithm := range []string{"zset", "log", "stream", "slices"} {
 			t.Run(name+" "+algorithm, func(t *testing.T) {
-				h, _ := newHandler(t, zoneHandler(t, ofKey+fmt.Sprintf(`"limits":[{"max":100,"window":"1m"}],"algorithm":{"name":%q}`, algorithm), ""))
+				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+fmt.Sprintf(`"limits":[{"max":100,"window":"1m"}],"algorithm":{"name":%q}`, algorithm), ""))
 				b := runHandler(t, h, new(mapStorage))
 				clock := windowtest.NewClock()
 				store := open(clock)

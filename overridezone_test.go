@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
@@ -38,7 +39,7 @@ func setRecords(t testing.TB, b *overridebook.Book, records ...overrides.Record)
 	t.Helper()
 	for i := range records {
 		if records[i].Zone == "" {
-			records[i].Zone = zoneName(t.(*testing.T))
+			records[i].Zone = handlertest.ZoneName(t.(*testing.T))
 		}
 		if err := records[i].Complete(time.Now()); err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func keyed(key string) overrides.Record { return overrides.Record{Key: &key} }
 func passes(t *testing.T, h *Handler, key string, n int) (passed int) {
 	t.Helper()
 	for range n {
-		if serve(t, get("X-Key", key), h).Code == http.StatusNoContent {
+		if handlertest.Serve(t, handlertest.Get("X-Key", key), h).Code == http.StatusNoContent {
 			passed++
 		}
 	}
@@ -69,27 +70,27 @@ const ofKey = `"key":"{http.request.header.X-Key}",`
 // Limits of a record take the place of those of the zone, for its key alone; the fields and
 // placeholders tell of them.
 func TestOverrideLimits(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	anna := keyed("anna")
 	anna.Limits = []overrides.Limit{{Max: 4, Window: "2h"}}
 	records := setRecords(t, b, anna)
-	r := get("X-Key", "anna")
-	w := serve(t, r, h)
-	zone := zoneName(t)
+	r := handlertest.Get("X-Key", "anna")
+	w := handlertest.Serve(t, r, h)
+	zone := handlertest.ZoneName(t)
 	if got, want := w.Header().Get("RateLimit-Policy"), fmt.Sprintf(`"%s";q=4;w=7200`, zone); got != want {
 		t.Errorf("RateLimit-Policy: got %s, want %s", got, want)
 	}
 	const all = "{http.sliding_window.limit} {http.sliding_window.override} {http.sliding_window.%s.override} {http.sliding_window.%[1]s.source}"
-	if got, want := expand(r, fmt.Sprintf(all, zone)), fmt.Sprintf("4 %s %[1]s override", records[0].ID); got != want {
+	if got, want := handlertest.Expand(r, fmt.Sprintf(all, zone)), fmt.Sprintf("4 %s %[1]s override", records[0].ID); got != want {
 		t.Errorf("placeholders: got %s, want %s", got, want)
 	}
 	if n := passes(t, h, "anna", 5); n != 3 {
 		t.Errorf("anna: %d more passed, want 3", n)
 	}
-	r = get("X-Key", "otto")
-	serve(t, r, h)
-	if got := expand(r, fmt.Sprintf(all, zone)); got != "2   config" {
+	r = handlertest.Get("X-Key", "otto")
+	handlertest.Serve(t, r, h)
+	if got := handlertest.Expand(r, fmt.Sprintf(all, zone)); got != "2   config" {
 		t.Errorf("placeholders of another key: got %q", got)
 	}
 	if n := passes(t, h, "otto", 5); n != 1 {
@@ -100,7 +101,7 @@ func TestOverrideLimits(t *testing.T) {
 // deny answers 429 until the record ends, and exempt lets pass. Neither charges anything: not in this
 // zone, and deny in none of the others.
 func TestOverrideDenyAndExempt(t *testing.T) {
-	zone := zoneName(t)
+	zone := handlertest.ZoneName(t)
 	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.other","key":"all","limits":[{"max":3,"window":"1h"}]},{"name":%[1]q,%s"limits":[{"max":1,"window":"1h"}]}]}`, zone, ofKey))
 	b := runHandler(t, h, new(mapStorage))
 	banned, forever, free := keyed("banned"), keyed("forever"), keyed("free")
@@ -108,33 +109,33 @@ func TestOverrideDenyAndExempt(t *testing.T) {
 	forever.Deny = true
 	free.Exempt = true
 	setRecords(t, b, banned, forever, free)
-	r := get("X-Key", "banned")
-	w := serve(t, r, h)
+	r := handlertest.Get("X-Key", "banned")
+	w := handlertest.Serve(t, r, h)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "90" || w.Header().Get("RateLimit") != "" {
 		t.Errorf("deny: got %d %v", w.Code, w.Header())
 	}
-	if got := expand(r, "{http.sliding_window.zone} {http.sliding_window.allowed} {http.sliding_window."+zone+".source} {http.sliding_window."+zone+".enforced}"); got != zone+" false override true" {
+	if got := handlertest.Expand(r, "{http.sliding_window.zone} {http.sliding_window.allowed} {http.sliding_window."+zone+".source} {http.sliding_window."+zone+".enforced}"); got != zone+" false override true" {
 		t.Errorf("deny: placeholders: got %s", got)
 	}
-	w = serve(t, get("X-Key", "forever"), h)
+	w = handlertest.Serve(t, handlertest.Get("X-Key", "forever"), h)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "denied until further notice") || !strings.Contains(w.Body.String(), zone) {
 		t.Errorf("deny without an end: got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if n := passes(t, h, "free", 2); n != 2 {
 		t.Errorf("exempt: %d passed, want 2", n)
 	}
-	r = get("X-Key", "free")
-	serve(t, r, h)
-	if got := expand(r, "{http.sliding_window."+zone+".source}"); got != "override" {
+	r = handlertest.Get("X-Key", "free")
+	handlertest.Serve(t, r, h)
+	if got := handlertest.Expand(r, "{http.sliding_window."+zone+".source}"); got != "override" {
 		t.Errorf("exempt: source %q", got)
 	}
-	if w := serve(t, get("X-Key", "free"), h); w.Code != http.StatusTooManyRequests {
+	if w := handlertest.Serve(t, handlertest.Get("X-Key", "free"), h); w.Code != http.StatusTooManyRequests {
 		t.Errorf("exempt: the other zone does not count: got %d", w.Code)
 	}
-	alone, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
+	alone, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
 	setRecords(t, runHandler(t, alone, new(mapStorage)), free)
-	if r := get("X-Key", "free"); passes(t, alone, "free", 3) != 3 || serve(t, r, alone).Code != http.StatusNoContent || expand(r, "{http.sliding_window.override}") == "" {
-		t.Errorf("exempt in the only zone: override %q", expand(r, "{http.sliding_window.override}"))
+	if r := handlertest.Get("X-Key", "free"); passes(t, alone, "free", 3) != 3 || handlertest.Serve(t, r, alone).Code != http.StatusNoContent || handlertest.Expand(r, "{http.sliding_window.override}") == "" {
+		t.Errorf("exempt in the only zone: override %q", handlertest.Expand(r, "{http.sliding_window.override}"))
 	}
 }
 
@@ -145,7 +146,7 @@ func TestOverrideFactor(t *testing.T) {
 		"dynamic": `"limits":[{"max":"{http.request.header.X-Max}","window":"1h"}],"fallback":{"max":4,"window":"1h"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := newHandler(t, zoneHandler(t, ofKey+zone, ""))
+			h, _ := newHandler(t, handlertest.OfZone(t, ofKey+zone, ""))
 			b := runHandler(t, h, new(mapStorage))
 			double, half := keyed("double"), keyed("half")
 			double.Factor, half.Factor = 1.5, 0.5
@@ -169,7 +170,7 @@ func TestOverrideKeepsHistory(t *testing.T) {
 	} {
 		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
 			t.Run(name+"."+store, func(t *testing.T) {
-				h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"algorithm":`+algorithm, raw))
+				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"algorithm":`+algorithm, raw))
 				b := runHandler(t, h, new(mapStorage))
 				if n := passes(t, h, "anna", 12); n != 10 {
 					t.Fatalf("%d passed, want 10", n)
@@ -209,16 +210,16 @@ func TestOverrideMisfits(t *testing.T) {
 		"native":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"gcra","native":"auto"}`, overrides.Record{Factor: 2}, "limits: CL.THROTTLE may count the zone"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := newHandler(t, zoneHandler(t, ofKey+c.zone, onRedis))
+			h, _ := newHandler(t, handlertest.OfZone(t, ofKey+c.zone, onRedis))
 			b := runHandler(t, h, new(mapStorage))
 			key := "anna"
 			c.record.Key = &key
 			setRecords(t, b, c.record)
-			r := get("X-Key", "anna")
-			if w := serve(t, r, h); w.Code != http.StatusNoContent {
+			r := handlertest.Get("X-Key", "anna")
+			if w := handlertest.Serve(t, r, h); w.Code != http.StatusNoContent {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
-			if got := expand(r, "{http.sliding_window.override}"); got != "" {
+			if got := handlertest.Expand(r, "{http.sliding_window.override}"); got != "" {
 				t.Errorf("override %s is applied", got)
 			}
 			misfits := h.Zones[0].overrides.Misfits()
@@ -234,14 +235,14 @@ func TestOverrideMisfits(t *testing.T) {
 
 // A key under limits with another window takes no lease, and none does for a while after a change.
 func TestOverrideLeases(t *testing.T) {
-	f, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 10}))
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"lease":{"units":5}`, `,"store":`+store))
+	f, store := handlertest.NewFake(t, handlertest.Decides(window.Decision{Allowed: true, Limit: 10}))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"lease":{"units":5}`, `,"store":`+store))
 	b := runHandler(t, h, new(mapStorage))
 	same, other := keyed("same"), keyed("other")
 	same.Limits, other.Limits = []overrides.Limit{{Max: 20, Window: "1h"}}, []overrides.Limit{{Max: 20, Window: "1m"}}
 	leases := func(key string) bool {
-		serve(t, get("X-Key", key), h)
-		return f.taken[len(f.taken)-1][0].Lease.Units > 0
+		handlertest.Serve(t, handlertest.Get("X-Key", key), h)
+		return f.Taken()[len(f.Taken())-1][0].Lease.Units > 0
 	}
 	if !leases("none") {
 		t.Error("no lease without overrides")
@@ -271,20 +272,20 @@ func TestOverrideLeases(t *testing.T) {
 
 // In a shadow zone a record counts as it would if the zone denied.
 func TestOverrideInShadow(t *testing.T) {
-	h, ctx := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":0,"window":"1h"}],"enforce":"shadow"`, ""))
+	h, ctx := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":0,"window":"1h"}],"enforce":"shadow"`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	banned, free, more := keyed("banned"), keyed("free"), keyed("more")
 	banned.Deny, free.Exempt, more.Limits = true, true, []overrides.Limit{{Max: 5, Window: "1h"}}
 	setRecords(t, b, banned, free, more)
 	outcome := func(outcome string) float64 {
-		return metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", zoneName(t), "outcome", outcome)
+		return metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", handlertest.ZoneName(t), "outcome", outcome)
 	}
 	for i, key := range []string{"banned", "free", "more", "none"} {
 		if n := passes(t, h, key, 1); n != 1 {
 			t.Errorf("%s: the zone denies", key)
 		}
 		want := [][2]float64{{0, 1}, {0, 1}, {1, 1}, {1, 2}}[i]
-		poll(t, key, func() bool { return outcome("shadow_allowed") == want[0] && outcome("shadow_denied") == want[1] })
+		handlertest.Poll(t, key, func() bool { return outcome("shadow_allowed") == want[0] && outcome("shadow_denied") == want[1] })
 	}
 }
 
@@ -295,10 +296,10 @@ func TestOverrideHashed(t *testing.T) {
 		return `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s","hash_keys":[` + secrets + `]}`
 	}
 	const oldSecret, newSecret = `"a former secret of 16 bytes"`, `"a new secret of 16 bytes"`
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(newSecret+","+oldSecret)))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(newSecret+","+oldSecret)))
 	b := runHandler(t, h, new(mapStorage))
 	record := keyed("anna")
-	record.Deny, record.Zone = true, zoneName(t)
+	record.Deny, record.Zone = true, handlertest.ZoneName(t)
 	if err := h.newRunningZone(h.Zones[0]).seal(&record); err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +308,12 @@ func TestOverrideHashed(t *testing.T) {
 	}
 	setRecords(t, b, record)
 	for _, secrets := range []string{oldSecret, newSecret, newSecret + "," + oldSecret} {
-		other, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
+		other, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
 		runHandler(t, other, new(mapStorage)).Look(t.Context())
-		if w := serve(t, get("X-Key", "anna"), other); w.Code != http.StatusTooManyRequests {
+		if w := handlertest.Serve(t, handlertest.Get("X-Key", "anna"), other); w.Code != http.StatusTooManyRequests {
 			t.Errorf("%s: got %d", secrets, w.Code)
 		}
-		if w := serve(t, get("X-Key", "otto"+secrets), other); w.Code != http.StatusNoContent {
+		if w := handlertest.Serve(t, handlertest.Get("X-Key", "otto"+secrets), other); w.Code != http.StatusNoContent {
 			t.Errorf("%s: another key: got %d", secrets, w.Code)
 		}
 	}
@@ -320,7 +321,7 @@ func TestOverrideHashed(t *testing.T) {
 
 // A request whose key has no override allocates nothing more, however many overrides there are.
 func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	client := newClient(1)
 	client.request.Header.Set("X-Key", "k3y")
@@ -349,7 +350,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 	} {
 		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
 			t.Run(name+"."+store, func(t *testing.T) {
-				h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, raw))
+				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, raw))
 				b := runHandler(t, h, new(mapStorage))
 				for _, limits := range [][]overrides.Limit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
 					if anna := keyed("anna"); limits == nil {
@@ -359,7 +360,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 						setRecords(t, b, anna)
 					}
 					for range 3 {
-						if w := serve(t, get("X-Key", "anna"), h); w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
+						if w := handlertest.Serve(t, handlertest.Get("X-Key", "anna"), h); w.Code != http.StatusNoContent && w.Code != http.StatusTooManyRequests {
 							t.Errorf("%v: got %d %s", limits, w.Code, w.Body)
 						}
 					}
@@ -371,18 +372,18 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 
 // CL.THROTTLE keeps limits itself, and only servers have it: in memory, limits hold with gcra, too.
 func TestOverrideGCRAInMemory(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
 	b := runHandler(t, h, new(mapStorage))
 	anna, otto := keyed("anna"), keyed("otto")
 	anna.Limits, otto.Factor = []overrides.Limit{{Max: 4, Window: "24h"}, {Max: 100, Window: "48h"}}, 0.5
 	setRecords(t, b, anna, otto)
 	for _, key := range []string{"anna", "otto", "none"} {
-		r := get("X-Key", key)
-		if w := serve(t, r, h); w.Code != http.StatusNoContent {
+		r := handlertest.Get("X-Key", key)
+		if w := handlertest.Serve(t, r, h); w.Code != http.StatusNoContent {
 			t.Errorf("%s: got %d", key, w.Code)
 		}
 		want := map[string]string{"anna": "override", "otto": "override", "none": "config"}[key]
-		if got := expand(r, "{http.sliding_window."+zoneName(t)+".source}"); got != want {
+		if got := handlertest.Expand(r, "{http.sliding_window."+handlertest.ZoneName(t)+".source}"); got != want {
 			t.Errorf("%s: source %s, want %s", key, got, want)
 		}
 	}
@@ -394,13 +395,13 @@ func TestOverrideGCRAInMemory(t *testing.T) {
 // A key is stored so that it stays the same key when the record is read again. A key of which the
 // placeholder is no part is refused.
 func TestOverrideOfAPart(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.host.labels.2}","limits":[{"max":1,"window":"1h"}]`, ""))
+	h, _ := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.host.labels.2}","limits":[{"max":1,"window":"1h"}]`, ""))
 	runHandler(t, h, new(mapStorage))
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
 	running.add(own)
 	defer running.remove(own)
 	r, _ := http.NewRequest(http.MethodPost, "/", nil)
-	zone := `{"zone":"` + zoneName(t) + `","deny":true,"until":"2099-01-01T00:00:00Z",`
+	zone := `{"zone":"` + handlertest.ZoneName(t) + `","deny":true,"until":"2099-01-01T00:00:00Z",`
 	if _, _, err := setOverrides(r, []byte(zone+`"key":"evil"}`)); err == nil {
 		t.Error("a text without a third label is taken as a key")
 	}
@@ -415,7 +416,7 @@ func TestOverrideOfAPart(t *testing.T) {
 // The case of a path counts, also in a pattern; that of a host does not.
 func TestOverridePatternCase(t *testing.T) {
 	for key, want := range map[string]string{"{http.request.uri.path}": "/API/x", "{http.request.host}": "/api/x"} {
-		h, _ := newHandler(t, zoneHandler(t, `"key":"`+key+`","limits":[{"max":1,"window":"1h"}]`, ""))
+		h, _ := newHandler(t, handlertest.OfZone(t, `"key":"`+key+`","limits":[{"max":1,"window":"1h"}]`, ""))
 		b := runHandler(t, h, new(mapStorage))
 		setRecords(t, b, overrides.Record{Pattern: "/API/*", Deny: true})
 		for _, path := range []string{"/API/x", "/api/x"} {

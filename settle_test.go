@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -23,7 +24,7 @@ import (
 // limit.
 func spent(t *testing.T, h *Handler, header ...string) (all []int64) {
 	t.Helper()
-	r := caddyhttp.PrepareRequest(get(header...), caddy.NewReplacer(), httptest.NewRecorder(), &caddyhttp.Server{})
+	r := caddyhttp.PrepareRequest(handlertest.Get(header...), caddy.NewReplacer(), httptest.NewRecorder(), &caddyhttp.Server{})
 	req, err := h.newRequest(r)
 	if err != nil {
 		t.Fatal(err)
@@ -125,12 +126,12 @@ func TestSettle(t *testing.T) {
 		{"header of an upgrade", `"header":"X-Units"`, answers(101, "", "X-Units", "12"), 12, ""},
 	} {
 		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
-			h, ctx := newHandler(t, zoneHandler(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{`+c.settle+`}`, ""))
-			_ = answerWith(h, httptest.NewRecorder(), get(), c.next)
+			h, ctx := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{`+c.settle+`}`, ""))
+			_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), c.next)
 			got := spent(t, h)[0]
 			if c.want > 1000 { // the rest of a debt is not shown
 				w := httptest.NewRecorder()
-				if _ = answerWith(h, w, get(), c.next); w.Code != 429 || got != 1000 {
+				if _ = handlertest.AnswerWith(h, w, handlertest.Get(), c.next); w.Code != 429 || got != 1000 {
 					t.Errorf("status %d with %d units spent, want 429 with 1000", w.Code, got)
 				}
 				return
@@ -143,21 +144,21 @@ func TestSettle(t *testing.T) {
 				if reason == c.missing {
 					want = 1
 				}
-				if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", zoneName(t), "reason", string(reason)); n != want {
+				if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", handlertest.ZoneName(t), "reason", string(reason)); n != want {
 					t.Errorf("%v answers missed by %s, want %v", n, reason, want)
 				}
 			}
 			w := c.want
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "kept"); n != float64(min(w, 100)) {
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "kept"); n != float64(min(w, 100)) {
 				t.Errorf("%v units are kept, want %d", n, min(w, 100))
 			}
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "given_back"); n != float64(max(0, 100-w)) {
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "given_back"); n != float64(max(0, 100-w)) {
 				t.Errorf("%v units are given back, want %d", n, max(0, 100-w))
 			}
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zoneName(t), "direction", "excess"); n != float64(max(0, w-100)) {
+			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "excess"); n != float64(max(0, w-100)) {
 				t.Errorf("%v units are excess, want %d", n, max(0, w-100))
 			}
-			if n := metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", zoneName(t)); n != 1 {
+			if n := metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", handlertest.ZoneName(t)); n != 1 {
 				t.Errorf("%v settlements are timed, want 1", n)
 			}
 		})
@@ -168,7 +169,7 @@ func TestSettle(t *testing.T) {
 func TestSettleHangUp(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	h, ctx := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
+	h, ctx := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
 	for key, next := range map[string]caddyhttp.HandlerFunc{
 		"returns":     fails(nil),
 		"fails":       fails(caddyhttp.Error(499, context.Canceled)),
@@ -177,16 +178,16 @@ func TestSettleHangUp(t *testing.T) {
 		"is written":  answers(200, ""),
 		"is an error": answers(500, ""),
 	} {
-		_ = answerWith(h, httptest.NewRecorder(), get("X-Key", key).WithContext(gone), next)
+		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get("X-Key", key).WithContext(gone), next)
 		if n := spent(t, h, "X-Key", key)[0]; n != 100 {
 			t.Errorf("%s: %d units are spent, want 100", key, n)
 		}
 	}
-	_ = answerWith(h, httptest.NewRecorder(), get("X-Key", "told").WithContext(gone), answers(200, chatAnswer))
+	_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get("X-Key", "told").WithContext(gone), answers(200, chatAnswer))
 	if n := spent(t, h, "X-Key", "told")[0]; n != 37 {
 		t.Errorf("%d units are spent by an answer that told all before, want 37", n)
 	}
-	if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", zoneName(t), "reason", "aborted"); n != 6 {
+	if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", handlertest.ZoneName(t), "reason", "aborted"); n != 6 {
 		t.Errorf("%v are aborted, want 6", n)
 	}
 }
@@ -199,7 +200,7 @@ func TestSettleStrip(t *testing.T) {
 	outer, _ := newHandler(t, `{"zones":[`+zone("a", "")+`]}`)
 	inner, _ := newHandler(t, `{"zones":[`+zone("b", `,"strip":true`)+`,`+zone("c", `,"strip":true`)+`]}`)
 	w := httptest.NewRecorder()
-	err := answerWith(outer, w, get(), func(w http.ResponseWriter, r *http.Request) error {
+	err := handlertest.AnswerWith(outer, w, handlertest.Get(), func(w http.ResponseWriter, r *http.Request) error {
 		return inner.ServeHTTP(w, r, answers(200, "", "X-Units", "12"))
 	})
 	if a, b := spent(t, outer), spent(t, inner); err != nil || a[0] != 12 || b[0] != 12 || b[1] != 12 || w.Header().Get("X-Units") != "" {
@@ -216,7 +217,7 @@ func TestSettleOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	inner := module.(*Handler)
-	err = answerWith(outer, httptest.NewRecorder(), get(), func(w http.ResponseWriter, r *http.Request) error {
+	err = handlertest.AnswerWith(outer, httptest.NewRecorder(), handlertest.Get(), func(w http.ResponseWriter, r *http.Request) error {
 		if n := spent(t, outer)[0]; n != 100 {
 			t.Errorf("%d are reserved, want 100", n)
 		}
@@ -236,7 +237,7 @@ func TestSettleOnce(t *testing.T) {
 func TestSettleOfDenials(t *testing.T) {
 	outer, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.outer","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","refund_if":{"status_code":[599]}}}]}`)
 	inner, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.inner","limits":[{"max":0,"window":"1h"}]}]}`)
-	w := serve(t, get(), outer, inner)
+	w := handlertest.Serve(t, handlertest.Get(), outer, inner)
 	if n := spent(t, outer)[0]; w.Code != 429 || n != 0 {
 		t.Errorf("status %d, %d units are spent, want 429 and 0", w.Code, n)
 	}
@@ -264,8 +265,8 @@ func TestReserve(t *testing.T) {
 		{"never below 1", `,"reserve_json":["max_tokens"]`, `{"max_tokens":0}`, 1000, 1},
 	} {
 		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
-			h, _ := newHandler(t, zoneHandler(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
-			err := answerWith(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(c.body)), func(_ http.ResponseWriter, r *http.Request) error {
+			h, _ := newHandler(t, handlertest.OfZone(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
+			err := handlertest.AnswerWith(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(c.body)), func(_ http.ResponseWriter, r *http.Request) error {
 				if n := spent(t, h)[0]; n != c.want {
 					t.Errorf("%d are reserved, want %d", n, c.want)
 				}
@@ -288,16 +289,16 @@ func TestSettleByAlgorithm(t *testing.T) {
 		`"algorithm":{"name":"slices","weighted":true}`, `"algorithm":{"name":"slices","layers":{"coarse":"1m","fine":"10s"}}`,
 		`"algorithm":{"name":"slices","count":3},"pack":1000`,
 	} {
-		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1000,"window":"1h"}],"cost":100,%s,"settle":{"header":"X-Units"}}]}`, zoneName(t), algorithm))
+		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1000,"window":"1h"}],"cost":100,%s,"settle":{"header":"X-Units"}}]}`, handlertest.ZoneName(t), algorithm))
 		for _, c := range []struct{ cost, want int64 }{{30, 30}, {500, 530}, {0, 530}, {5000, 1000}} {
-			if err := answerWith(h, httptest.NewRecorder(), get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
+			if err := handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
 				t.Fatal(err)
 			}
 			if n := spent(t, h)[0]; n != c.want {
 				t.Errorf("%s: %d units are spent, want %d", algorithm, n, c.want)
 			}
 		}
-		if w := serve(t, get(), h); w.Code != 429 {
+		if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != 429 {
 			t.Errorf("%s: status %d with a debt, want 429", algorithm, w.Code)
 		}
 		if err := h.store.Raw.Reset(t.Context(), window.Charge{Zone: h.Zones[0].Name, Key: "192.0.2.1", Algorithm: h.Zones[0].algorithm, Pack: h.Zones[0].pack}); err != nil {
@@ -309,11 +310,10 @@ func TestSettleByAlgorithm(t *testing.T) {
 // A zone that never finds the cost says so once. One that finds it once does not.
 func TestSettleNeverFinds(t *testing.T) {
 	const message = "answers of a zone with settle never tell what they cost; on_missing decides"
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1000000,"window":"1h"}],"settle":{"usage":"openai"}`, ""))
-	logs := observe(h, zap.NewAtomicLevelAt(zap.WarnLevel))
+	h, _, logs := handlertest.NewObserved(t, zap.WarnLevel, handlertest.OfZone(t, `"limits":[{"max":1000000,"window":"1h"}],"settle":{"usage":"openai"}`, ""))
 	for i := range 3 * seekLast {
-		_ = answerWith(h, httptest.NewRecorder(), get(), answers(500, "{}"))
-		_ = answerWith(h, httptest.NewRecorder(), get(), answers(200, "{}"))
+		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(500, "{}"))
+		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(200, "{}"))
 		if n := logs.FilterMessage(message).Len(); n != min(1, (i+1)/seekLast) {
 			t.Fatalf("%d lines after %d answers", n, i+1)
 		}

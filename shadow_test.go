@@ -19,24 +19,10 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
-
-func init() {
-	caddy.RegisterModule(plainModule{})
-}
-
-// plainModule is a store module that has no ShadowStore.
-type plainModule struct {
-	Name string `json:"name"`
-}
-
-func (plainModule) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.sliding_window.stores.plain", New: func() caddy.Module { return new(plainModule) }}
-}
-
-func (m *plainModule) Store() window.Store { return (&fakeModule{m.Name}).Store() }
 
 // shadowOutcomes returns what a zone would have decided: allowed, denied, failed_open, failed_closed
 // and dropped.
@@ -57,7 +43,7 @@ func wantShadow(t *testing.T, ctx caddy.Context, zone string, want [5]float64) {
 			t.Errorf("zone %s: allowed, denied, failed_open, failed_closed and dropped in shadow are %v, want %v", zone, got, want)
 		}
 	}()
-	poll(t, fmt.Sprintf("zone %s has %v", zone, want), func() bool {
+	handlertest.Poll(t, fmt.Sprintf("zone %s has %v", zone, want), func() bool {
 		got = shadowOutcomes(t, ctx, zone)
 		return got[0]+got[1]+got[2]+got[3]+got[4] == want[0]+want[1]+want[2]+want[3]+want[4]
 	})
@@ -89,7 +75,7 @@ func TestShadowCountsWhatOnDenies(t *testing.T) {
 					"match":[{"not":[{"path":["/free"]}]}],"limits":[{"max":20,"window":"10h"},{"max":15,"window":"5h"}],"algorithm":%s,"enforce":%q%s}`,
 					name, algorithm, enforce, options[algorithm])
 			}
-			name := zoneName(t) + strconv.Itoa(i)
+			name := handlertest.ZoneName(t) + strconv.Itoa(i)
 			roomy := `{"name":"` + name + `_roomy","limits":[{"max":100000,"window":"10h"}]}`
 			on, ctx := newHandler(t, `{"zones":[`+roomy+`,`+zone(name+"_on", "on")+`],`+store+`}`)
 			shadow, _ := newHandler(t, `{"zones":[`+zone(name+"_shadow", "shadow")+`,`+roomy+`],`+store+`}`)
@@ -107,9 +93,9 @@ func TestShadowCountsWhatOnDenies(t *testing.T) {
 					path = "/free"
 				}
 				ask := func(h *Handler) int {
-					r := get("X-Key", key, "X-Cost", cost)
+					r := handlertest.Get("X-Key", key, "X-Cost", cost)
 					r.URL.Path = path
-					return serve(t, r, h).Code
+					return handlertest.Serve(t, r, h).Code
 				}
 				switch status := ask(on); {
 				case status == 429:
@@ -141,26 +127,24 @@ func TestShadowChangesNothing(t *testing.T) {
 	for name, enforced := range map[string]string{"lease": first, "native": native, "both": first + "," + strings.Replace(native, `"on"`, `"auto"`, 1)} {
 		t.Run(name, func(t *testing.T) {
 			run := func(zones string) (answers []string, taken [][]window.Charge) {
-				f, store := newFake(t, nil)
+				f, store := handlertest.NewFake(t, nil)
 				left := 3
-				f.decide = func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+				f.Become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 					left--
 					ds := make([]window.Decision, engine.CountPolicies(charges))
 					for i := range ds {
 						ds[i] = window.Decision{Allowed: left >= 0, Limit: 3, Remaining: int64(max(0, left)), RetryAfter: time.Second, ResetAfter: time.Hour, EffectiveWindow: time.Hour}
 					}
 					return ds, nil
-				}
+				})
 				h, _ := newHandler(t, `{"zones":[`+zones+`],"store":`+store+`}`)
 				for range 5 {
-					r := get("X-Key", "k")
-					w := serve(t, r, h)
+					r := handlertest.Get("X-Key", "k")
+					w := handlertest.Serve(t, r, h)
 					answers = append(answers, fmt.Sprint(w.Code, w.Header(), w.Body,
-						expand(r, "{http.sliding_window.zone} {http.sliding_window.remaining} {http.regexp.seen.1}")))
+						handlertest.Expand(r, "{http.sliding_window.zone} {http.sliding_window.remaining} {http.regexp.seen.1}")))
 				}
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				return answers, f.taken
+				return answers, f.Taken()
 			}
 			answers, taken := run(enforced)
 			for _, zones := range []string{shadow + "," + enforced, enforced + "," + shadow, empty + "," + enforced + "," + shadow} {
@@ -185,11 +169,11 @@ func TestShadowLeavesRedisAlone(t *testing.T) {
 		server := redistest.Start(t)
 		h, ctx := newHandler(t, `{"zones":[`+zones+`],"store":{"module":"redis","timeout":"10s","url":"redis://`+server.Addr+`"}}`)
 		for i := range 40 {
-			w := serve(t, get("X-Key", "k"+strconv.Itoa(i%4)), h)
+			w := handlertest.Serve(t, handlertest.Get("X-Key", "k"+strconv.Itoa(i%4)), h)
 			answers = append(answers, fmt.Sprint(w.Code, w.Header()["Ratelimit-Policy"], strings.Split(w.Header().Get("Ratelimit"), ";t=")[0]))
 		}
 		if strings.Contains(zones, "shadow") {
-			poll(t, "the shadow zone has decided", func() bool {
+			handlertest.Poll(t, "the shadow zone has decided", func() bool {
 				n := shadowOutcomes(t, ctx, "kept_shadow")
 				return n[0] == 4 && n[1] == 5 && n[4] == 0
 			})
@@ -222,27 +206,27 @@ func TestShadowCoversRefusals(t *testing.T) {
 		more string
 		want [5]float64
 	}{
-		"empty_key_deny": {zone: `"key":"{http.request.header.X-Key}","empty_key":"deny",` + twoAnHour, want: [5]float64{0, 1, 0, 0, 0}},
-		"empty_key_skip": {zone: `"key":"{http.request.header.X-Key}","empty_key":"skip",` + twoAnHour},
-		"matcher":        {zone: `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],` + twoAnHour, want: [5]float64{0, 0, 0, 1, 0}},
-		"on_error_deny":  {zone: twoAnHour, away: true, more: `,"on_error":"deny"`, want: [5]float64{0, 0, 0, 1, 0}},
-		"on_error_allow": {zone: twoAnHour, away: true, more: `,"on_error":"allow"`, want: [5]float64{0, 0, 1, 0, 0}},
-		"on_error_local": {zone: twoAnHour, away: true, more: `,"on_error":"local"`, want: [5]float64{1, 0, 0, 0, 0}},
+		"empty_key_deny": {zone: `"key":"{http.request.header.X-Key}","empty_key":"deny",` + handlertest.TwoAnHour, want: [5]float64{0, 1, 0, 0, 0}},
+		"empty_key_skip": {zone: `"key":"{http.request.header.X-Key}","empty_key":"skip",` + handlertest.TwoAnHour},
+		"matcher":        {zone: `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],` + handlertest.TwoAnHour, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_deny":  {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"deny"`, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_allow": {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"allow"`, want: [5]float64{0, 0, 1, 0, 0}},
+		"on_error_local": {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"local"`, want: [5]float64{1, 0, 0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decide := decides(window.Decision{Allowed: true, Limit: 2})
+			decide := handlertest.Decides(window.Decision{Allowed: true, Limit: 2})
 			if c.away {
-				decide = away
+				decide = handlertest.Away
 			}
-			_, store := newFake(t, decide)
-			h, ctx := newHandler(t, zoneHandler(t, c.zone+`,"enforce":"shadow"`, c.more+`,"store":`+store))
-			r := get()
-			if w := serve(t, r, h); w.Code != 204 || len(w.Header()) > 0 {
+			_, store := handlertest.NewFake(t, decide)
+			h, ctx := newHandler(t, handlertest.OfZone(t, c.zone+`,"enforce":"shadow"`, c.more+`,"store":`+store))
+			r := handlertest.Get()
+			if w := handlertest.Serve(t, r, h); w.Code != 204 || len(w.Header()) > 0 {
 				t.Errorf("got %d %v, want 204 and no field", w.Code, w.Header())
 			}
-			wantShadow(t, ctx, zoneName(t), c.want)
+			wantShadow(t, ctx, handlertest.ZoneName(t), c.want)
 			if name == "empty_key_deny" {
-				if got := expand(r, strings.ReplaceAll("{http.sliding_window.Z.enforced} {http.sliding_window.Z.allowed}", "Z", zoneName(t))); got != "false false" {
+				if got := handlertest.Expand(r, strings.ReplaceAll("{http.sliding_window.Z.enforced} {http.sliding_window.Z.allowed}", "Z", handlertest.ZoneName(t))); got != "false false" {
 					t.Errorf("enforced and allowed are %q", got)
 				}
 			}
@@ -253,8 +237,8 @@ func TestShadowCoversRefusals(t *testing.T) {
 // While the store is away, local counts decide on requests in shadow as they would otherwise, and
 // limits are divided with share.
 func TestShadowWhileAway(t *testing.T) {
-	f, store := newFake(t, away)
-	h, ctx := newHandler(t, zoneHandler(t, `"limits":[{"max":7,"window":"1h"}],"enforce":"shadow"`, share+store))
+	f, store := handlertest.NewFake(t, handlertest.Away)
+	h, ctx := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":7,"window":"1h"}],"enforce":"shadow"`, `,"on_error":"local","share":true,"store":`+store))
 	value, err := ctx.App("sliding_window")
 	if err != nil {
 		t.Fatal(err)
@@ -263,18 +247,16 @@ func TestShadowWhileAway(t *testing.T) {
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "three instances", func() bool { return h.store.Instances() == 3 })
+	handlertest.Poll(t, "three instances", func() bool { return h.store.Instances() == 3 })
 	for range 9 {
-		serve(t, get(), h)
+		handlertest.Serve(t, handlertest.Get(), h)
 	}
-	wantShadow(t, ctx, zoneName(t), [5]float64{2, 7, 0, 0, 0})
+	wantShadow(t, ctx, handlertest.ZoneName(t), [5]float64{2, 7, 0, 0, 0})
 	if err := app.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.shadow.attended > 0 || len(f.taken) > 0 {
-		t.Errorf("the shadow store attended %d times, and %d requests asked the other", f.shadow.attended, len(f.taken))
+	if attended, _ := f.Shadow.Attended(); attended > 0 || len(f.Taken()) > 0 {
+		t.Errorf("the shadow store attended %d times, and %d requests asked the other", attended, len(f.Taken()))
 	}
 }
 
@@ -282,54 +264,54 @@ func TestShadowWhileAway(t *testing.T) {
 func TestShadowOfDenied(t *testing.T) {
 	shadow := `{"name":"after_shadow","limits":[{"max":9,"window":"1h"}],"enforce":"shadow"}`
 	h, ctx := newHandler(t, `{"zones":[`+shadow+`,{"name":"after_on","limits":[{"max":1,"window":"1h"}]}]}`)
-	serve(t, get(), h)
-	r := get()
-	if w := serve(t, r, h); w.Code != 429 {
+	handlertest.Serve(t, handlertest.Get(), h)
+	r := handlertest.Get()
+	if w := handlertest.Serve(t, r, h); w.Code != 429 {
 		t.Errorf("got %d, want 429", w.Code)
 	}
-	if got := expand(r, "{http.sliding_window.after_on.enforced} {http.sliding_window.after_shadow.enforced}|"); got != "true |" {
+	if got := handlertest.Expand(r, "{http.sliding_window.after_on.enforced} {http.sliding_window.after_shadow.enforced}|"); got != "true |" {
 		t.Errorf("enforced: %q", got)
 	}
 	wantShadow(t, ctx, "after_shadow", [5]float64{1, 0, 0, 0, 0})
-	f, store := newFake(t, away)
-	f.shadow.become(decides(window.Decision{Limit: 1}))
+	f, store := handlertest.NewFake(t, handlertest.Away)
+	f.Shadow.Become(handlertest.Decides(window.Decision{Limit: 1}))
 	h, _ = newHandler(t, `{"zones":[`+strings.Replace(shadow, "after_", "open_", 1)+`,{"name":"open_on","limits":[{"max":1,"window":"1h"}]}],"on_error":"allow","store":`+store+`}`)
-	serve(t, get(), h)
+	handlertest.Serve(t, handlertest.Get(), h)
 	wantShadow(t, ctx, "open_shadow", [5]float64{0, 1, 0, 0, 0})
 }
 
 // The placeholders of a shadow zone have values once it has decided.
 func TestShadowPlaceholders(t *testing.T) {
 	gate := make(chan struct{})
-	f, store := newFake(t, nil)
-	f.shadow.decide = func(context.Context, []window.Charge) ([]window.Decision, error) {
+	f, store := handlertest.NewFake(t, nil)
+	f.Shadow.Become(func(context.Context, []window.Charge) ([]window.Decision, error) {
 		<-gate
 		return []window.Decision{{Limit: 2, RetryAfter: 90 * time.Second, ResetAfter: time.Hour}}, nil
-	}
-	h, ctx := newHandler(t, zoneHandler(t, twoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
-	r := get()
-	serve(t, r, h)
+	})
+	h, ctx := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
+	r := handlertest.Get()
+	handlertest.Serve(t, r, h)
 	text := "{http.sliding_window.allowed} {http.sliding_window.zone}"
 	for _, name := range []string{"enforced", "allowed", "limit", "remaining", "retry_after", "reset_after"} {
-		text += " {http.sliding_window." + zoneName(t) + "." + name + "}"
+		text += " {http.sliding_window." + handlertest.ZoneName(t) + "." + name + "}"
 	}
-	if got := expand(r, text); got != "true  false     " {
+	if got := handlertest.Expand(r, text); got != "true  false     " {
 		t.Errorf("before it has decided: %q", got)
 	}
 	close(gate)
-	wantShadow(t, ctx, zoneName(t), [5]float64{0, 1, 0, 0, 0})
-	poll(t, "the decision is told", func() bool { return expand(r, text) == "true  false false 2 0 90 3600" })
+	wantShadow(t, ctx, handlertest.ZoneName(t), [5]float64{0, 1, 0, 0, 0})
+	handlertest.Poll(t, "the decision is told", func() bool { return handlertest.Expand(r, text) == "true  false false 2 0 90 3600" })
 }
 
 // What handlers after a shadow zone know of its matchers is nothing.
 func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
 	const match = `,"match":[{"path_regexp":{"name":"seen","pattern":"^/(.*)$"}}],"key":"{http.regexp.seen.1}"`
 	for enforce, want := range map[string]string{"shadow": "", "on": "a"} {
-		h, _ := newHandler(t, `{"zones":[{"name":"seen_`+enforce+`"`+match+`,`+twoAnHour+`,"enforce":"`+enforce+`"}]}`)
-		r := get()
+		h, _ := newHandler(t, `{"zones":[{"name":"seen_`+enforce+`"`+match+`,`+handlertest.TwoAnHour+`,"enforce":"`+enforce+`"}]}`)
+		r := handlertest.Get()
 		r.URL.Path = "/a"
-		serve(t, r, h)
-		if got := expand(r, "{http.regexp.seen.1}"); got != want {
+		handlertest.Serve(t, r, h)
+		if got := handlertest.Expand(r, "{http.regexp.seen.1}"); got != want {
 			t.Errorf("enforce %s: the regular expression's placeholder is %q, want %q", enforce, got, want)
 		}
 	}
@@ -338,46 +320,46 @@ func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
 // Charges that wait when a configuration ends are dropped and counted, as are the one that the store has and those that
 // come later.
 func TestShadowOfFormerConfiguration(t *testing.T) {
-	f, store := newFake(t, nil)
+	f, store := handlertest.NewFake(t, nil)
 	entered := make(chan struct{})
-	f.shadow.decide = func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
+	f.Shadow.Become(func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
 		entered <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}
+	})
 	base, err := caddy.ProvisionContext(&caddy.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := caddy.NewContext(base)
 	defer cancel()
-	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
+	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(handlertest.OfZone(t, handlertest.TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := module.(*Handler)
-	_, reader := newHandler(t, zoneHandler(t, twoAnHour, ``)) // its registry outlives the other
-	serve(t, get(), h)
+	_, reader := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, ``)) // its registry outlives the other
+	handlertest.Serve(t, handlertest.Get(), h)
 	<-entered
-	serve(t, get(), h)
-	wantShadow(t, reader, zoneName(t), [5]float64{})
+	handlertest.Serve(t, handlertest.Get(), h)
+	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{})
 	cancel()
-	wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 2})
-	serve(t, get(), h)
-	wantShadow(t, reader, zoneName(t), [5]float64{0, 0, 0, 0, 3})
+	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{0, 0, 0, 0, 2})
+	handlertest.Serve(t, handlertest.Get(), h)
+	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{0, 0, 0, 0, 3})
 }
 
 func TestShadowWithoutShadowStore(t *testing.T) {
-	_, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 2}))
+	_, store := handlertest.NewFake(t, handlertest.Decides(window.Decision{Allowed: true, Limit: 2}))
 	store = strings.Replace(store, `"fake"`, `"plain"`, 1)
-	h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
+	h, ctx := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, `,"store":`+store))
 	const want = `the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store`
 	for _, word := range []string{"shadow", "25%"} {
-		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(`{"zones":[{"name":"apart`+strings.TrimSuffix(word, "%")+`","enforce":"`+word+`",`+twoAnHour+`}],"store":`+store+`}`))
+		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(`{"zones":[{"name":"apart`+strings.TrimSuffix(word, "%")+`","enforce":"`+word+`",`+handlertest.TwoAnHour+`}],"store":`+store+`}`))
 		if err == nil || !strings.Contains(err.Error(), "zone apart"+strings.TrimSuffix(word, "%")+": enforce "+word+": "+want) {
 			t.Errorf("enforce %s: got %v", word, err)
 		}
-		if err := h.Zones[0].setEnforce(word, time.Now().Add(time.Hour)); err == nil || err.Error() != "zone "+zoneName(t)+": "+want {
+		if err := h.Zones[0].setEnforce(word, time.Now().Add(time.Hour)); err == nil || err.Error() != "zone "+handlertest.ZoneName(t)+": "+want {
 			t.Errorf("set to %s: got %v", word, err)
 		}
 	}
@@ -386,11 +368,11 @@ func TestShadowWithoutShadowStore(t *testing.T) {
 // A matcher that fails in a zone of a percentage is an error for clients that are in, and none for
 // the others.
 func TestFailingMatcherOfPercentage(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],"key":"{http.request.header.X-Key}","enforce":"50%",`+twoAnHour, ``))
+	h, _ := newHandler(t, handlertest.OfZone(t, `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],"key":"{http.request.header.X-Key}","enforce":"50%",`+handlertest.TwoAnHour, ``))
 	for i := range 20 {
 		key := strconv.Itoa(i)
-		w, err := tryServe(get("X-Key", key), caddyhttp.MiddlewareHandler(h))
-		if in := enforce.IsEnforced(zoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
+		w, err := handlertest.TryServe(handlertest.Get("X-Key", key), caddyhttp.MiddlewareHandler(h))
+		if in := enforce.IsEnforced(handlertest.ZoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
 			t.Errorf("key %s, in %v: got %v", key, in, err)
 		}
 	}

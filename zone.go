@@ -261,6 +261,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	}
 	z.longest, z.overrides = z.longestKnown(), new(overridebook.InForce)
 	z.counters.Zone = metrics.NewZone(z.Name)
+	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)
 	}

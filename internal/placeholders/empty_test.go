@@ -41,4 +41,10 @@ func TestEmpty(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("the log has no line of %v", want)
 	}
+	_ = logs.TakeAll()
+	*due = Due{} // a minute later
+	e.Note(zap.New(core), NoLimit, nil, repl)
+	if n := logs.Len(); n != 1 {
+		t.Errorf("%d lines after a minute, want 1", n)
+	}
 }

@@ -35,8 +35,6 @@ func newFake() *fakeStore { return &fakeStore{goOn: make(chan struct{})} }
 
 func (f *fakeStore) SettleBatch(_ context.Context, all []engine.Settlement) []error {
 	<-f.goOn
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.batches = append(f.batches, len(all))
 	errs := make([]error, len(all))
 	for i := range all {

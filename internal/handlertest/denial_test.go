@@ -1,4 +1,4 @@
-package slidingwindow
+package handlertest
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -57,9 +56,9 @@ func TestProblemDetails(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, store := newFake(t, decides(c.decisions...))
-			h, _ := newHandler(t, `{"zones":[{"name":"api",`+c.zone+`}],"store":`+store+`}`)
-			w := serve(t, get(), h)
+			_, store := NewFake(t, Decides(c.decisions...))
+			h, _ := New(t, `{"zones":[{"name":"api",`+c.zone+`}],"store":`+store+`}`)
+			w := Serve(t, Get(), h)
 			if w.Code != http.StatusTooManyRequests || w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("got %d, %s", w.Code, w.Header().Get("Content-Type"))
 			}
@@ -75,8 +74,8 @@ func TestProblemDetails(t *testing.T) {
 }
 
 func TestDenialInTheClientsFormat(t *testing.T) {
-	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
+	_, store := NewFake(t, Decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
 	for accept, text := range map[string]bool{
 		"":                                  false,
 		"*/*":                               false,
@@ -118,7 +117,7 @@ func TestDenialInTheClientsFormat(t *testing.T) {
 		"text/plain;q=0, */*;q=":                                      false,
 		"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8": true, // a browser
 	} {
-		w := serve(t, get("Accept", accept), h)
+		w := Serve(t, Get("Accept", accept), h)
 		wantType, wantBody := "application/problem+json", `{`
 		if text {
 			wantType, wantBody = "text/plain; charset=utf-8", "Rate limit exceeded. Try again in 2 s.\n"
@@ -137,9 +136,9 @@ func TestDenialInTheClientsFormat(t *testing.T) {
 
 // Several lines of Accept are one list.
 func TestDenialByLinesOfAccept(t *testing.T) {
-	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
-	if w := serve(t, get("Accept", "application/xml", "Accept", "text/html"), h); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+	_, store := NewFake(t, Decides(window.Decision{Limit: 1, RetryAfter: 2 * time.Second}))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1m"}]`, `,"store":`+store))
+	if w := Serve(t, Get("Accept", "application/xml", "Accept", "text/html"), h); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("got %s, want text", w.Header().Get("Content-Type"))
 	}
 }
@@ -159,12 +158,12 @@ func TestDenialForgetsBody(t *testing.T) {
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Last-Modified"} {
 		fields[name] = []string{another}
 	}
-	_, denies := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
-	denial, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+denies))
-	_, isAway := newFake(t, away)
-	outage, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+isAway))
-	for status, h := range map[int]*Handler{http.StatusTooManyRequests: denial, http.StatusServiceUnavailable: outage} {
-		w, err := tryServe(get(), fields, h)
+	_, denies := NewFake(t, Decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
+	denial, _ := New(t, OfZone(t, TwoAnHour, `,"store":`+denies))
+	_, isAway := NewFake(t, Away)
+	outage, _ := New(t, OfZone(t, TwoAnHour, `,"on_error":"deny","store":`+isAway))
+	for status, h := range map[int]caddyhttp.MiddlewareHandler{http.StatusTooManyRequests: denial, http.StatusServiceUnavailable: outage} {
+		w, err := TryServe(Get(), fields, h)
 		if err != nil || w.Code != status {
 			t.Errorf("got %d, %v, want %d", w.Code, err, status)
 		}
@@ -177,23 +176,16 @@ func TestDenialForgetsBody(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	_, store := newFake(t, decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1m"}]`, `,"status":503,"store":`+store))
+	_, store := NewFake(t, Decides(window.Decision{Limit: 1, RetryAfter: time.Second}))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1m"}]`, `,"status":503,"store":`+store))
 	for _, accept := range []string{"", "text/plain"} {
-		if w := serve(t, get("Accept", accept), h); w.Code != http.StatusServiceUnavailable {
+		if w := Serve(t, Get("Accept", accept), h); w.Code != http.StatusServiceUnavailable {
 			t.Errorf("Accept %q: got %d, want 503", accept, w.Code)
 		}
 	}
-	if body := serve(t, get(), h).Body.String(); !strings.Contains(body, `"status":503`) {
+	if body := Serve(t, Get(), h).Body.String(); !strings.Contains(body, `"status":503`) {
 		t.Errorf("got %s, want status 503 in it", body)
 	}
-}
-
-// observe gives the handler a log of that level.
-func observe(h *Handler, level zap.AtomicLevel) *observer.ObservedLogs {
-	core, logs := observer.New(level)
-	h.logger = zap.New(core)
-	return logs
 }
 
 func TestDenialLog(t *testing.T) {
@@ -204,23 +196,22 @@ func TestDenialLog(t *testing.T) {
 		{"with key", `,"log_key":true`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, store := newFake(t, decides(window.Decision{RetryAfter: 3 * time.Second}))
-			h, _ := newHandler(t, zoneHandler(t, zone, c.more+`,"store":`+store))
-			logs := observe(h, zap.NewAtomicLevelAt(zap.DebugLevel))
-			serve(t, get("X-Key", secret), h)
+			_, store := NewFake(t, Decides(window.Decision{RetryAfter: 3 * time.Second}))
+			h, _, logs := NewObserved(t, zap.DebugLevel, OfZone(t, zone, c.more+`,"store":`+store))
+			Serve(t, Get("X-Key", secret), h)
 			entries := logs.TakeAll()
 			if len(entries) != 1 || entries[0].Level != zap.DebugLevel || entries[0].Message != "rate limit exceeded" {
 				t.Fatalf("got %v, want one line at debug", entries)
 			}
-			want := map[string]any{"zone": zoneName(t), "retry_after": int64(3), "policies": []any{zoneName(t)}}
-			if h.LogKey {
+			want := map[string]any{"zone": ZoneName(t), "retry_after": int64(3), "policies": []any{ZoneName(t)}}
+			if c.more != "" {
 				want["key"] = secret
 			}
 			if got := entries[0].ContextMap(); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			logs = observe(h, zap.NewAtomicLevelAt(zap.InfoLevel))
-			serve(t, get("X-Key", secret), h)
+			h, _, logs = NewObserved(t, zap.InfoLevel, OfZone(t, zone, c.more+`,"store":`+store))
+			Serve(t, Get("X-Key", secret), h)
 			if entries := logs.TakeAll(); len(entries) > 0 {
 				t.Errorf("at info: got %v, want nothing", entries)
 			}
@@ -230,14 +221,13 @@ func TestDenialLog(t *testing.T) {
 
 // With several zones, the key is that of the zone that denies longest.
 func TestDenialLogOfSeveralZones(t *testing.T) {
-	_, store := newFake(t, decides(
+	_, store := NewFake(t, Decides(
 		window.Decision{RetryAfter: time.Second}, window.Decision{RetryAfter: time.Minute}, window.Decision{Allowed: true}))
 	zone := func(name string) string {
 		return `{"name":"` + name + `","key":"key_` + name + `","limits":[{"max":1,"window":"1m"}]}`
 	}
-	h, _ := newHandler(t, `{"zones":[`+zone("a")+`,`+zone("b")+`,`+zone("c")+`],"log_key":true,"store":`+store+`}`)
-	logs := observe(h, zap.NewAtomicLevelAt(zap.DebugLevel))
-	serve(t, get(), h)
+	h, _, logs := NewObserved(t, zap.DebugLevel, `{"zones":[`+zone("a")+`,`+zone("b")+`,`+zone("c")+`],"log_key":true,"store":`+store+`}`)
+	Serve(t, Get(), h)
 	want := map[string]any{"zone": "b", "retry_after": int64(60), "policies": []any{"a", "b"}, "key": "key_b"}
 	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)

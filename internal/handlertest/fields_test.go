@@ -1,21 +1,19 @@
-package slidingwindow
+package handlertest
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dunglas/httpsfv"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -81,9 +79,9 @@ func TestFields(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, store := newFake(t, decides(c.decisions...))
-			h, _ := newHandler(t, `{"zones":[{"name":"api","limits":`+c.limits+`}],"store":`+store+`}`)
-			header := serve(t, get(), h).Header()
+			_, store := NewFake(t, Decides(c.decisions...))
+			h, _ := New(t, `{"zones":[{"name":"api","limits":`+c.limits+`}],"store":`+store+`}`)
+			header := Serve(t, Get(), h).Header()
 			if got := header.Values("RateLimit-Policy"); !slices.Equal(got, []string{c.policy}) {
 				t.Errorf("RateLimit-Policy: got %q, want %q", got, c.policy)
 			}
@@ -115,9 +113,9 @@ func TestFieldsOfSeveralZones(t *testing.T) {
 			{"name":"` + second + `","limits":[{"max":9,"window":"1h"}]}
 		]}`
 	}
-	one, _ := newHandler(t, config("fields_a", "fields_b"))
-	two, _ := newHandler(t, config("fields_c", "fields_d"))
-	header := serve(t, get(), one, two).Header()
+	one, _ := New(t, config("fields_a", "fields_b"))
+	two, _ := New(t, config("fields_c", "fields_d"))
+	header := Serve(t, Get(), one, two).Header()
 	want := []string{"fields_a", "fields_b", "fields_c", "fields_d"}
 	for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
 		if lines := header.Values(field); len(lines) != 1 {
@@ -140,17 +138,17 @@ func TestFieldsOfManyZones(t *testing.T) {
 		}
 		return `{"zones":[` + strings.Join(zones, ",") + `]`, ds
 	}
-	load := func(name string, from, to int) *Handler {
+	load := func(name string, from, to int) caddyhttp.MiddlewareHandler {
 		zones, ds := config(from, to)
-		var h *Handler
+		var h caddyhttp.MiddlewareHandler
 		t.Run(name, func(*testing.T) {
-			_, store := newFake(t, decides(ds...))
-			h, _ = newHandler(t, zones+`,"store":`+store+`}`)
+			_, store := NewFake(t, Decides(ds...))
+			h, _ = New(t, zones+`,"store":`+store+`}`)
 		})
 		return h
 	}
 	one := load("all", 0, 100)
-	two, three := []*Handler{load("first", 0, 8)}, []*Handler{}
+	two, three := []caddyhttp.MiddlewareHandler{load("first", 0, 8)}, []caddyhttp.MiddlewareHandler{}
 	for i := 8; i < 100; i += 23 {
 		three = append(three, load(fmt.Sprint("from ", i), i, i+23))
 	}
@@ -160,8 +158,8 @@ func TestFieldsOfManyZones(t *testing.T) {
 			want[fmt.Sprintf("many_%d", i)] = true
 		}
 	}
-	for name, handlers := range map[string][]*Handler{"one handler": {one}, "five handlers": append(two, three...)} {
-		header := serve(t, get(), handlers...).Header()
+	for name, handlers := range map[string][]caddyhttp.MiddlewareHandler{"one handler": {one}, "five handlers": append(two, three...)} {
+		header := Serve(t, Get(), handlers...).Header()
 		for _, field := range []string{"RateLimit", "RateLimit-Policy"} {
 			names, _ := parseFields(t, header.Values(field))
 			got := make(map[string]bool)
@@ -189,9 +187,9 @@ func TestFieldsByWord(t *testing.T) {
 		{"none", false, false},
 	} {
 		t.Run(c.word, func(t *testing.T) {
-			_, store := newFake(t, decides(slack, decision))
-			h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":20,"window":"2m"},{"max":10,"window":"1m"}]`, `,"headers":"`+c.word+`","store":`+store))
-			header := serve(t, get(), h).Header()
+			_, store := NewFake(t, Decides(slack, decision))
+			h, _ := New(t, OfZone(t, `"limits":[{"max":20,"window":"2m"},{"max":10,"window":"1m"}]`, `,"headers":"`+c.word+`","store":`+store))
+			header := Serve(t, Get(), h).Header()
 			for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
 				if got := header.Get(name); (got != "") != c.ietf {
 					t.Errorf("%s: got %q", name, got)
@@ -224,9 +222,9 @@ func TestRetryAfter(t *testing.T) {
 		{time.Hour, "3600"},
 		{window.Never, ""},
 	} {
-		_, store := newFake(t, decides(window.Decision{Limit: 10, RetryAfter: c.wait, EffectiveWindow: min(c.wait, time.Minute)}))
-		h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
-		w := serve(t, get(), h)
+		_, store := NewFake(t, Decides(window.Decision{Limit: 10, RetryAfter: c.wait, EffectiveWindow: min(c.wait, time.Minute)}))
+		h, _ := New(t, OfZone(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
+		w := Serve(t, Get(), h)
 		if got := w.Header().Get("Retry-After"); w.Code != http.StatusTooManyRequests || got != c.want {
 			t.Errorf("denied for %s: got %d, Retry-After %q, want 429, %q", c.wait, w.Code, got, c.want)
 		}
@@ -246,115 +244,31 @@ func TestRetryAfterOfSeveral(t *testing.T) {
 		{[]time.Duration{time.Minute, 0, time.Second}, "60"},
 		{[]time.Duration{time.Minute, window.Never, time.Second}, ""},
 	} {
-		f, store := newFake(t, nil)
-		f.become(func(context.Context, []window.Charge) ([]window.Decision, error) {
+		f, store := NewFake(t, nil)
+		f.Become(func(context.Context, []window.Charge) ([]window.Decision, error) {
 			ds := make([]window.Decision, len(c.waits))
 			for i, wait := range c.waits {
 				ds[i] = window.Decision{Allowed: wait == 0, RetryAfter: wait}
 			}
 			return ds, nil
 		})
-		h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1s"},{"max":2,"window":"1m"},{"max":3,"window":"1h"}]`, `,"store":`+store))
-		if got := serve(t, get(), h).Header().Get("Retry-After"); got != c.want {
+		h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1s"},{"max":2,"window":"1m"},{"max":3,"window":"1h"}]`, `,"store":`+store))
+		if got := Serve(t, Get(), h).Header().Get("Retry-After"); got != c.want {
 			t.Errorf("denied for %s: got Retry-After %q, want %q", c.waits, got, c.want)
-		}
-	}
-}
-
-// Jitter makes clients come later, never earlier.
-func TestJitter(t *testing.T) {
-	for _, wait := range []time.Duration{time.Millisecond, 1500 * time.Millisecond, time.Hour, window.Never - 1} {
-		for _, jitter := range []float64{0, 0.2, 1} {
-			h := Handler{Jitter: jitter}
-			earliest, latest := max(1, answer.Seconds(wait)), answer.Seconds(window.Never)
-			if wait <= time.Hour {
-				latest = max(1, answer.Seconds(wait+time.Duration(jitter*float64(wait))))
-			}
-			different := make(map[int64]bool)
-			for range 1000 {
-				got := h.retryAfter(wait)
-				if got < earliest || got > latest {
-					t.Fatalf("wait %s, jitter %v: got %d, want from %d to %d", wait, jitter, got, earliest, latest)
-				}
-				different[got] = true
-			}
-			if wait == time.Hour && (len(different) > 1) != (jitter > 0) {
-				t.Errorf("wait %s, jitter %v: got %d different values", wait, jitter, len(different))
-			}
-		}
-	}
-	if got := (&Handler{Jitter: 1}).retryAfter(window.Never); got != 0 {
-		t.Errorf("wait Never: got %d, want 0", got)
-	}
-}
-
-// What is written by hand is what the library would have written.
-func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	number := func() int64 {
-		if r.IntN(4) == 0 {
-			return []int64{0, 1, 9, 10, answer.MaxSFInteger - 1, answer.MaxSFInteger, answer.MaxSFInteger + 1, math.MaxInt64}[r.IntN(8)]
-		}
-		return r.Int64() >> r.IntN(63)
-	}
-	for range 2000 {
-		zones := make([]*Zone, 1+r.IntN(3))
-		req := new(request)
-		var wantPolicies, wantState httpsfv.List
-		for i := range zones {
-			z := &Zone{Name: []string{"a", "a.b-c_D", "zone.with.a.name.of.64.letters.which.is.as.many.as.there.can.be0"}[r.IntN(3)]}
-			zones[i] = z
-			c := window.Charge{Zone: z.Name}
-			for range 1 + 2*r.IntN(2) {
-				c.Policies = append(c.Policies, window.Policy{Limit: number(), Window: time.Duration(1+number()>>20) * time.Millisecond})
-			}
-			several := len(c.Policies) > 1
-			for _, p := range c.Policies {
-				name := z.Name
-				if several {
-					name += ":" + duration.Short(p.Window)
-				}
-				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
-				req.decisions = append(req.decisions, d)
-				policy, state := httpsfv.NewItem(name), httpsfv.NewItem(name)
-				quota, length := answer.Announced(p)
-				policy.Params.Add("q", quota)
-				policy.Params.Add("w", min(length, answer.MaxSFInteger))
-				state.Params.Add("r", min(d.Remaining, answer.MaxSFInteger))
-				state.Params.Add("t", min(answer.Seconds(d.EffectiveWindow), answer.MaxSFInteger))
-				wantPolicies, wantState = append(wantPolicies, policy), append(wantState, state)
-			}
-			req.zones, req.charges = append(req.zones, z), append(req.charges, c)
-		}
-		wantPolicy, err := httpsfv.Marshal(wantPolicies)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := httpsfv.Marshal(wantState)
-		if err != nil {
-			t.Fatal(err)
-		}
-		header := http.Header{"Ratelimit": {"earlier"}}
-		(&Handler{Headers: fieldsIETF}).setFields(header, req)
-		if got := header[answer.FieldRateLimit]; !slices.Equal(got, []string{"earlier, " + want}) {
-			t.Fatalf("RateLimit: got %q, want %q", got, want)
-		}
-		if got := header[answer.FieldPolicy]; !slices.Equal(got, []string{wantPolicy}) {
-			t.Fatalf("RateLimit-Policy: got %q, want %q", got, wantPolicy)
 		}
 	}
 }
 
 // Later handlers may change an answer's fields in place.
 func TestFieldsAreTheAnswersOwn(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":9,"window":"1m"}]`, ""))
-	first, second := serve(t, get(), h).Header(), serve(t, get(), h).Header()
+	h, _ := New(t, OfZone(t, `"limits":[{"max":9,"window":"1m"}]`, ""))
+	first, second := Serve(t, Get(), h).Header(), Serve(t, Get(), h).Header()
 	want := second.Values("RateLimit-Policy")[0]
 	for _, field := range []string{answer.FieldPolicy, answer.FieldRateLimit} {
 		first[field] = append(first[field], "more")
 		first[field][0] = "changed"
 	}
-	for name, header := range map[string]http.Header{"earlier": second, "later": serve(t, get(), h).Header()} {
+	for name, header := range map[string]http.Header{"earlier": second, "later": Serve(t, Get(), h).Header()} {
 		if got := header.Values("RateLimit-Policy"); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s answer: RateLimit-Policy: got %q, want %q", name, got, want)
 		}

@@ -1,4 +1,4 @@
-package slidingwindow
+package handlertest
 
 import (
 	"bufio"
@@ -12,24 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// answerWith serves one request with next behind a handler.
-func answerWith(h *Handler, w http.ResponseWriter, r *http.Request, next caddyhttp.HandlerFunc) (err error) {
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("panic: %v", reason)
-		}
-	}()
-	return h.ServeHTTP(w, r, next)
-}
-
 // Which answers count by `count_if status 401 5xx`, however they are given.
 func TestCountIf(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401,5],"headers":{"X-Not":null}}`, ""))
+	h, _ := New(t, OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401,5],"headers":{"X-Not":null}}`, ""))
 	status := func(code int) caddyhttp.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(code)
@@ -86,10 +74,10 @@ func TestCountIf(t *testing.T) {
 		}, false},
 	} {
 		key := fmt.Sprint(i)
-		r := get("X-Key", key)
-		_ = answerWith(h, httptest.NewRecorder(), r, c.next)
+		r := Get("X-Key", key)
+		_ = AnswerWith(h, httptest.NewRecorder(), r, c.next)
 		w := httptest.NewRecorder()
-		_ = answerWith(h, w, get("X-Key", key), status(204))
+		_ = AnswerWith(h, w, Get("X-Key", key), status(204))
 		if counted := w.Code == http.StatusTooManyRequests; counted != c.counts {
 			t.Errorf("%s counts: %v, want %v", c.name, counted, c.counts)
 		}
@@ -100,9 +88,9 @@ func TestCountIf(t *testing.T) {
 		"fails":   func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(404, nil) },
 		"panics":  func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
 	} {
-		_ = answerWith(h, httptest.NewRecorder(), get("X-Key", key).WithContext(gone), next)
+		_ = AnswerWith(h, httptest.NewRecorder(), Get("X-Key", key).WithContext(gone), next)
 		w := httptest.NewRecorder()
-		if _ = answerWith(h, w, get("X-Key", key), status(204)); w.Code != http.StatusTooManyRequests {
+		if _ = AnswerWith(h, w, Get("X-Key", key), status(204)); w.Code != http.StatusTooManyRequests {
 			t.Errorf("after a client hung up, and its handler %s: status %d, want 429", key, w.Code)
 		}
 	}
@@ -110,10 +98,10 @@ func TestCountIf(t *testing.T) {
 
 // Denials by this module do not count in a zone outside of the one that denies.
 func TestCountIfOfDenials(t *testing.T) {
-	outer, _ := newHandler(t, `{"zones":[{"name":"TestCountIfOfDenials.outer","limits":[{"max":3,"window":"1h"}],"count_if":{"status_code":[4]}}]}`)
-	inner, _ := newHandler(t, `{"zones":[{"name":"TestCountIfOfDenials.inner","limits":[{"max":1,"window":"1h"}]}]}`)
+	outer, _ := New(t, `{"zones":[{"name":"TestCountIfOfDenials.outer","limits":[{"max":3,"window":"1h"}],"count_if":{"status_code":[4]}}]}`)
+	inner, _ := New(t, `{"zones":[{"name":"TestCountIfOfDenials.inner","limits":[{"max":1,"window":"1h"}]}]}`)
 	for i := range 10 {
-		w := serve(t, get(), outer, inner)
+		w := Serve(t, Get(), outer, inner)
 		if want := `"TestCountIfOfDenials.outer";r=2;`; !strings.HasPrefix(w.Header().Values("RateLimit")[0], want) {
 			t.Errorf("request %d: RateLimit %q, want %s", i, w.Header().Values("RateLimit"), want)
 		}
@@ -122,9 +110,9 @@ func TestCountIfOfDenials(t *testing.T) {
 
 // A hijacked connection is an upgrade, and works.
 func TestCountIfHijacks(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = answerWith(h, w, r, func(w http.ResponseWriter, _ *http.Request) error {
+		_ = AnswerWith(h, w, r, func(w http.ResponseWriter, _ *http.Request) error {
 			conn, rw, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				return err
@@ -155,11 +143,11 @@ func TestCountIfHijacks(t *testing.T) {
 // A full memory store with a limit of 1 keeps no key whose unit was given back: 20,000 clients log in
 // rightly, and 1,000 new ones find room.
 func TestCountIfInAFullStore(t *testing.T) {
-	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"15m"}],"count_if":{"status_code":[401]}}],
-		"store":{"module":"memory","max_keys":2000}}`, zoneName(t)))
+	h, _ := New(t, fmt.Sprintf(`{"zones":[{"name":%q,"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"15m"}],"count_if":{"status_code":[401]}}],
+		"store":{"module":"memory","max_keys":2000}}`, ZoneName(t)))
 	answer := func(key string, code int) int {
 		w := httptest.NewRecorder()
-		_ = answerWith(h, w, get("X-Key", key), func(w http.ResponseWriter, _ *http.Request) error {
+		_ = AnswerWith(h, w, Get("X-Key", key), func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(code)
 			return nil
 		})
@@ -190,10 +178,10 @@ func TestCountIfOnlyWhereCharged(t *testing.T) {
 		{`,"settle":{"usage":"openai"}`, "/login", true},
 		{`,"settle":{"usage":"openai"}`, "/else", false},
 	} {
-		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[`+zone+`]}`, zoneName(t)+fmt.Sprint(len(c.more)), c.more))
+		h, _ := New(t, fmt.Sprintf(`{"zones":[`+zone+`]}`, ZoneName(t)+fmt.Sprint(len(c.more)), c.more))
 		r, recorder := httptest.NewRequest(http.MethodGet, c.path, bytes.NewReader(nil)), httptest.NewRecorder()
-		err := answerWith(h, recorder, r, func(w http.ResponseWriter, _ *http.Request) error {
-			if _, wrapped := w.(*answered); wrapped != c.wrapped {
+		err := AnswerWith(h, recorder, r, func(w http.ResponseWriter, _ *http.Request) error {
+			if wrapped := w != http.ResponseWriter(recorder); wrapped != c.wrapped {
 				t.Errorf("%s with %q: wrapped %v, want %v", c.path, c.more, wrapped, c.wrapped)
 			}
 			return nil

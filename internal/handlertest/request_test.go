@@ -1,4 +1,4 @@
-package slidingwindow
+package handlertest
 
 import (
 	"net/http"
@@ -19,6 +19,9 @@ const allPlaceholders = "{http.sliding_window.allowed} {http.sliding_window.zone
 func zonePlaceholders(zone string) string {
 	return strings.ReplaceAll("{z.allowed} {z.limit} {z.remaining} {z.retry_after} {z.reset_after}", "z.", "http.sliding_window."+zone+".")
 }
+
+// requestVar is the variable in which a handler keeps what it knows of a request.
+const requestVar = "sliding_window}"
 
 func TestPlaceholders(t *testing.T) {
 	const zones = `{"zones":[
@@ -60,10 +63,10 @@ func TestPlaceholders(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, store := newFake(t, decides(c.decisions...))
-			h, _ := newHandler(t, zones+store+`}`)
-			r := get()
-			serve(t, r, h)
+			_, store := NewFake(t, Decides(c.decisions...))
+			h, _ := New(t, zones+store+`}`)
+			r := Get()
+			Serve(t, r, h)
 			for text, want := range map[string]string{
 				allPlaceholders:             c.all,
 				zonePlaceholders("a"):       c.a,
@@ -71,7 +74,7 @@ func TestPlaceholders(t *testing.T) {
 				zonePlaceholders("unknown"): "    ",
 				"{http.sliding_window.unknown}{http.sliding_window.a.zone}": "",
 			} {
-				if got := expand(r, text); got != want {
+				if got := Expand(r, text); got != want {
 					t.Errorf("%s: got %q, want %q", text, got, want)
 				}
 			}
@@ -80,17 +83,17 @@ func TestPlaceholders(t *testing.T) {
 }
 
 func TestPlaceholdersOfTwoHandlers(t *testing.T) {
-	_, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 10, Remaining: 1}))
-	one, _ := newHandler(t, `{"zones":[{"name":"one","limits":[{"max":10,"window":"1m"}]}],"store":`+store+`}`)
-	two, _ := newHandler(t, `{"zones":[{"name":"two","limits":[{"max":20,"window":"1m"}]}]}`)
-	r := get()
-	serve(t, r, one, two)
+	_, store := NewFake(t, Decides(window.Decision{Allowed: true, Limit: 10, Remaining: 1}))
+	one, _ := New(t, `{"zones":[{"name":"one","limits":[{"max":10,"window":"1m"}]}],"store":`+store+`}`)
+	two, _ := New(t, `{"zones":[{"name":"two","limits":[{"max":20,"window":"1m"}]}]}`)
+	r := Get()
+	Serve(t, r, one, two)
 	for text, want := range map[string]string{
 		"{http.sliding_window.zone} {http.sliding_window.remaining}": "two 19", // the last handler's
 		"{http.sliding_window.one.remaining}":                        "1",
 		"{http.sliding_window.two.remaining}":                        "19",
 	} {
-		if got := expand(r, text); got != want {
+		if got := Expand(r, text); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
@@ -99,35 +102,35 @@ func TestPlaceholdersOfTwoHandlers(t *testing.T) {
 // A variable of the operator's stays his, whatever its name, and takes nothing away.
 func TestPlaceholdersBesideVariables(t *testing.T) {
 	const name = "sliding_window"
-	_, store := newFake(t, decides(window.Decision{Allowed: true, Limit: 10, Remaining: 1}))
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
+	_, store := NewFake(t, Decides(window.Decision{Allowed: true, Limit: 10, Remaining: 1}))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
 	vars := caddyhttp.VarsMiddleware{name: "hello"}
 	for _, before := range []bool{true, false} {
 		first, second := caddyhttp.MiddlewareHandler(vars), caddyhttp.MiddlewareHandler(h)
 		if !before {
 			first, second = second, first
 		}
-		r := get()
-		if _, err := tryServe(r, first, second); err != nil {
+		r := Get()
+		if _, err := TryServe(r, first, second); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := expand(r, "{http.vars."+name+"} {http.sliding_window.allowed}"), "hello true"; got != want {
+		if got, want := Expand(r, "{http.vars."+name+"} {http.sliding_window.allowed}"), "hello true"; got != want {
 			t.Errorf("vars before the directive %t: got %q, want %q", before, got, want)
 		}
 	}
 	// Who means to overwrite the plugin's own variable loses what it tells.
-	r := get()
-	if _, err := tryServe(r, h, caddyhttp.VarsMiddleware{requestVar: "hello"}, h, caddyhttp.VarsMiddleware{requestVar: "hello"}); err != nil {
+	r := Get()
+	if _, err := TryServe(r, h, caddyhttp.VarsMiddleware{requestVar: "hello"}, h, caddyhttp.VarsMiddleware{requestVar: "hello"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := expand(r, allPlaceholders+zonePlaceholders(zoneName(t))); strings.TrimSpace(got) != "" {
+	if got := Expand(r, allPlaceholders+zonePlaceholders(ZoneName(t))); strings.TrimSpace(got) != "" {
 		t.Errorf("overwritten: got %q, want nothing", got)
 	}
 	// No placeholder has its name, with or without signs of escape.
-	r = get()
-	serve(t, r, h)
+	r = Get()
+	Serve(t, r, h)
 	for _, text := range []string{requestVar, strings.ReplaceAll(requestVar, "}", `\}`)} {
-		if got := expand(r, "{http.vars."+text+"}"); strings.Contains(got, "slidingwindow") || len(got) > 2 {
+		if got := Expand(r, "{http.vars."+text+"}"); strings.Contains(got, "slidingwindow") || len(got) > 2 {
 			t.Errorf("{http.vars.%s}: got %q, want no struct", text, got)
 		}
 	}
@@ -140,13 +143,13 @@ func TestPlaceholdersWithoutDecision(t *testing.T) {
 		{"not counted", `,"empty_key":"skip"`, "     "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, _ := newHandler(t, `{"zones":[{"name":"zone",`+zone+c.more+`}]}`)
-			r := get()
-			serve(t, r, h)
-			if got := expand(r, allPlaceholders); got != c.all {
+			h, _ := New(t, `{"zones":[{"name":"zone",`+zone+c.more+`}]}`)
+			r := Get()
+			Serve(t, r, h)
+			if got := Expand(r, allPlaceholders); got != c.all {
 				t.Errorf("got %q, want %q", got, c.all)
 			}
-			if got := expand(r, zonePlaceholders("zone")); got != "    " {
+			if got := Expand(r, zonePlaceholders("zone")); got != "    " {
 				t.Errorf("got %q, want nothing", got)
 			}
 			known := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceKnown(allPlaceholders+zonePlaceholders("zone"), "")
@@ -159,7 +162,7 @@ func TestPlaceholdersWithoutDecision(t *testing.T) {
 
 // The limit, the window and the cost are the request's own.
 func TestLimitFromRequest(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `
+	h, _ := New(t, OfZone(t, `
 		"key":"{http.request.header.X-Key}",
 		"limits":[{"max":"{http.request.header.X-Max}","window":"{http.request.header.X-Window}"}],
 		"fallback":{"max":2,"window":"1h"},
@@ -183,12 +186,12 @@ func TestLimitFromRequest(t *testing.T) {
 		{"c", "0", "10m", "", 429, `;q=0;w=600`},
 		{"c", "5", "10m", "1.5", 204, `;q=5;w=600`},
 	} {
-		r := get("X-Key", c.key, "X-Max", c.max, "X-Window", c.window, "X-Cost", c.cost)
-		w := serve(t, r, h)
+		r := Get("X-Key", c.key, "X-Max", c.max, "X-Window", c.window, "X-Cost", c.cost)
+		w := Serve(t, r, h)
 		if w.Code != c.status {
 			t.Errorf("%d: %v: got %d, want %d", i, c, w.Code, c.status)
 		}
-		if want := `"` + zoneName(t) + `"` + c.policy; w.Header().Get("RateLimit-Policy") != want {
+		if want := `"` + ZoneName(t) + `"` + c.policy; w.Header().Get("RateLimit-Policy") != want {
 			t.Errorf("%d: %v: RateLimit-Policy: got %s, want %s", i, c, w.Header().Get("RateLimit-Policy"), want)
 		}
 	}
@@ -198,13 +201,13 @@ func TestCostZeroNeverSpends(t *testing.T) {
 	for _, algorithm := range []string{"zset", "slices"} {
 		t.Run(algorithm, func(t *testing.T) {
 			zone := `"limits":[{"max":1,"window":"1h"}],"cost":"{http.request.header.X-Cost}","algorithm":{"name":"` + algorithm + `"}`
-			h, _ := newHandler(t, zoneHandler(t, zone, ""))
+			h, _ := New(t, OfZone(t, zone, ""))
 			for range 5 {
-				if w := serve(t, get("X-Cost", "0"), h); w.Code != http.StatusNoContent {
+				if w := Serve(t, Get("X-Cost", "0"), h); w.Code != http.StatusNoContent {
 					t.Errorf("got %d, want 204", w.Code)
 				}
 			}
-			if w := serve(t, get("X-Cost", "1"), h); w.Code != http.StatusNoContent {
+			if w := Serve(t, Get("X-Cost", "1"), h); w.Code != http.StatusNoContent {
 				t.Errorf("cost 1 after cost 0: got %d, want 204", w.Code)
 			}
 		})
@@ -216,32 +219,32 @@ func TestAllOrNothing(t *testing.T) {
 	const open, closed = `{"name":"nothing_open","limits":[{"max":1,"window":"1h"}],"key":"%s"}`, `{"name":"nothing_closed","limits":[{"max":0,"window":"1h"}]}`
 	for i, order := range [][2]string{{open, closed}, {closed, open}} {
 		key := string(rune('a' + i))
-		denying, _ := newHandler(t, strings.ReplaceAll(`{"zones":[`+order[0]+`,`+order[1]+`]}`, "%s", key))
-		alone, _ := newHandler(t, strings.ReplaceAll(`{"zones":[`+open+`]}`, "%s", key))
+		denying, _ := New(t, strings.ReplaceAll(`{"zones":[`+order[0]+`,`+order[1]+`]}`, "%s", key))
+		alone, _ := New(t, strings.ReplaceAll(`{"zones":[`+open+`]}`, "%s", key))
 		for range 3 {
-			if w := serve(t, get(), denying); w.Code != http.StatusTooManyRequests {
+			if w := Serve(t, Get(), denying); w.Code != http.StatusTooManyRequests {
 				t.Errorf("order %d: got %d, want 429", i, w.Code)
 			}
 		}
-		if w := serve(t, get(), alone); w.Code != http.StatusNoContent {
+		if w := Serve(t, Get(), alone); w.Code != http.StatusNoContent {
 			t.Errorf("order %d: alone: got %d, want 204", i, w.Code)
 		}
 	}
 }
 
 func TestZoneMatch(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"match":[{"method":["POST"]},{"header":{"X-Count":["yes"]}}],"limits":[{"max":0,"window":"1h"}]`, ""))
-	post := get()
+	h, _ := New(t, OfZone(t, `"match":[{"method":["POST"]},{"header":{"X-Count":["yes"]}}],"limits":[{"max":0,"window":"1h"}]`, ""))
+	post := Get()
 	post.Method = http.MethodPost
 	for name, c := range map[string]struct {
 		r    *http.Request
 		want int
 	}{
-		"no set matches":     {get(), http.StatusNoContent},
+		"no set matches":     {Get(), http.StatusNoContent},
 		"the first matches":  {post, http.StatusTooManyRequests},
-		"the second matches": {get("X-Count", "yes"), http.StatusTooManyRequests},
+		"the second matches": {Get("X-Count", "yes"), http.StatusTooManyRequests},
 	} {
-		if w := serve(t, c.r, h); w.Code != c.want {
+		if w := Serve(t, c.r, h); w.Code != c.want {
 			t.Errorf("%s: got %d, want %d", name, w.Code, c.want)
 		} else if counted := w.Header().Get("RateLimit") != ""; counted != (c.want != http.StatusNoContent) {
 			t.Errorf("%s: RateLimit %q", name, w.Header().Get("RateLimit"))

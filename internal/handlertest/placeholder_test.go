@@ -1,4 +1,4 @@
-package slidingwindow
+package handlertest
 
 import (
 	"net/http"
@@ -7,8 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 )
 
 // What came out empty is a metric by zone and option, and one warning a minute with the
@@ -39,15 +37,14 @@ func TestEmptyValues(t *testing.T) {
 		{"rest of a cost", `"cost":"1{http.request.uri.query.zeros}",` + limit, "", "cost", "{http.request.uri.query.zeros}", "no such query"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, ctx := newHandler(t, zoneHandler(t, c.zone, ""))
-			logs := observe(h, zap.NewAtomicLevelAt(zap.WarnLevel))
-			before := emptyValues(t, ctx, zoneName(t))
+			h, ctx, logs := NewObserved(t, zap.WarnLevel, OfZone(t, c.zone, ""))
+			before := emptyValues(t, ctx, ZoneName(t))
 			ask := func() {
-				r := get()
+				r := Get()
 				if c.remote != "" {
 					r.RemoteAddr = c.remote
 				}
-				if _, err := tryServe(r, h); err != nil {
+				if _, err := TryServe(r, h); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -56,7 +53,7 @@ func TestEmptyValues(t *testing.T) {
 			}
 			want := map[string]float64{"key": 0, "limit": 0, "cost": 0}
 			want[c.option] = 3
-			for option, n := range emptyValues(t, ctx, zoneName(t)) {
+			for option, n := range emptyValues(t, ctx, ZoneName(t)) {
 				if n -= before[option]; n != want[option] {
 					t.Errorf("empty_values_total of option %s: got %v, want %v", option, n, want[option])
 				}
@@ -72,14 +69,9 @@ func TestEmptyValues(t *testing.T) {
 				t.Fatalf("got %d lines for three requests, want 1: %v", len(entries), entries)
 			}
 			fields := entries[0].ContextMap()
-			if entries[0].Message != "placeholder has no value in a request" || fields["option"] != c.option || fields["zone"] != zoneName(t) ||
+			if entries[0].Message != "placeholder has no value in a request" || fields["option"] != c.option || fields["zone"] != ZoneName(t) ||
 				fields["placeholder"] != c.placeholder || !strings.Contains(fields["usual_cause"].(string), c.why) {
 				t.Errorf("got %q %v, want %s, %s and %q", entries[0].Message, fields, c.option, c.placeholder, c.why)
-			}
-			h.Zones[0].use.noValueLog = placeholders.Due{} // a minute later
-			ask()
-			if n := logs.Len(); n != 1 {
-				t.Errorf("got %d lines after a minute, want 1", n)
 			}
 		})
 	}
@@ -89,19 +81,18 @@ func emptyValues(t *testing.T, ctx caddy.Context, zone string) map[string]float6
 	t.Helper()
 	n := make(map[string]float64)
 	for _, option := range []string{"key", "limit", "cost"} {
-		n[option] = metric(t, ctx, "caddy_sliding_window_empty_values_total", "zone", zone, "option", option)
+		n[option] = Metric(t, ctx, "caddy_sliding_window_empty_values_total", "zone", zone, "option", option)
 	}
 	return n
 }
 
 // What has a value makes no line: a value that is 0, not valid, or empty beside another one.
 func TestValuesThatAreNotEmpty(t *testing.T) {
-	h, ctx := newHandler(t, `{"zones":[{"name":"not_empty","key":"{http.request.header.X-A}{http.request.header.X-Missing}",
+	h, ctx, logs := NewObserved(t, zap.WarnLevel, `{"zones":[{"name":"not_empty","key":"{http.request.header.X-A}{http.request.header.X-Missing}",
 		"limits":[{"max":"{http.request.header.X-Max}","window":"1h"}],"fallback":{"max":9,"window":"1h"},"cost":"{http.request.header.X-Cost}"}]}`)
-	logs := observe(h, zap.NewAtomicLevelAt(zap.WarnLevel))
 	before := emptyValues(t, ctx, "not_empty")
 	for _, header := range [][]string{{"5", "0"}, {"many", "few"}, {"-1", "-1"}} {
-		if _, err := tryServe(get("X-A", "a", "X-Max", header[0], "X-Cost", header[1]), h); err != nil {
+		if _, err := TryServe(Get("X-A", "a", "X-Max", header[0], "X-Cost", header[1]), h); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,10 +109,10 @@ func TestValuesThatAreNotEmpty(t *testing.T) {
 // Clients of a unix socket have no address: empty_key decides, whatever the placeholder.
 func TestEmptyAddressOfUnixSocket(t *testing.T) {
 	for _, key := range []string{"{http.vars.client_ip}", "{http.request.remote}", "{http.request.remote.host}"} {
-		h, _ := newHandler(t, zoneHandler(t, `"key":"`+key+`","empty_key":"deny","limits":[{"max":9,"window":"1h"}]`, ""))
-		r := get()
+		h, _ := New(t, OfZone(t, `"key":"`+key+`","empty_key":"deny","limits":[{"max":9,"window":"1h"}]`, ""))
+		r := Get()
 		r.RemoteAddr = "@"
-		if w := serve(t, r, h); w.Code != http.StatusTooManyRequests {
+		if w := Serve(t, r, h); w.Code != http.StatusTooManyRequests {
 			t.Errorf("key %s: got %d, want 429", key, w.Code)
 		}
 	}
@@ -129,9 +120,9 @@ func TestEmptyAddressOfUnixSocket(t *testing.T) {
 
 // Nobody but a trusted proxy says who the client is.
 func TestForwardedForChangesNothing(t *testing.T) {
-	h, _ := newHandler(t, zoneHandler(t, `"limits":[{"max":1,"window":"1h"}]`, ""))
+	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1h"}]`, ""))
 	for i, from := range []string{"198.51.100.1", "198.51.100.2", "192.0.2.1, 198.51.100.3"} {
-		w := serve(t, get("X-Forwarded-For", from, "X-Real-Ip", from, "Forwarded", "for="+from), h)
+		w := Serve(t, Get("X-Forwarded-For", from, "X-Real-Ip", from, "Forwarded", "for="+from), h)
 		want := http.StatusTooManyRequests
 		if i == 0 {
 			want = http.StatusNoContent
@@ -154,13 +145,13 @@ func TestEmptyKey(t *testing.T) {
 		{"deny", []int{429, 429, 204, 429}},
 	} {
 		t.Run(c.word, func(t *testing.T) {
-			h, _ := newHandler(t, zoneHandler(t, key+`,"empty_key":"`+c.word+`"`, ""))
+			h, _ := New(t, OfZone(t, key+`,"empty_key":"`+c.word+`"`, ""))
 			for i, want := range c.want {
-				r := get()
+				r := Get()
 				if i >= 2 {
-					r = get("X-Key", "k")
+					r = Get("X-Key", "k")
 				}
-				w := serve(t, r, h)
+				w := Serve(t, r, h)
 				if w.Code != want {
 					t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
 				}
@@ -179,14 +170,14 @@ func TestEmptyKey(t *testing.T) {
 
 // A request that one zone denies for want of a key costs nothing in another.
 func TestDeniedForWantOfAKeyCostsNothing(t *testing.T) {
-	h, _ := newHandler(t, `{"zones":[
+	h, _ := New(t, `{"zones":[
 		{"name":"want_first","limits":[{"max":1,"window":"1h"}]},
 		{"name":"want_second","key":"{http.request.header.X-Key}","empty_key":"deny","limits":[{"max":9,"window":"1h"}]}
 	]}`)
-	if w := serve(t, get(), h); w.Code != http.StatusTooManyRequests {
+	if w := Serve(t, Get(), h); w.Code != http.StatusTooManyRequests {
 		t.Errorf("without a key: got %d, want 429", w.Code)
 	}
-	if w := serve(t, get("X-Key", "k"), h); w.Code != http.StatusNoContent {
+	if w := Serve(t, Get("X-Key", "k"), h); w.Code != http.StatusNoContent {
 		t.Errorf("with a key: got %d, want 204", w.Code)
 	}
 }

@@ -1,31 +1,27 @@
-package slidingwindow
+package handlertest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-const twoAnHour = `"limits":[{"max":2,"window":"1h"}]`
-
 func TestOnErrorLocal(t *testing.T) {
-	_, store := newFake(t, away)
-	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
-	logs := observe(h, zap.NewAtomicLevelAt(zap.InfoLevel))
+	_, store := NewFake(t, Away)
+	h, _, logs := NewObserved(t, zap.InfoLevel, OfZone(t, TwoAnHour, `,"store":`+store))
 	// The third failure opens the breaker, which makes no difference here.
 	for i, want := range []int{204, 204, 429, 429, 429} {
-		r := get()
-		w := serve(t, r, h)
+		r := Get()
+		w := Serve(t, r, h)
 		if w.Code != want {
 			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
 		}
@@ -43,34 +39,33 @@ func TestOnErrorLocal(t *testing.T) {
 
 // Handlers on one store enforce one count while it is away.
 func TestOnErrorLocalIsShared(t *testing.T) {
-	_, store := newFake(t, away)
-	one, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
-	loaded, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour, `,"store":`+store)))
+	_, store := NewFake(t, Away)
+	one, ctx := New(t, OfZone(t, TwoAnHour, `,"store":`+store))
+	other, err := Another(ctx, OfZone(t, TwoAnHour, `,"store":`+store))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int{204, 204, 429} {
 		h := one
 		if i == 1 {
-			h = loaded.(*Handler)
+			h = other
 		}
-		if w := serve(t, get(), h); w.Code != want {
+		if w := Serve(t, Get(), h); w.Code != want {
 			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
 		}
 	}
 }
 
 func TestOnErrorAllow(t *testing.T) {
-	_, store := newFake(t, away)
-	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"allow","store":`+store))
-	logs := observe(h, zap.NewAtomicLevelAt(zap.InfoLevel))
+	_, store := NewFake(t, Away)
+	h, _, logs := NewObserved(t, zap.InfoLevel, OfZone(t, TwoAnHour, `,"on_error":"allow","store":`+store))
 	for range 5 {
-		r := get()
-		w := serve(t, r, h)
+		r := Get()
+		w := Serve(t, r, h)
 		if w.Code != http.StatusNoContent || w.Header().Get("RateLimit") != "" {
 			t.Errorf("got %d, RateLimit %q, want 204 and none", w.Code, w.Header().Get("RateLimit"))
 		}
-		if got := expand(r, allPlaceholders); got != "true    0 " {
+		if got := Expand(r, allPlaceholders); got != "true    0 " {
 			t.Errorf("placeholders: got %q, want true and nothing else", got)
 		}
 	}
@@ -81,22 +76,21 @@ func TestOnErrorAllow(t *testing.T) {
 
 // 503 is an answer and no error: Caddy logs errors of 500 and more one by one.
 func TestOnErrorDeny(t *testing.T) {
-	_, store := newFake(t, away)
-	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","status":418,"store":`+store))
-	logs := observe(h, zap.NewAtomicLevelAt(zap.InfoLevel))
+	_, store := NewFake(t, Away)
+	h, _, logs := NewObserved(t, zap.InfoLevel, OfZone(t, TwoAnHour, `,"on_error":"deny","status":418,"store":`+store))
 	for i := range 5 {
-		r := get()
-		w, err := tryServe(r, h)
+		r := Get()
+		w, err := TryServe(r, h)
 		if err != nil {
 			t.Errorf("request %d: got %v, want no error", i+1, err)
 		}
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("request %d: got %d, %v", i+1, w.Code, w.Header())
 		}
-		if body := w.Body.String(); !strings.Contains(body, "#temporary-reduced-capacity") || strings.Contains(body, errAway.Error()) {
+		if body := w.Body.String(); !strings.Contains(body, "#temporary-reduced-capacity") || strings.Contains(body, ErrAway.Error()) {
 			t.Errorf("request %d: got %s", i+1, body)
 		}
-		if got := expand(r, allPlaceholders); got != "false    1 " {
+		if got := Expand(r, allPlaceholders); got != "false    1 " {
 			t.Errorf("placeholders: got %q, want false, a wait of 1 s and nothing else", got)
 		}
 	}
@@ -109,14 +103,14 @@ func TestOnErrorDeny(t *testing.T) {
 func TestHangUpIsNoOutage(t *testing.T) {
 	for _, word := range []string{"local", "allow", "deny"} {
 		t.Run(word, func(t *testing.T) {
-			f, store := newFake(t, func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
+			f, store := NewFake(t, func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
 				return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, ctx.Err())
 			})
-			h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"`+word+`","store":`+store))
+			h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"`+word+`","store":`+store))
 			for range 10 {
 				gone, cancel := context.WithCancel(context.Background())
 				cancel()
-				_, err := tryServe(get().WithContext(gone), h)
+				_, err := TryServe(Get().WithContext(gone), h)
 				var answer caddyhttp.HandlerError
 				if !errors.As(err, &answer) || answer.StatusCode != 499 {
 					t.Errorf("got %v, want status 499", err)
@@ -125,11 +119,11 @@ func TestHangUpIsNoOutage(t *testing.T) {
 					t.Errorf("got %v, want context.Canceled in it", err)
 				}
 			}
-			if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away"); got != 0 {
+			if got := Metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.Name, "reason", "away"); got != 0 {
 				t.Errorf("store errors: got %v, want 0", got)
 			}
-			f.become(decides(window.Decision{Allowed: true, Limit: 2}))
-			if w := serve(t, get(), h); w.Code != http.StatusNoContent {
+			f.Become(Decides(window.Decision{Allowed: true, Limit: 2}))
+			if w := Serve(t, Get(), h); w.Code != http.StatusNoContent {
 				t.Errorf("afterwards: got %d, want 204: the breaker is closed", w.Code)
 			}
 		})
@@ -138,21 +132,21 @@ func TestHangUpIsNoOutage(t *testing.T) {
 
 // The app says what its handlers do that do not say it.
 func TestOnErrorOfTheApp(t *testing.T) {
-	h, ctx := newHandler(t, zoneHandler(t, twoAnHour, ``))
-	if h.OnError != onErrorLocal {
-		t.Errorf("without app: got %s, want local", h.OnError)
+	h, ctx := New(t, OfZone(t, TwoAnHour, ``))
+	if got := h.(*slidingwindow.Handler).OnError; got != "local" {
+		t.Errorf("without app: got %s, want local", got)
 	}
 	app, err := ctx.App("sliding_window")
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.(*App).OnError = onErrorDeny
+	app.(*slidingwindow.App).OnError = "deny"
 	for config, want := range map[string]string{``: "deny", `,"on_error":"allow"`: "allow"} {
-		h, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(zoneHandler(t, twoAnHour, config)))
+		h, err := Another(ctx, OfZone(t, TwoAnHour, config))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.(*Handler).OnError; got != want {
+		if got := h.(*slidingwindow.Handler).OnError; got != want {
 			t.Errorf("%q: got %s, want %s", config, got, want)
 		}
 	}
@@ -160,28 +154,25 @@ func TestOnErrorOfTheApp(t *testing.T) {
 
 // After three failures the store is not asked, and it is once it is back.
 func TestBreakerInFrontOfTheStore(t *testing.T) {
-	f, store := newFake(t, away)
-	h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+store))
+	f, store := NewFake(t, Away)
+	h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"deny","store":`+store))
 	for range 20 {
-		serve(t, get(), h)
+		Serve(t, Get(), h)
 	}
-	f.mu.Lock()
-	asked := len(f.taken)
-	f.mu.Unlock()
-	if asked != 3 {
+	if asked := len(f.Taken()); asked != 3 {
 		t.Errorf("asked %d times, want 3", asked)
 	}
 	open := func() float64 {
-		return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", "")
+		return Metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.Name, "node", "")
 	}
-	poll(t, "breaker_open is 1", func() bool { return open() == 1 })
-	f.become(decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
-	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
-	poll(t, "the store decides", func() bool {
-		w, _ := tryServe(get(), h)
+	Poll(t, "breaker_open is 1", func() bool { return open() == 1 })
+	f.Become(Decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
+	Poll(t, "breaker_open is 0", func() bool { return open() == 0 })
+	Poll(t, "the store decides", func() bool {
+		w, _ := TryServe(Get(), h)
 		return w.Code == http.StatusNoContent
 	})
-	if got := metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.name, "reason", "away"); got < 20 {
+	if got := Metric(t, ctx, "caddy_sliding_window_store_errors_total", "store", f.Name, "reason", "away"); got < 20 {
 		t.Errorf("store errors: got %v, want 20 or more", got)
 	}
 }
@@ -190,11 +181,11 @@ func TestBreakerInFrontOfTheStore(t *testing.T) {
 func TestInvalidChargeIsNoOutage(t *testing.T) {
 	for _, word := range []string{"local", "allow", "deny"} {
 		t.Run(word, func(t *testing.T) {
-			_, store := newFake(t, func(context.Context, []window.Charge) ([]window.Decision, error) {
+			_, store := NewFake(t, func(context.Context, []window.Charge) ([]window.Decision, error) {
 				return nil, window.ErrInvalid
 			})
-			h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"`+word+`","store":`+store))
-			w, err := tryServe(get(), h)
+			h, _ := New(t, OfZone(t, TwoAnHour, `,"on_error":"`+word+`","store":`+store))
+			w, err := TryServe(Get(), h)
 			if word == "local" {
 				if err != nil || w.Code != http.StatusNoContent {
 					t.Errorf("got %d, %v, want 204", w.Code, err)
@@ -209,59 +200,49 @@ func TestInvalidChargeIsNoOutage(t *testing.T) {
 	}
 }
 
-// poll waits for what another goroutine does.
-func poll(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // Stores that differ in no more than a password have one name: what is said of the one
 // stays true when the other comes back, or is gone.
 func TestBreakersOfOneName(t *testing.T) {
-	store := func(t *testing.T) (f *fakeStore, h *Handler, open func() float64) {
-		f, config := newFake(t, away)
-		f.name = "fakes of one name"
-		h, ctx := newHandler(t, zoneHandler(t, twoAnHour, `,"on_error":"deny","store":`+config))
+	store := func(t *testing.T) (f *Fake, h caddyhttp.MiddlewareHandler, open func() float64) {
+		f, config := NewFake(t, Away)
+		f.Name = "fakes of one name"
+		h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"deny","store":`+config))
 		return f, h, func() float64 {
-			return metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.name, "node", "")
+			return Metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.Name, "node", "")
 		}
 	}
 	f, h, open := store(t)
-	ask := func(h *Handler) {
+	ask := func(h caddyhttp.MiddlewareHandler) {
 		for range 3 {
-			serve(t, get(), h)
+			Serve(t, Get(), h)
 		}
 	}
 	ask(h)
 	t.Run("other", func(t *testing.T) {
 		_, h, _ := store(t)
 		ask(h)
-		poll(t, "breaker_open is 2", func() bool { return open() == 2 })
+		Poll(t, "breaker_open is 2", func() bool { return open() == 2 })
 	})
 	if got := open(); got != 1 {
 		t.Errorf("once the other is gone: breaker_open is %v, want 1", got)
 	}
-	f.become(decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
-	poll(t, "breaker_open is 0", func() bool { return open() == 0 })
+	f.Become(Decides(window.Decision{Allowed: true, Limit: 2, Remaining: 1}))
+	Poll(t, "breaker_open is 0", func() bool { return open() == 0 })
 }
 
 // Stores of one name share counts: what one has let pass while it is away counts
 // for the other, as for one with another timeout that a reload brings.
 func TestOnErrorLocalOfOneName(t *testing.T) {
-	handler := func(t *testing.T) *Handler {
-		f, config := newFake(t, away)
-		f.name = "fakes that share counts"
-		h, _ := newHandler(t, `{"zones":[{"name":"shared",`+twoAnHour+`}],"store":`+config+`}`)
+	handler := func(t *testing.T) caddyhttp.MiddlewareHandler {
+		f, config := NewFake(t, Away)
+		f.Name = "fakes that share counts"
+		h, _ := New(t, `{"zones":[{"name":"shared",`+TwoAnHour+`}],"store":`+config+`}`)
 		return h
 	}
-	want := func(t *testing.T, h *Handler, codes ...int) {
+	want := func(t *testing.T, h caddyhttp.MiddlewareHandler, codes ...int) {
 		t.Helper()
 		for i, code := range codes {
-			if w := serve(t, get(), h); w.Code != code {
+			if w := Serve(t, Get(), h); w.Code != code {
 				t.Errorf("request %d: got %d, want %d", i+1, w.Code, code)
 			}
 		}
@@ -276,10 +257,10 @@ func TestOnErrorLocalOfOneName(t *testing.T) {
 func TestOnErrorLocalEnds(t *testing.T) {
 	for range 2 {
 		t.Run("away", func(t *testing.T) {
-			f, config := newFake(t, away)
-			f.name = "fakes that end"
-			h, _ := newHandler(t, `{"zones":[{"name":"ends","limits":[{"max":1,"window":"1h"}]}],"store":`+config+`}`)
-			if w := serve(t, get(), h); w.Code != 204 {
+			f, config := NewFake(t, Away)
+			f.Name = "fakes that end"
+			h, _ := New(t, `{"zones":[{"name":"ends","limits":[{"max":1,"window":"1h"}]}],"store":`+config+`}`)
+			if w := Serve(t, Get(), h); w.Code != 204 {
 				t.Errorf("got %d, want 204", w.Code)
 			}
 		})
@@ -288,10 +269,10 @@ func TestOnErrorLocalEnds(t *testing.T) {
 
 // The name of a store is a label of metrics, which has to be text.
 func TestStoreNameIsNoText(t *testing.T) {
-	f, store := newFake(t, away)
-	f.name = "fake \xff"
-	h, _ := newHandler(t, zoneHandler(t, twoAnHour, `,"store":`+store))
-	if w := serve(t, get(), h); w.Code != 204 {
+	f, store := NewFake(t, Away)
+	f.Name = "fake \xff"
+	h, _ := New(t, OfZone(t, TwoAnHour, `,"store":`+store))
+	if w := Serve(t, Get(), h); w.Code != 204 {
 		t.Errorf("status %d, want 204", w.Code)
 	}
 }

@@ -1,0 +1,200 @@
+package handlertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+func init() {
+	caddy.RegisterModule(fakeModule{})
+	caddy.RegisterModule(plainModule{})
+}
+
+// fakeModule is a store that a test has registered under its name.
+type fakeModule struct {
+	Name string `json:"name"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (fakeModule) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.sliding_window.stores.fake", New: func() caddy.Module { return new(fakeModule) }}
+}
+
+// Store returns the store of the test.
+func (m *fakeModule) Store() window.Store {
+	store, _ := fakes.Load(m.Name)
+	return store.(*Fake)
+}
+
+// ShadowStore returns the store that a test has given the other one.
+func (m *fakeModule) ShadowStore() window.Store { return m.Store().(*Fake).Shadow }
+
+// plainModule is fakeModule without a store for shadows.
+type plainModule struct {
+	Name string `json:"name"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (plainModule) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.sliding_window.stores.plain", New: func() caddy.Module { return new(plainModule) }}
+}
+
+// Store returns the store of the test.
+func (m *plainModule) Store() window.Store { return (&fakeModule{m.Name}).Store() }
+
+var fakes sync.Map
+
+// Decide is how a fake decides.
+type Decide func(context.Context, []window.Charge) ([]window.Decision, error)
+
+// Fake is a store that decides as it is told, and can be away.
+type Fake struct {
+	window.Store // none: what a handler does not use panics
+	Name         string
+	Shadow       *Fake // which ShadowStore returns
+
+	turn sync.Mutex // held while it decides; before mu
+
+	mu       sync.Mutex // guards what follows
+	decide   Decide
+	taken    [][]window.Charge
+	settled  int64
+	attended int
+	parted   int
+}
+
+// NewFake registers a store for the test, and returns what configures it.
+func NewFake(t testing.TB, decide Decide) (*Fake, string) {
+	t.Helper()
+	f := &Fake{Name: "fake " + t.Name(), decide: decide}
+	if decide == nil {
+		decide = Decides(window.Decision{Allowed: true, Limit: 1})
+	}
+	f.Shadow = &Fake{Name: f.Name, decide: decide}
+	fakes.Store(t.Name(), f)
+	t.Cleanup(func() { fakes.Delete(t.Name()) })
+	return f, fmt.Sprintf(`{"module":"fake","name":%q}`, t.Name())
+}
+
+// Take implements window.Store.
+func (f *Fake) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	f.taken = append(f.taken, charges)
+	decide := f.decide
+	f.mu.Unlock()
+	return decide(ctx, charges)
+}
+
+// Hang has calls wait until goOn is called.
+func (f *Fake) Hang() (goOn func()) {
+	f.turn.Lock()
+	return f.turn.Unlock
+}
+
+// TakeBatch implements window.Store.
+func (f *Fake) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	for i, charges := range requests {
+		results[i].Decisions, results[i].Err = f.Take(ctx, charges)
+	}
+	return results
+}
+
+// Close implements window.Store.
+func (f *Fake) Close() error { return nil }
+
+// Settle fails as Take does.
+func (f *Fake) Settle(ctx context.Context, c window.Charge, _, delta int64) error {
+	err := f.fails(ctx, []window.Charge{c})
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.settled += delta
+	}
+	return err
+}
+
+// Ping fails as Take does.
+func (f *Fake) Ping(ctx context.Context) error {
+	return f.fails(ctx, nil)
+}
+
+// fails decides without noting what was asked.
+func (f *Fake) fails(ctx context.Context, charges []window.Charge) error {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.mu.Lock()
+	decide := f.decide
+	f.mu.Unlock()
+	_, err := decide(ctx, charges)
+	return err
+}
+
+// Attend counts three.
+func (f *Fake) Attend(context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attended++
+	return 3, nil
+}
+
+// Leave ends what Attend began.
+func (f *Fake) Leave(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parted++
+	return nil
+}
+
+// String returns the name.
+func (f *Fake) String() string { return f.Name }
+
+// Become has the store decide in another way.
+func (f *Fake) Become(decide Decide) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decide = decide
+}
+
+// Taken returns the charges of each call of Take.
+func (f *Fake) Taken() [][]window.Charge {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken
+}
+
+// Settled returns the units that Settle has added.
+func (f *Fake) Settled() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled
+}
+
+// Attended returns how often Attend was called, and Leave.
+func (f *Fake) Attended() (attended, parted int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.attended, f.parted
+}
+
+// ErrAway is why a store is away.
+var ErrAway = errors.New("connection refused")
+
+// Away decides as a store that cannot be reached.
+func Away(context.Context, []window.Charge) ([]window.Decision, error) {
+	return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, ErrAway)
+}
+
+// Decides always says the same.
+func Decides(ds ...window.Decision) Decide {
+	return func(context.Context, []window.Charge) ([]window.Decision, error) { return ds, nil }
+}
