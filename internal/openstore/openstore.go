@@ -66,9 +66,9 @@ func acquireCounts(name string) *fallback.Counts {
 	return value.(sharedCounts).Counts
 }
 
-// Acquire returns the open store of another one, for a handler that decides locally while that is away,
-// or does not. shadow opens a store for what is counted without denying; nil if there is none. Undo it
-// with Release.
+// Acquire returns the Store of a store, for a handler that decides locally while that is away, or does
+// not. The function shadow opens a store for what is counted without denying; it may be nil. Undo
+// Acquire with Release.
 func Acquire(store window.Store, shadow func() window.Store, local bool) *Store {
 	value, _, _ := stores.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
