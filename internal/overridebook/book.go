@@ -54,9 +54,8 @@ type Book struct {
 
 	mu       sync.Mutex // guards all below
 	copy     overridestore.Copy
-	past     []overrides.Record // have ended, see retire
-	lost     bool               // the store has no version, though this Caddy knows one
-	foreseen bool               // whether storage was asked before the first configuration ran
+	lost     bool // the store has no version, though this Caddy knows one
+	foreseen bool // whether storage was asked before the first configuration ran
 	storage  *overridestore.Place
 	zones    map[*Zone]struct{}
 	changed  time.Time       // when the zones got other records
@@ -141,7 +140,7 @@ func (b *Book) Foresee(z *Zone, storage overridestore.Storage) {
 			b.copy = kept
 		}
 	}
-	if len(b.copy.Records)+len(b.past) > 0 {
+	if len(b.copy.Records)+len(b.copy.Past) > 0 {
 		b.applyTo(z, time.Now())
 	}
 }
@@ -210,7 +209,6 @@ func (b *Book) run(ctx context.Context) {
 // install has other records hold. mu is held.
 func (b *Book) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
-	b.retire(c.Records, time.Now())
 	b.copy, b.lost, b.changed = c, false, time.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)

@@ -45,6 +45,7 @@ func (b *Book) Change(ctx context.Context, version string, edit func([]overrides
 		if len(next.Records) > overrides.MaxRecords {
 			return before, ErrFull
 		}
+		next.Past = retired(before, next.Records, next.Read)
 		written, err := b.write(ctx, before, next, lost)
 		if err != nil {
 			return before, err

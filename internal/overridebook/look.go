@@ -52,6 +52,7 @@ func (b *Book) Look(ctx context.Context) {
 	b.mu.Lock()
 	newer := b.copy.Version == known // else this Caddy has changed them in the meantime
 	if newer {
+		now.Past = retired(b.copy, now.Records, now.Read)
 		b.install(now)
 	}
 	b.mu.Unlock()

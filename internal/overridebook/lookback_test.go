@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // looksBack returns how far back charges of a key look.
@@ -14,9 +17,9 @@ func looksBack(z *Zone, key string) time.Duration { return max(z.Longest, z.InFo
 // age makes records of the book older that have ended, and has the zones look again.
 func age(b *Book, by time.Duration) {
 	b.mu.Lock()
-	for i := range b.past {
-		until := b.past[i].Until.Add(-by)
-		b.past[i].Until = &until
+	for i := range b.copy.Past {
+		until := b.copy.Past[i].Until.Add(-by)
+		b.copy.Past[i].Until = &until
 	}
 	b.apply(time.Now())
 	b.mu.Unlock()
@@ -47,8 +50,8 @@ func TestOverridesLookBack(t *testing.T) {
 	want("a minute before two hours", 2*time.Hour, 2*time.Hour)
 	age(b, 2*time.Minute)
 	want("after two hours", time.Minute, time.Minute)
-	if len(b.past) != 0 {
-		t.Errorf("%d records are still known", len(b.past))
+	if len(b.copy.Past) != 0 {
+		t.Errorf("%d records are still known", len(b.copy.Past))
 	}
 
 	ending := limited("anna", "3h")
@@ -65,11 +68,50 @@ func TestOverridesLookBack(t *testing.T) {
 	age(b, 2*time.Hour)
 	want("three hours after its end", time.Minute, time.Hour)
 
-	for n := range overrides.MaxRecords + 50 {
-		setRecords(t, b, limited(fmt.Sprint("key ", n), "1h"), limited("anna", fmt.Sprint(n+2, "h")))
+	many := make([]overrides.Record, overrides.MaxRecords)
+	for n := range many {
+		many[n] = limited(fmt.Sprint("key ", n), "1h")
+		many[n].Until = &over
 	}
-	if len(b.past) > overrides.MaxRecords {
-		t.Errorf("%d records that have ended are known", len(b.past))
+	over = time.Now()
+	b.mu.Lock()
+	b.copy.Past = many
+	b.mu.Unlock()
+	for n := range 50 {
+		setRecords(t, b, limited("otto", "1h"), limited("anna", fmt.Sprint(n+2, "h")))
 	}
-	want("very many", 1051*time.Hour, time.Minute)
+	setRecords(t, b, limited("otto", "1h"))
+	if n := len(b.copy.Past); n != overrides.MaxRecords {
+		t.Errorf("%d records that have ended are known, want %d", n, overrides.MaxRecords)
+	}
+	want("very many", 51*time.Hour, time.Hour)
+}
+
+// A record that was deleted is looked back on after a restart, also if the server was away when it began, and if it was
+// deleted at another Caddy in the meantime.
+func TestLookBackOutlivesARestart(t *testing.T) {
+	server := redistest.Start(t)
+	for name, store := range map[string]window.Store{"memory": inMemory(t), "redis": onRedis(t, server.Addr)} {
+		t.Run(name, func(t *testing.T) {
+			storage, elsewhere := new(storagetest.Storage), new(storagetest.Storage)
+			before, other := bookOf(t, store, storage, newZone(t)), bookOf(t, store, elsewhere)
+			want := func(what string, anna, otto time.Duration) {
+				t.Helper()
+				z := newZone(t)
+				bookOf(t, store, storage, z)
+				if a, o := looksBack(z, "anna"), looksBack(z, "otto"); a != anna || o != otto {
+					t.Errorf("%s: anna looks back %s, otto %s; want %s and %s", what, a, o, anna, otto)
+				}
+			}
+			setRecords(t, before, limited("anna", "1h"), limited("otto", "2h"))
+			setRecords(t, before, limited("otto", "2h"))
+			want("anna's is deleted", time.Hour, 2*time.Hour)
+			if name == "redis" {
+				setRecords(t, other)
+				want("otto's, too", time.Hour, 2*time.Hour)
+				server.Kill()
+				want("the server is away", time.Hour, 2*time.Hour)
+			}
+		})
+	}
 }

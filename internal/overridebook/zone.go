@@ -175,7 +175,7 @@ func (b *Book) Tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due := false
-	b.past = forget(b.past, now)
+	b.copy.Past = withoutForgotten(slices.Clone(b.copy.Past), now)
 	for z := range b.zones {
 		if o := z.InForce.now.Load(); o != nil {
 			ended := o.nextEnd != 0 && now.UnixMilli() >= o.nextEnd

@@ -21,7 +21,8 @@ import (
 type Copy struct {
 	Version string             `json:"version"`
 	Records []overrides.Record `json:"records"`
-	Read    time.Time          `json:"-"` // when the store last said so
+	Past    []overrides.Record `json:"past,omitempty"` // have ended, and still matter to how far back zones look
+	Read    time.Time          `json:"-"`              // when the store last said so
 }
 
 // Storage is what is used of Caddy's storage.
@@ -116,7 +117,7 @@ func (s *Place) Load() (Copy, error) {
 		return Copy{}, err
 	}
 	var c Copy
-	if err := json.Unmarshal(text, &c); err != nil || len(c.Records) > overrides.MaxRecords {
+	if err := json.Unmarshal(text, &c); err != nil || max(len(c.Records), len(c.Past)) > overrides.MaxRecords {
 		return Copy{}, fmt.Errorf("%s holds no overrides; delete it", s.file)
 	}
 	return c, nil
