@@ -28,22 +28,16 @@ if [ $# -gt 0 ]; then
 	exit
 fi
 
-# Three jobs run side by side, one package at a time each, the first of which waits most of its time.
-# A job prints its output when it has ended.
+# Three jobs run side by side, one package at a time each: tests of whole Caddys wait most of their
+# time. A job prints its output when it has ended.
 status=0 running=0
 job() {
 	if ((running == 3)); then
 		wait -n || status=1
 		running=$((running - 1))
 	fi
-	{ "$@" >"$tmp/job.$BASHPID" 2>&1 && local ok=0 || local ok=1; cat "$tmp/job.$BASHPID"; exit $ok; } &
+	{ run "$@" >"$tmp/job.$BASHPID" 2>&1 && local ok=0 || local ok=1; cat "$tmp/job.$BASHPID"; exit $ok; } &
 	running=$((running + 1))
-}
-# each runs packages one after the other.
-each() {
-	local package status=0
-	for package; do run -race "$package" || status=1; done
-	return $status
 }
 
 # Packages that watch the clock are left out: make test-faults runs them alone.
@@ -60,21 +54,25 @@ mapfile -t redis < <(among window/redis)
 mapfile -t local < <(among window window/memory)
 single="^Test($(paste -sd '|' scripts/single))\$"
 
-# Tests of whole Caddys wait: for windows to pass, and for servers to come and go. The longest come first.
-mapfile -t waiting < <(among internal/e2e internal/settling)
-mapfile -t root < <(among '')
-mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among '' internal/e2e internal/settling window/redis window window/memory)")
-if ((${#waiting[@]})); then job each "${waiting[@]}"; fi
+# To read a hundred megabytes takes the race detector half a minute.
+large='^TestMemoryIsFlat$'
+mapfile -t usage < <(among internal/usage)
+
+# The longest come first.
+own=('' internal/e2e internal/settling)
+mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among "${own[@]}" window/redis window window/memory)")
+for package in $(among internal/e2e); do job -race "$package"; done
 if ((${#redis[@]})); then
-	job run -race -skip "$single" "${redis[@]}" -windowtest.part 2
-	job run -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
+	job -race -skip "$single" "${redis[@]}" -windowtest.part 2
+	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
-if ((${#others[@]})); then job run -race "${others[@]}"; fi
-if ((${#root[@]})); then job run -race "${root[@]}"; fi
+if ((${#others[@]})); then job -race -skip "$large" "${others[@]}"; fi
+for package in $(among internal/settling ''); do job -race "$package"; done
 if ((${#local[@]})); then
-	job run -race -skip "$single" "${local[@]}"
-	job run -run "$single" "${local[@]}"
+	job -race -skip "$single" "${local[@]}"
+	job -run "$single" "${local[@]}"
 fi
+if ((${#usage[@]})); then job -run "$large" "${usage[@]}"; fi
 while ((running)); do
 	wait -n || status=1
 	running=$((running - 1))

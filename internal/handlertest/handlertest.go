@@ -146,7 +146,21 @@ func Poll(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Admin returns what the admin API answers below /sliding_window/.
+// Start starts the app of a configuration until the end of the test.
+func Start(tb testing.TB, ctx caddy.Context) {
+	tb.Helper()
+	app, err := ctx.App("sliding_window")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := app.(caddy.App).Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = app.(caddy.App).Stop() })
+}
+
+// Admin returns what the admin API answers below /sliding_window/, or the text of its error. It knows the zones of
+// apps that were started.
 func Admin(tb testing.TB, method, path, body string) string {
 	tb.Helper()
 	module, err := caddy.GetModule("admin.api.sliding_window")
@@ -156,7 +170,7 @@ func Admin(tb testing.TB, method, path, body string) string {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "/sliding_window/"+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	if err := module.New().(caddy.AdminRouter).Routes()[0].Handler.ServeHTTP(w, r); err != nil {
-		tb.Fatal(err)
+		return err.Error()
 	}
 	return w.Body.String()
 }

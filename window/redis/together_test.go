@@ -35,7 +35,7 @@ func TestTogether(t *testing.T) {
 	}
 	eventually(t, patience, "all wait but those that were sent", func() bool {
 		_, waiting := redis.Load(s)
-		return waiting >= n-1-batch.MaxWeight/2
+		return waiting >= n-batch.MinInFlight*batch.MaxWeight/2 // each request weighs two
 	})
 	own.Cont()
 	group.Wait()

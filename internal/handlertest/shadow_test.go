@@ -1,8 +1,7 @@
-package slidingwindow
+package handlertest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,9 +16,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	goredis "github.com/redis/go-redis/v9"
 
+	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -29,7 +28,7 @@ import (
 func shadowOutcomes(t *testing.T, ctx caddy.Context, zone string) (n [5]float64) {
 	t.Helper()
 	for i, outcome := range []string{"shadow_allowed", "shadow_denied", "shadow_failed_open", "shadow_failed_closed", "shadow_dropped"} {
-		n[i] = metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", zone, "outcome", outcome)
+		n[i] = Metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", zone, "outcome", outcome)
 	}
 	return n
 }
@@ -43,7 +42,7 @@ func wantShadow(t *testing.T, ctx caddy.Context, zone string, want [5]float64) {
 			t.Errorf("zone %s: allowed, denied, failed_open, failed_closed and dropped in shadow are %v, want %v", zone, got, want)
 		}
 	}()
-	handlertest.Poll(t, fmt.Sprintf("zone %s has %v", zone, want), func() bool {
+	Poll(t, fmt.Sprintf("zone %s has %v", zone, want), func() bool {
 		got = shadowOutcomes(t, ctx, zone)
 		return got[0]+got[1]+got[2]+got[3]+got[4] == want[0]+want[1]+want[2]+want[3]+want[4]
 	})
@@ -75,10 +74,10 @@ func TestShadowCountsWhatOnDenies(t *testing.T) {
 					"match":[{"not":[{"path":["/free"]}]}],"limits":[{"max":20,"window":"10h"},{"max":15,"window":"5h"}],"algorithm":%s,"enforce":%q%s}`,
 					name, algorithm, enforce, options[algorithm])
 			}
-			name := handlertest.ZoneName(t) + strconv.Itoa(i)
+			name := ZoneName(t) + strconv.Itoa(i)
 			roomy := `{"name":"` + name + `_roomy","limits":[{"max":100000,"window":"10h"}]}`
-			on, ctx := newHandler(t, `{"zones":[`+roomy+`,`+zone(name+"_on", "on")+`],`+store+`}`)
-			shadow, _ := newHandler(t, `{"zones":[`+zone(name+"_shadow", "shadow")+`,`+roomy+`],`+store+`}`)
+			on, ctx := New(t, `{"zones":[`+roomy+`,`+zone(name+"_on", "on")+`],`+store+`}`)
+			shadow, _ := New(t, `{"zones":[`+zone(name+"_shadow", "shadow")+`,`+roomy+`],`+store+`}`)
 			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
 			var want [5]float64
 			for range 400 {
@@ -92,10 +91,10 @@ func TestShadowCountsWhatOnDenies(t *testing.T) {
 				if random.IntN(20) == 0 {
 					path = "/free"
 				}
-				ask := func(h *Handler) int {
-					r := handlertest.Get("X-Key", key, "X-Cost", cost)
+				ask := func(h caddyhttp.MiddlewareHandler) int {
+					r := Get("X-Key", key, "X-Cost", cost)
 					r.URL.Path = path
-					return handlertest.Serve(t, r, h).Code
+					return Serve(t, r, h).Code
 				}
 				switch status := ask(on); {
 				case status == 429:
@@ -127,7 +126,7 @@ func TestShadowChangesNothing(t *testing.T) {
 	for name, enforced := range map[string]string{"lease": first, "native": native, "both": first + "," + strings.Replace(native, `"on"`, `"auto"`, 1)} {
 		t.Run(name, func(t *testing.T) {
 			run := func(zones string) (answers []string, taken [][]window.Charge) {
-				f, store := handlertest.NewFake(t, nil)
+				f, store := NewFake(t, nil)
 				left := 3
 				f.Become(func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
 					left--
@@ -137,12 +136,12 @@ func TestShadowChangesNothing(t *testing.T) {
 					}
 					return ds, nil
 				})
-				h, _ := newHandler(t, `{"zones":[`+zones+`],"store":`+store+`}`)
+				h, _ := New(t, `{"zones":[`+zones+`],"store":`+store+`}`)
 				for range 5 {
-					r := handlertest.Get("X-Key", "k")
-					w := handlertest.Serve(t, r, h)
+					r := Get("X-Key", "k")
+					w := Serve(t, r, h)
 					answers = append(answers, fmt.Sprint(w.Code, w.Header(), w.Body,
-						handlertest.Expand(r, "{http.sliding_window.zone} {http.sliding_window.remaining} {http.regexp.seen.1}")))
+						Expand(r, "{http.sliding_window.zone} {http.sliding_window.remaining} {http.regexp.seen.1}")))
 				}
 				return answers, f.Taken()
 			}
@@ -167,13 +166,13 @@ func TestShadowLeavesRedisAlone(t *testing.T) {
 	const shadow = `{"name":"kept_shadow","key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}],"enforce":"shadow"}`
 	run := func(zones string) (answers []string, sizes map[string]string) {
 		server := redistest.Start(t)
-		h, ctx := newHandler(t, `{"zones":[`+zones+`],"store":{"module":"redis","timeout":"10s","url":"redis://`+server.Addr+`"}}`)
+		h, ctx := New(t, `{"zones":[`+zones+`],"store":{"module":"redis","timeout":"10s","url":"redis://`+server.Addr+`"}}`)
 		for i := range 40 {
-			w := handlertest.Serve(t, handlertest.Get("X-Key", "k"+strconv.Itoa(i%4)), h)
+			w := Serve(t, Get("X-Key", "k"+strconv.Itoa(i%4)), h)
 			answers = append(answers, fmt.Sprint(w.Code, w.Header()["Ratelimit-Policy"], strings.Split(w.Header().Get("Ratelimit"), ";t=")[0]))
 		}
 		if strings.Contains(zones, "shadow") {
-			handlertest.Poll(t, "the shadow zone has decided", func() bool {
+			Poll(t, "the shadow zone has decided", func() bool {
 				n := shadowOutcomes(t, ctx, "kept_shadow")
 				return n[0] == 4 && n[1] == 5 && n[4] == 0
 			})
@@ -206,27 +205,27 @@ func TestShadowCoversRefusals(t *testing.T) {
 		more string
 		want [5]float64
 	}{
-		"empty_key_deny": {zone: `"key":"{http.request.header.X-Key}","empty_key":"deny",` + handlertest.TwoAnHour, want: [5]float64{0, 1, 0, 0, 0}},
-		"empty_key_skip": {zone: `"key":"{http.request.header.X-Key}","empty_key":"skip",` + handlertest.TwoAnHour},
-		"matcher":        {zone: `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],` + handlertest.TwoAnHour, want: [5]float64{0, 0, 0, 1, 0}},
-		"on_error_deny":  {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"deny"`, want: [5]float64{0, 0, 0, 1, 0}},
-		"on_error_allow": {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"allow"`, want: [5]float64{0, 0, 1, 0, 0}},
-		"on_error_local": {zone: handlertest.TwoAnHour, away: true, more: `,"on_error":"local"`, want: [5]float64{1, 0, 0, 0, 0}},
+		"empty_key_deny": {zone: `"key":"{http.request.header.X-Key}","empty_key":"deny",` + TwoAnHour, want: [5]float64{0, 1, 0, 0, 0}},
+		"empty_key_skip": {zone: `"key":"{http.request.header.X-Key}","empty_key":"skip",` + TwoAnHour},
+		"matcher":        {zone: `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],` + TwoAnHour, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_deny":  {zone: TwoAnHour, away: true, more: `,"on_error":"deny"`, want: [5]float64{0, 0, 0, 1, 0}},
+		"on_error_allow": {zone: TwoAnHour, away: true, more: `,"on_error":"allow"`, want: [5]float64{0, 0, 1, 0, 0}},
+		"on_error_local": {zone: TwoAnHour, away: true, more: `,"on_error":"local"`, want: [5]float64{1, 0, 0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decide := handlertest.Decides(window.Decision{Allowed: true, Limit: 2})
+			decide := Decides(window.Decision{Allowed: true, Limit: 2})
 			if c.away {
-				decide = handlertest.Away
+				decide = Away
 			}
-			_, store := handlertest.NewFake(t, decide)
-			h, ctx := newHandler(t, handlertest.OfZone(t, c.zone+`,"enforce":"shadow"`, c.more+`,"store":`+store))
-			r := handlertest.Get()
-			if w := handlertest.Serve(t, r, h); w.Code != 204 || len(w.Header()) > 0 {
+			_, store := NewFake(t, decide)
+			h, ctx := New(t, OfZone(t, c.zone+`,"enforce":"shadow"`, c.more+`,"store":`+store))
+			r := Get()
+			if w := Serve(t, r, h); w.Code != 204 || len(w.Header()) > 0 {
 				t.Errorf("got %d %v, want 204 and no field", w.Code, w.Header())
 			}
-			wantShadow(t, ctx, handlertest.ZoneName(t), c.want)
+			wantShadow(t, ctx, ZoneName(t), c.want)
 			if name == "empty_key_deny" {
-				if got := handlertest.Expand(r, strings.ReplaceAll("{http.sliding_window.Z.enforced} {http.sliding_window.Z.allowed}", "Z", handlertest.ZoneName(t))); got != "false false" {
+				if got := Expand(r, strings.ReplaceAll("{http.sliding_window.Z.enforced} {http.sliding_window.Z.allowed}", "Z", ZoneName(t))); got != "false false" {
 					t.Errorf("enforced and allowed are %q", got)
 				}
 			}
@@ -237,21 +236,21 @@ func TestShadowCoversRefusals(t *testing.T) {
 // While the store is away, local counts decide on requests in shadow as they would otherwise, and
 // limits are divided with share.
 func TestShadowWhileAway(t *testing.T) {
-	f, store := handlertest.NewFake(t, handlertest.Away)
-	h, ctx := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":7,"window":"1h"}],"enforce":"shadow"`, `,"on_error":"local","share":true,"store":`+store))
+	f, store := NewFake(t, Away)
+	h, ctx := New(t, OfZone(t, `"limits":[{"max":7,"window":"1h"}],"enforce":"shadow"`, `,"on_error":"local","share":true,"store":`+store))
 	value, err := ctx.App("sliding_window")
 	if err != nil {
 		t.Fatal(err)
 	}
-	app := value.(*App)
+	app := value.(*slidingwindow.App)
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
 	}
-	handlertest.Poll(t, "three instances", func() bool { return h.store.Instances() == 3 })
+	Poll(t, "three instances", func() bool { return strings.Contains(Admin(t, http.MethodGet, "status", ""), `"instances":3`) })
 	for range 9 {
-		handlertest.Serve(t, handlertest.Get(), h)
+		Serve(t, Get(), h)
 	}
-	wantShadow(t, ctx, handlertest.ZoneName(t), [5]float64{2, 7, 0, 0, 0})
+	wantShadow(t, ctx, ZoneName(t), [5]float64{2, 7, 0, 0, 0})
 	if err := app.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -263,55 +262,55 @@ func TestShadowWhileAway(t *testing.T) {
 // A denied request is not counted in shadow zones, and one that on_error lets pass is.
 func TestShadowOfDenied(t *testing.T) {
 	shadow := `{"name":"after_shadow","limits":[{"max":9,"window":"1h"}],"enforce":"shadow"}`
-	h, ctx := newHandler(t, `{"zones":[`+shadow+`,{"name":"after_on","limits":[{"max":1,"window":"1h"}]}]}`)
-	handlertest.Serve(t, handlertest.Get(), h)
-	r := handlertest.Get()
-	if w := handlertest.Serve(t, r, h); w.Code != 429 {
+	h, ctx := New(t, `{"zones":[`+shadow+`,{"name":"after_on","limits":[{"max":1,"window":"1h"}]}]}`)
+	Serve(t, Get(), h)
+	r := Get()
+	if w := Serve(t, r, h); w.Code != 429 {
 		t.Errorf("got %d, want 429", w.Code)
 	}
-	if got := handlertest.Expand(r, "{http.sliding_window.after_on.enforced} {http.sliding_window.after_shadow.enforced}|"); got != "true |" {
+	if got := Expand(r, "{http.sliding_window.after_on.enforced} {http.sliding_window.after_shadow.enforced}|"); got != "true |" {
 		t.Errorf("enforced: %q", got)
 	}
 	wantShadow(t, ctx, "after_shadow", [5]float64{1, 0, 0, 0, 0})
-	f, store := handlertest.NewFake(t, handlertest.Away)
-	f.Shadow.Become(handlertest.Decides(window.Decision{Limit: 1}))
-	h, _ = newHandler(t, `{"zones":[`+strings.Replace(shadow, "after_", "open_", 1)+`,{"name":"open_on","limits":[{"max":1,"window":"1h"}]}],"on_error":"allow","store":`+store+`}`)
-	handlertest.Serve(t, handlertest.Get(), h)
+	f, store := NewFake(t, Away)
+	f.Shadow.Become(Decides(window.Decision{Limit: 1}))
+	h, _ = New(t, `{"zones":[`+strings.Replace(shadow, "after_", "open_", 1)+`,{"name":"open_on","limits":[{"max":1,"window":"1h"}]}],"on_error":"allow","store":`+store+`}`)
+	Serve(t, Get(), h)
 	wantShadow(t, ctx, "open_shadow", [5]float64{0, 1, 0, 0, 0})
 }
 
 // The placeholders of a shadow zone have values once it has decided.
 func TestShadowPlaceholders(t *testing.T) {
 	gate := make(chan struct{})
-	f, store := handlertest.NewFake(t, nil)
+	f, store := NewFake(t, nil)
 	f.Shadow.Become(func(context.Context, []window.Charge) ([]window.Decision, error) {
 		<-gate
 		return []window.Decision{{Limit: 2, RetryAfter: 90 * time.Second, ResetAfter: time.Hour}}, nil
 	})
-	h, ctx := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
-	r := handlertest.Get()
-	handlertest.Serve(t, r, h)
+	h, ctx := New(t, OfZone(t, TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
+	r := Get()
+	Serve(t, r, h)
 	text := "{http.sliding_window.allowed} {http.sliding_window.zone}"
 	for _, name := range []string{"enforced", "allowed", "limit", "remaining", "retry_after", "reset_after"} {
-		text += " {http.sliding_window." + handlertest.ZoneName(t) + "." + name + "}"
+		text += " {http.sliding_window." + ZoneName(t) + "." + name + "}"
 	}
-	if got := handlertest.Expand(r, text); got != "true  false     " {
+	if got := Expand(r, text); got != "true  false     " {
 		t.Errorf("before it has decided: %q", got)
 	}
 	close(gate)
-	wantShadow(t, ctx, handlertest.ZoneName(t), [5]float64{0, 1, 0, 0, 0})
-	handlertest.Poll(t, "the decision is told", func() bool { return handlertest.Expand(r, text) == "true  false false 2 0 90 3600" })
+	wantShadow(t, ctx, ZoneName(t), [5]float64{0, 1, 0, 0, 0})
+	Poll(t, "the decision is told", func() bool { return Expand(r, text) == "true  false false 2 0 90 3600" })
 }
 
 // What handlers after a shadow zone know of its matchers is nothing.
 func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
 	const match = `,"match":[{"path_regexp":{"name":"seen","pattern":"^/(.*)$"}}],"key":"{http.regexp.seen.1}"`
 	for enforce, want := range map[string]string{"shadow": "", "on": "a"} {
-		h, _ := newHandler(t, `{"zones":[{"name":"seen_`+enforce+`"`+match+`,`+handlertest.TwoAnHour+`,"enforce":"`+enforce+`"}]}`)
-		r := handlertest.Get()
+		h, _ := New(t, `{"zones":[{"name":"seen_`+enforce+`"`+match+`,`+TwoAnHour+`,"enforce":"`+enforce+`"}]}`)
+		r := Get()
 		r.URL.Path = "/a"
-		handlertest.Serve(t, r, h)
-		if got := handlertest.Expand(r, "{http.regexp.seen.1}"); got != want {
+		Serve(t, r, h)
+		if got := Expand(r, "{http.regexp.seen.1}"); got != want {
 			t.Errorf("enforce %s: the regular expression's placeholder is %q, want %q", enforce, got, want)
 		}
 	}
@@ -320,7 +319,7 @@ func TestShadowMatcherLeavesNoPlaceholder(t *testing.T) {
 // Charges that wait when a configuration ends are dropped and counted, as are the one that the store has and those that
 // come later.
 func TestShadowOfFormerConfiguration(t *testing.T) {
-	f, store := handlertest.NewFake(t, nil)
+	f, store := NewFake(t, nil)
 	entered := make(chan struct{})
 	f.Shadow.Become(func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
 		entered <- struct{}{}
@@ -333,34 +332,34 @@ func TestShadowOfFormerConfiguration(t *testing.T) {
 	}
 	ctx, cancel := caddy.NewContext(base)
 	defer cancel()
-	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(handlertest.OfZone(t, handlertest.TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store)))
+	h, err := Another(ctx, OfZone(t, TwoAnHour+`,"enforce":"shadow"`, `,"store":`+store))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := module.(*Handler)
-	_, reader := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, ``)) // its registry outlives the other
-	handlertest.Serve(t, handlertest.Get(), h)
+	_, reader := New(t, OfZone(t, TwoAnHour, ``)) // its registry outlives the other
+	Serve(t, Get(), h)
 	<-entered
-	handlertest.Serve(t, handlertest.Get(), h)
-	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{})
+	Serve(t, Get(), h)
+	wantShadow(t, reader, ZoneName(t), [5]float64{})
 	cancel()
-	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{0, 0, 0, 0, 2})
-	handlertest.Serve(t, handlertest.Get(), h)
-	wantShadow(t, reader, handlertest.ZoneName(t), [5]float64{0, 0, 0, 0, 3})
+	wantShadow(t, reader, ZoneName(t), [5]float64{0, 0, 0, 0, 2})
+	Serve(t, Get(), h)
+	wantShadow(t, reader, ZoneName(t), [5]float64{0, 0, 0, 0, 3})
 }
 
 func TestShadowWithoutShadowStore(t *testing.T) {
-	_, store := handlertest.NewFake(t, handlertest.Decides(window.Decision{Allowed: true, Limit: 2}))
+	_, store := NewFake(t, Decides(window.Decision{Allowed: true, Limit: 2}))
 	store = strings.Replace(store, `"fake"`, `"plain"`, 1)
-	h, ctx := newHandler(t, handlertest.OfZone(t, handlertest.TwoAnHour, `,"store":`+store))
+	_, ctx := New(t, OfZone(t, TwoAnHour, `,"store":`+store))
+	Start(t, ctx)
 	const want = `the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store`
 	for _, word := range []string{"shadow", "25%"} {
-		_, err := ctx.LoadModuleByID("http.handlers.sliding_window", json.RawMessage(`{"zones":[{"name":"apart`+strings.TrimSuffix(word, "%")+`","enforce":"`+word+`",`+handlertest.TwoAnHour+`}],"store":`+store+`}`))
+		_, err := Another(ctx, `{"zones":[{"name":"apart`+strings.TrimSuffix(word, "%")+`","enforce":"`+word+`",`+TwoAnHour+`}],"store":`+store+`}`)
 		if err == nil || !strings.Contains(err.Error(), "zone apart"+strings.TrimSuffix(word, "%")+": enforce "+word+": "+want) {
 			t.Errorf("enforce %s: got %v", word, err)
 		}
-		if err := h.Zones[0].setEnforce(word, time.Now().Add(time.Hour)); err == nil || err.Error() != "zone "+handlertest.ZoneName(t)+": "+want {
-			t.Errorf("set to %s: got %v", word, err)
+		if got := Admin(t, http.MethodPost, "enforce", `{"zone":"`+ZoneName(t)+`","mode":"`+word+`","ttl":"1h"}`); !strings.Contains(got, "zone "+ZoneName(t)+": "+want) {
+			t.Errorf("set to %s: got %s", word, got)
 		}
 	}
 }
@@ -368,11 +367,11 @@ func TestShadowWithoutShadowStore(t *testing.T) {
 // A matcher that fails in a zone of a percentage is an error for clients that are in, and none for
 // the others.
 func TestFailingMatcherOfPercentage(t *testing.T) {
-	h, _ := newHandler(t, handlertest.OfZone(t, `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],"key":"{http.request.header.X-Key}","enforce":"50%",`+handlertest.TwoAnHour, ``))
+	h, _ := New(t, OfZone(t, `"match":[{"expression":"int({http.request.header.X-N}) > 0"}],"key":"{http.request.header.X-Key}","enforce":"50%",`+TwoAnHour, ``))
 	for i := range 20 {
 		key := strconv.Itoa(i)
-		w, err := handlertest.TryServe(handlertest.Get("X-Key", key), caddyhttp.MiddlewareHandler(h))
-		if in := enforce.IsEnforced(handlertest.ZoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
+		w, err := TryServe(Get("X-Key", key), h)
+		if in := enforce.IsEnforced(ZoneName(t), key, 50); in == (err == nil) || !in && w.Code != http.StatusNoContent {
 			t.Errorf("key %s, in %v: got %v", key, in, err)
 		}
 	}
