@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -216,7 +217,7 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 func TestOverrideEvent(t *testing.T) {
 	take := heard(t)
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
-	runHandler(t, h, new(mapStorage))
+	runHandler(t, h, new(storagetest.Storage))
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
 	running.add(own)
 	defer running.remove(own)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -143,7 +144,7 @@ func TestEnforceInTwoHandlers(t *testing.T) {
 func TestEnforceOrders(t *testing.T) {
 	server := redistest.Start(t)
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	zone, z := handlertest.ZoneName(t), h.Zones[0]
 	running := []*runningZone{h.newRunningZone(z)}
 	inHash := func() string {

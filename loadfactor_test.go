@@ -20,6 +20,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 )
 
 const (
@@ -170,7 +171,7 @@ func TestLoadBeforeABackEnd(t *testing.T) {
 func TestLoadThenOverride(t *testing.T) {
 	p := newPressure(t)
 	h := p.loaded(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	fixed, doubled := keyed("fixed"), keyed("doubled")
 	fixed.Limits = []overrides.Limit{{Max: 50, Window: "1m"}}
 	doubled.Factor = 2

@@ -14,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -53,7 +54,7 @@ func TestOverrideSettle(t *testing.T) {
 			zone := handlertest.ZoneName(t)
 			h, ctx := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%[1]q,%[2]s"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","reserve_json":["max_tokens"]}},
 				{"name":"%[1]s.other",%[2]s"limits":[{"max":1000,"window":"1h"}]}]%[3]s}`, zone, ofKey, raw))
-			b := runHandler(t, h, new(mapStorage))
+			b := runHandler(t, h, new(storagetest.Storage))
 			more, less, half, free, banned := keyed("more"), keyed("less"), keyed("half"), keyed("free"), keyed("banned")
 			more.Limits, less.Limits = []overrides.Limit{{Max: 500, Window: "1h"}}, []overrides.Limit{{Max: 20, Window: "2h"}}
 			half.Factor, free.Exempt, banned.Deny = 0.5, true, true
@@ -108,7 +109,7 @@ func TestOverrideSettle(t *testing.T) {
 // count use up its limits.
 func TestOverrideCountIf(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	more, free, banned := keyed("more"), keyed("free"), keyed("banned")
 	more.Limits, free.Exempt, banned.Deny = []overrides.Limit{{Max: 3, Window: "1h"}}, true, true
 	setRecords(t, b, more, free, banned)
@@ -145,7 +146,7 @@ func keyOf(zone string, percent int64, enforced bool) string {
 // A zone that enforces a percentage of its keys denies by a record only those, and counts what it would deny of the others.
 func TestOverrideOfAPercentage(t *testing.T) {
 	h, ctx := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":5,"window":"1h"}],"enforce":"50%"`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	in, out := keyOf(handlertest.ZoneName(t), 50, true), keyOf(handlertest.ZoneName(t), 50, false)
 	for name, c := range map[string]struct {
 		record overrides.Record
@@ -196,7 +197,7 @@ func TestOverrideOfAPercentage(t *testing.T) {
 // while the store is away.
 func TestStripWithoutCharge(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":100,"window":"1h"}],"settle":{"header":"X-Units","strip":true}`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	free := keyed("free")
 	free.Exempt = true
 	setRecords(t, b, free)
@@ -231,7 +232,7 @@ func looksBack(h *Handler, key string) time.Duration {
 // endedAgo has the only zone know a record that ended some time ago, as a Caddy does that starts now.
 func endedAgo(t *testing.T, h *Handler, r overrides.Record, ago time.Duration) {
 	t.Helper()
-	storage := new(mapStorage)
+	storage := new(storagetest.Storage)
 	b := overridebook.New(h.store.Raw)
 	b.Begin(nil, storage)
 	defer b.End(nil)
@@ -259,7 +260,7 @@ func TestEndedOverrideIsLookedBackOn(t *testing.T) {
 		for _, algorithm := range []string{"zset", "log", "stream", "slices"} {
 			t.Run(name+" "+algorithm, func(t *testing.T) {
 				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+fmt.Sprintf(`"limits":[{"max":100,"window":"1m"}],"algorithm":{"name":%q}`, algorithm), ""))
-				b := runHandler(t, h, new(mapStorage))
+				b := runHandler(t, h, new(storagetest.Storage))
 				clock := windowtest.NewClock()
 				store := open(clock)
 				defer func() { _ = store.(interface{ Close() error }).Close() }()

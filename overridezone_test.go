@@ -17,9 +17,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// mapStorage is a storage of Caddy's in memory.
-type mapStorage = storagetest.Storage
-
 // runHandler has the overrides of a handler hold, until the end of the test.
 func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overridebook.Book {
 	t.Helper()
@@ -71,7 +68,7 @@ const ofKey = `"key":"{http.request.header.X-Key}",`
 // placeholders tell of them.
 func TestOverrideLimits(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	anna := keyed("anna")
 	anna.Limits = []overrides.Limit{{Max: 4, Window: "2h"}}
 	records := setRecords(t, b, anna)
@@ -103,7 +100,7 @@ func TestOverrideLimits(t *testing.T) {
 func TestOverrideDenyAndExempt(t *testing.T) {
 	zone := handlertest.ZoneName(t)
 	h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"%s.other","key":"all","limits":[{"max":3,"window":"1h"}]},{"name":%[1]q,%s"limits":[{"max":1,"window":"1h"}]}]}`, zone, ofKey))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	banned, forever, free := keyed("banned"), keyed("forever"), keyed("free")
 	banned.Deny, banned.TTL = true, "90s"
 	forever.Deny = true
@@ -133,7 +130,7 @@ func TestOverrideDenyAndExempt(t *testing.T) {
 		t.Errorf("exempt: the other zone does not count: got %d", w.Code)
 	}
 	alone, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, ""))
-	setRecords(t, runHandler(t, alone, new(mapStorage)), free)
+	setRecords(t, runHandler(t, alone, new(storagetest.Storage)), free)
 	if r := handlertest.Get("X-Key", "free"); passes(t, alone, "free", 3) != 3 || handlertest.Serve(t, r, alone).Code != http.StatusNoContent || handlertest.Expand(r, "{http.sliding_window.override}") == "" {
 		t.Errorf("exempt in the only zone: override %q", handlertest.Expand(r, "{http.sliding_window.override}"))
 	}
@@ -147,7 +144,7 @@ func TestOverrideFactor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := newHandler(t, handlertest.OfZone(t, ofKey+zone, ""))
-			b := runHandler(t, h, new(mapStorage))
+			b := runHandler(t, h, new(storagetest.Storage))
 			double, half := keyed("double"), keyed("half")
 			double.Factor, half.Factor = 1.5, 0.5
 			setRecords(t, b, double, half)
@@ -171,7 +168,7 @@ func TestOverrideKeepsHistory(t *testing.T) {
 		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
 			t.Run(name+"."+store, func(t *testing.T) {
 				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"algorithm":`+algorithm, raw))
-				b := runHandler(t, h, new(mapStorage))
+				b := runHandler(t, h, new(storagetest.Storage))
 				if n := passes(t, h, "anna", 12); n != 10 {
 					t.Fatalf("%d passed, want 10", n)
 				}
@@ -211,7 +208,7 @@ func TestOverrideMisfits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := newHandler(t, handlertest.OfZone(t, ofKey+c.zone, onRedis))
-			b := runHandler(t, h, new(mapStorage))
+			b := runHandler(t, h, new(storagetest.Storage))
 			key := "anna"
 			c.record.Key = &key
 			setRecords(t, b, c.record)
@@ -237,7 +234,7 @@ func TestOverrideMisfits(t *testing.T) {
 func TestOverrideLeases(t *testing.T) {
 	f, store := handlertest.NewFake(t, handlertest.Decides(window.Decision{Allowed: true, Limit: 10}))
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":10,"window":"1h"}],"lease":{"units":5}`, `,"store":`+store))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	same, other := keyed("same"), keyed("other")
 	same.Limits, other.Limits = []overrides.Limit{{Max: 20, Window: "1h"}}, []overrides.Limit{{Max: 20, Window: "1m"}}
 	leases := func(key string) bool {
@@ -273,7 +270,7 @@ func TestOverrideLeases(t *testing.T) {
 // In a shadow zone a record counts as it would if the zone denied.
 func TestOverrideInShadow(t *testing.T) {
 	h, ctx := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":0,"window":"1h"}],"enforce":"shadow"`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	banned, free, more := keyed("banned"), keyed("free"), keyed("more")
 	banned.Deny, free.Exempt, more.Limits = true, true, []overrides.Limit{{Max: 5, Window: "1h"}}
 	setRecords(t, b, banned, free, more)
@@ -297,7 +294,7 @@ func TestOverrideHashed(t *testing.T) {
 	}
 	const oldSecret, newSecret = `"a former secret of 16 bytes"`, `"a new secret of 16 bytes"`
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(newSecret+","+oldSecret)))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	record := keyed("anna")
 	record.Deny, record.Zone = true, handlertest.ZoneName(t)
 	if err := h.newRunningZone(h.Zones[0]).seal(&record); err != nil {
@@ -309,7 +306,7 @@ func TestOverrideHashed(t *testing.T) {
 	setRecords(t, b, record)
 	for _, secrets := range []string{oldSecret, newSecret, newSecret + "," + oldSecret} {
 		other, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
-		runHandler(t, other, new(mapStorage)).Look(t.Context())
+		runHandler(t, other, new(storagetest.Storage)).Look(t.Context())
 		if w := handlertest.Serve(t, handlertest.Get("X-Key", "anna"), other); w.Code != http.StatusTooManyRequests {
 			t.Errorf("%s: got %d", secrets, w.Code)
 		}
@@ -322,7 +319,7 @@ func TestOverrideHashed(t *testing.T) {
 // A request whose key has no override allocates nothing more, however many overrides there are.
 func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	client := newClient(1)
 	client.request.Header.Set("X-Key", "k3y")
 	send := func() {
@@ -351,7 +348,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 		for store, raw := range map[string]string{"memory": "", "redis": `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`} {
 			t.Run(name+"."+store, func(t *testing.T) {
 				h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, raw))
-				b := runHandler(t, h, new(mapStorage))
+				b := runHandler(t, h, new(storagetest.Storage))
 				for _, limits := range [][]overrides.Limit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
 					if anna := keyed("anna"); limits == nil {
 						setRecords(t, b)
@@ -373,7 +370,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 // CL.THROTTLE keeps limits itself, and only servers have it: in memory, limits hold with gcra, too.
 func TestOverrideGCRAInMemory(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
-	b := runHandler(t, h, new(mapStorage))
+	b := runHandler(t, h, new(storagetest.Storage))
 	anna, otto := keyed("anna"), keyed("otto")
 	anna.Limits, otto.Factor = []overrides.Limit{{Max: 4, Window: "24h"}, {Max: 100, Window: "48h"}}, 0.5
 	setRecords(t, b, anna, otto)
@@ -396,7 +393,7 @@ func TestOverrideGCRAInMemory(t *testing.T) {
 // placeholder is no part is refused.
 func TestOverrideOfAPart(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.host.labels.2}","limits":[{"max":1,"window":"1h"}]`, ""))
-	runHandler(t, h, new(mapStorage))
+	runHandler(t, h, new(storagetest.Storage))
 	own := []*runningZone{h.newRunningZone(h.Zones[0])}
 	running.add(own)
 	defer running.remove(own)
@@ -417,7 +414,7 @@ func TestOverrideOfAPart(t *testing.T) {
 func TestOverridePatternCase(t *testing.T) {
 	for key, want := range map[string]string{"{http.request.uri.path}": "/API/x", "{http.request.host}": "/api/x"} {
 		h, _ := newHandler(t, handlertest.OfZone(t, `"key":"`+key+`","limits":[{"max":1,"window":"1h"}]`, ""))
-		b := runHandler(t, h, new(mapStorage))
+		b := runHandler(t, h, new(storagetest.Storage))
 		setRecords(t, b, overrides.Record{Pattern: "/API/*", Deny: true})
 		for _, path := range []string{"/API/x", "/api/x"} {
 			if got := h.Zones[0].overrides.Rule(path) != nil; got != (path == want) {

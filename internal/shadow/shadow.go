@@ -27,12 +27,12 @@ type Request interface {
 	Dropped()
 }
 
-// Slot has the worker that decides on requests beside a guard. The worker starts with the first request. The fields
+// Slot has the worker that decides on requests beside those of a store. It starts with the first request. The fields
 // must be set before that. A Slot is safe for concurrent use.
 type Slot struct {
 	// Returns a new store, which the Slot closes. Nil: the Slot has no store, and drops requests.
 	Open func() window.Store
-	// The guard whose count of processes divides limits; see fallback.Options.
+	// Whose count of processes divides limits; see fallback.Options.
 	Crew *fallback.Guard
 
 	now    atomic.Pointer[worker]
