@@ -26,8 +26,8 @@ type fakeStore struct {
 	goOn         chan struct{}
 	err          error
 
-	mu      sync.Mutex
-	batches []int // how many settlements each had
+	mu      sync.Mutex // guards what follows
+	batches []int      // how many settlements each had
 	units   int64
 }
 
@@ -35,6 +35,8 @@ func newFake() *fakeStore { return &fakeStore{goOn: make(chan struct{})} }
 
 func (f *fakeStore) SettleBatch(_ context.Context, all []engine.Settlement) []error {
 	<-f.goOn
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.batches = append(f.batches, len(all))
 	errs := make([]error, len(all))
 	for i := range all {
