@@ -386,6 +386,28 @@ func TestLogWide(t *testing.T) {
 	}
 }
 
+// TestLogShrinks has most pages of a ring be forgotten, so that it is written anew with less room in the middle of what
+// it had, and goes on.
+func TestLogShrinks(t *testing.T) {
+	for n := 1_900; n <= 2_100; n += 50 { // a hundred or so in a page: slots behind the last one are free, or not
+		w := newLogWalk(t, 1)
+		c := charge("zone", "key", 100_000, time.Hour)
+		c.Algorithm = window.Log{}
+		for range n {
+			w.clock.Add(1_000)
+			w.take(c)
+		}
+		w.clock.Add(3_300_000) // three pages are left
+		for range 500 {
+			w.clock.Add(1_000)
+			w.take(c)
+			c.Policies = append(c.Policies[:1:1], window.Policy{Limit: 100_000, Window: time.Duration(1+w.IntN(3_600)) * time.Second})
+			w.peek(c)
+			c.Policies = c.Policies[:1]
+		}
+	}
+}
+
 // TestLogCrowdedMilliseconds has numbers of units in one millisecond that take one byte
 // or more, each followed by single units, and compares with memory.
 func TestLogCrowdedMilliseconds(t *testing.T) {
