@@ -114,5 +114,8 @@ func (p *Process) Tell(tb testing.TB, method, path, contentType, text string) (s
 		status, body = resp.StatusCode, string(answer)
 		return err == nil
 	})
+	if path == "/load" {
+		time.Sleep(500 * time.Millisecond)
+	}
 	return status, body
 }
