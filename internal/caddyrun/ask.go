@@ -114,6 +114,8 @@ func (p *Process) Tell(tb testing.TB, method, path, contentType, text string) (s
 		status, body = resp.StatusCode, string(answer)
 		return err == nil
 	})
+	// The listener of the former configuration closes a moment after this answer, with connections that
+	// came to it and have sent nothing yet.
 	if path == "/load" {
 		time.Sleep(500 * time.Millisecond)
 	}
