@@ -227,9 +227,6 @@ func (z *Zone) shortLimit() int64 {
 	return max(1, int64(math.Round(float64(p.Limit)*float64(time.Second)/float64(p.Window))))
 }
 
-// scales reports whether the factor has changed a limit that a request had.
-func (z *Zone) scales(p window.Policy) bool { return z.load.Scales(p) }
-
 // reduced reports whether nothing but the load denies the request: as far as is known, the limits as
 // they are configured have room for it. A cost above a limit that the factor made smaller waits for
 // a window.

@@ -86,12 +86,11 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	store      *openstore.Store
-	settles    bool     // whether a zone has count_if or settle
-	loads      bool     // whether a zone has load
-	times      bool     // whether a zone measures answer times
-	controlled []zoneID // whose enforcement is acquired
-	logger     *zap.Logger
+	store   *openstore.Store
+	settles bool // whether a zone has count_if or settle
+	loads   bool // whether a zone has load
+	times   bool // whether a zone measures answer times
+	logger  *zap.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -120,6 +119,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	store := module.Store()
+	var openShadow func() window.Store // nil: the store keeps no counters of requests that are not denied
+	if m, ok := module.(ShadowModule); ok {
+		openShadow = m.ShadowStore
+	}
 	if h.OnError == "" {
 		h.OnError, h.Share = app.OnError, h.Share || app.Share
 	}
@@ -131,7 +134,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		h.controlled = append(h.controlled, zoneID{store.String(), z.Name})
 		z.control = enforce.Acquire(store.String(), z.Name)
 		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
 		if z.TopTalkers {
@@ -147,9 +149,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if len(h.Zones) > 1 {
 			use.beside = append(use.beside, h.Zones...)
 		}
-		if _, ok := module.(ShadowModule); !ok {
-			use.noShadow = true
-		}
+		use.noShadow = use.noShadow || openShadow == nil
 		if z.percent != enforce.All {
 			if err := use.checkShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
@@ -168,11 +168,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
-	var shadow func() window.Store
-	if m, ok := module.(ShadowModule); ok {
-		shadow = m.ShadowStore
-	}
-	h.store = openstore.Acquire(store, shadow, h.OnError == onErrorLocal)
+	h.store = openstore.Acquire(store, openShadow, h.OnError == onErrorLocal)
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
 		h.store.Settler.Use()
 	}
@@ -249,12 +245,10 @@ func checkJitter(jitter float64) error {
 // Cleanup implements caddy.CleanerUpper. Requests may still be in flight, and be decided
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
-	for _, id := range h.controlled {
-		enforce.Release(id.store, id.zone)
-		alert.Release(id.store, id.zone)
-	}
 	for _, z := range h.Zones {
 		if z != nil {
+			z.control.Release()
+			z.seen.Release()
 			z.top.Release()
 			z.load.Release()
 		}

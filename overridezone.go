@@ -248,7 +248,7 @@ func (req *request) source(zone string) any {
 // sourceOf returns where a limit comes from that no override has changed.
 func (z *Zone) sourceOf(p window.Policy) string {
 	switch {
-	case z.scales(p):
+	case z.load.Scales(p):
 		return sourceLoad
 	case z.policies == nil && p == z.fallback:
 		return sourceFallback

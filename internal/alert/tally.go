@@ -54,7 +54,7 @@ func (t *Tally) Read() Counted {
 
 var tallies = caddy.NewUsagePool()
 
-// acquireTally returns the tally of a zone on a store. Release it with Release.
+// acquireTally returns the tally of a zone on a store. Release it.
 func acquireTally(store, zone string) *Tally {
 	id := tallyID{store, zone}
 	value, _, _ := tallies.LoadOrNew(id, func() (caddy.Destructor, error) {
@@ -64,8 +64,12 @@ func acquireTally(store, zone string) *Tally {
 	return value.(*Tally)
 }
 
-// Release undoes acquireTally.
-func Release(store, zone string) { _, _ = tallies.Delete(tallyID{store, zone}) } // Destruct returns no error
+// release undoes acquireTally. A nil Tally was not acquired.
+func (t *Tally) release() {
+	if t != nil {
+		_, _ = tallies.Delete(t.id) // Destruct returns no error
+	}
+}
 
 type tallyID struct{ store, zone string }
 
@@ -93,14 +97,16 @@ type Seen struct {
 }
 
 // NewSeen returns what counts the decisions of a zone on a store, and has its metrics exist before the first
-// request: that of alerts if the zone has one. logs says whether keys may be logged. Release its tally with
-// Release.
+// request: that of alerts if the zone has one. logs says whether keys may be logged. Release it.
 func NewSeen(store, zone string, alerts, logs bool) Seen {
 	if alerts {
 		metrics.AlertFiring.WithLabelValues(zone)
 	}
 	return Seen{acquireTally(store, zone), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
 }
+
+// Release undoes NewSeen. The zero Seen has nothing to release.
+func (s *Seen) Release() { s.Tally.release() }
 
 // Watch looks at the zone, and tells of an alert that fires by the rule, or is resolved.
 func (s *Seen) Watch(r *Rule, now time.Time) {

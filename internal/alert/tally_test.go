@@ -11,7 +11,7 @@ import (
 // seenCases are requests as a zone sees them. The keys are many, as in a flood.
 func seenCases(tb testing.TB) (s Seen, cases map[string]func(i int)) {
 	s = NewSeen("memory", "seen", true, true)
-	tb.Cleanup(func() { Release("memory", "seen") })
+	tb.Cleanup(s.Release)
 	keys := make([]string, 1<<16)
 	for i := range keys {
 		keys[i] = "client " + strconv.Itoa(i)

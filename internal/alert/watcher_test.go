@@ -12,7 +12,7 @@ import (
 // The watcher looks at the zones at once and then each second, from the first begin to the last end.
 func TestWatcherLooksEachSecond(t *testing.T) {
 	own, rule := acquireTally("memory", t.Name()), &Rule{0.1, 10 * time.Second, 1}
-	defer Release("memory", t.Name())
+	defer own.release()
 	synctest.Test(t, func(t *testing.T) {
 		own.Born, own.since = time.Now(), time.Now() // of the clock of the test
 		w := NewWatcher(func(now time.Time) { own.Watch(rule, now) })
@@ -64,7 +64,7 @@ func TestAlertOfZoneThatIsGone(t *testing.T) {
 	if gauge() != 1 {
 		t.Fatalf("the gauge is %v, want 1", gauge())
 	}
-	Release("nowhere", t.Name())
+	own.release()
 	own.denied.Add(10)
 	own.Watch(rule, own.Born.Add(2*time.Second)) // by a watcher that has it still
 	if gauge() != 0 {

@@ -35,7 +35,7 @@ var controls = caddy.NewUsagePool()
 // Destruct implements caddy.Destructor.
 func (*Control) Destruct() error { return nil }
 
-// Acquire returns the Control of a zone on a store. Release it with Release.
+// Acquire returns the Control of a zone on a store. Release it.
 func Acquire(store, zone string) *Control {
 	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
 		return &Control{store: store, zone: zone, Shadow: sync.OnceValue(func() metrics.Shadow { return metrics.NewShadow(zone) })}, nil
@@ -43,8 +43,12 @@ func Acquire(store, zone string) *Control {
 	return value.(*Control)
 }
 
-// Release undoes Acquire.
-func Release(store, zone string) { _, _ = controls.Delete(controlID{store, zone}) } // Destruct returns no error
+// Release undoes Acquire. A nil Control was not acquired.
+func (c *Control) Release() {
+	if c != nil {
+		_, _ = controls.Delete(controlID{c.store, c.zone}) // Destruct returns no error
+	}
+}
 
 // Set has the zone enforced in a way until a time.
 func (c *Control) Set(percent int64, until time.Time) { c.setting.Store(&Setting{percent, until}) }

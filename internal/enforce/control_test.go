@@ -12,12 +12,12 @@ func TestControl(t *testing.T) {
 	take, end := events.Hear()
 	defer end()
 	c, other := Acquire("memory", t.Name()), Acquire("memory", t.Name())
-	defer Release("memory", t.Name())
+	defer other.Release()
 	if c.Current() != nil {
 		t.Errorf("got %+v before anything is set", c.Current())
 	}
 	c.Set(25, time.Now().Add(time.Hour))
-	Release("memory", t.Name())
+	c.Release()
 	if set := other.Current(); set == nil || set.Percent != 25 {
 		t.Errorf("got %+v, want 25%%", set)
 	}

@@ -52,8 +52,7 @@ func (c *Collector) Describe(all chan<- *prometheus.Desc) {
 func (c *Collector) Collect(all chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	vecs := []*prometheus.GaugeVec{loadFactor, loadSignal, loadLatency}
-	for _, v := range vecs {
+	for _, v := range []*prometheus.GaugeVec{loadFactor, loadSignal, loadLatency} {
 		v.Reset()
 	}
 	factors := make(map[string]float64)
@@ -70,7 +69,7 @@ func (c *Collector) Collect(all chan<- prometheus.Metric) {
 			}
 		}
 	}
-	for _, v := range vecs {
+	for _, v := range c.Vectors() {
 		v.Collect(all)
 	}
 }

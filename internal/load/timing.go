@@ -101,8 +101,12 @@ func (t *timing) end(returned bool, err error) {
 		if !ok {
 			return
 		}
-		for i := 0; t.req.TimedZone(i) != nil; i++ {
-			if z := t.req.TimedZone(i); took >= z.Hi() {
+		for i := 0; ; i++ {
+			z := t.req.TimedZone(i)
+			if z == nil {
+				return
+			}
+			if took >= z.Hi() {
 				z.Failed()
 			}
 		}

@@ -49,12 +49,17 @@ type snapshot struct {
 	backEnd int64
 }
 
-// Rule returns the override of a key as the zone counts it; nil without one.
-func (f *InForce) Rule(key string) *overrides.Rule {
+// current returns what holds; nil if that is nothing.
+func (f *InForce) current() *snapshot {
 	if f == nil {
 		return nil
 	}
-	now := f.now.Load()
+	return f.now.Load()
+}
+
+// Rule returns the override of a key as the zone counts it; nil without one.
+func (f *InForce) Rule(key string) *overrides.Rule {
+	now := f.current()
 	if now == nil {
 		return nil
 	}
@@ -63,10 +68,7 @@ func (f *InForce) Rule(key string) *overrides.Rule {
 
 // MayLease reports whether all Caddys know the same overrides of the zone.
 func (f *InForce) MayLease() bool {
-	if f == nil {
-		return true
-	}
-	now := f.now.Load()
+	now := f.current()
 	if now == nil {
 		return true
 	}
@@ -76,10 +78,7 @@ func (f *InForce) MayLease() bool {
 
 // LookBack returns how far back charges of a key look for overrides, beyond the zone's own windows; 0 for no further.
 func (f *InForce) LookBack(key string) time.Duration {
-	if f == nil {
-		return 0
-	}
-	now := f.now.Load()
+	now := f.current()
 	if now == nil || now.back == nil {
 		return 0
 	}
@@ -88,10 +87,7 @@ func (f *InForce) LookBack(key string) time.Duration {
 
 // Misfits returns the records that do not fit the zone, and so are not applied.
 func (f *InForce) Misfits() []overrides.Misfit {
-	if f == nil {
-		return nil
-	}
-	now := f.now.Load()
+	now := f.current()
 	if now == nil {
 		return nil
 	}
