@@ -23,13 +23,6 @@ func metric(t *testing.T, ctx caddy.Context, name string, labels ...string) floa
 	return value
 }
 
-// hasMetric reports whether there is a metric with exactly these labels.
-func hasMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) bool {
-	t.Helper()
-	_, ok := findMetric(t, ctx, name, labels...)
-	return ok
-}
-
 // findMetric gathers one family if it can: the zones of all tests are in the others.
 func findMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 )
 
@@ -138,12 +139,7 @@ func Outcomes(t testing.TB, ctx caddy.Context, zone string, before [4]float64) [
 // Poll waits for what no event tells.
 func Poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	caddyrun.Eventually(t, 10*time.Second, what, done)
 }
 
 // Start starts the app of a configuration until the end of the test.

@@ -37,7 +37,7 @@ func Find(t testing.TB, of prometheus.Gatherer, name string, labels ...string) (
 	return 0, false
 }
 
-// Of gathers collectors, and nothing else.
+// Of gathers these collectors only.
 func Of(collectors ...prometheus.Collector) prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors...)
