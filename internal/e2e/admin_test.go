@@ -265,8 +265,8 @@ func TestInspectWithoutLocalCounts(t *testing.T) {
 	store := "store redis {\naddress " + server.Addr + "\ntimeout 200ms\n}\n"
 	c := newControlled(t, "", "sliding_window {\nzone strict {\nkey {header.X-Key}\nlimit 5 1h\n}\n"+store+"on_error deny\n}")
 	server.Kill()
-	status, text := c.ask(http.MethodPost, "/sliding_window/inspect", "application/json", `{"zone":"strict","key":"client 7773"}`)
-	if status != 503 || !strings.Contains(text, "store unavailable") || !strings.Contains(text, "on_error deny decides") || strings.Contains(text, "7773") {
+	status, text := c.ask(http.MethodPost, "/sliding_window/inspect", "application/json", `{"zone":"strict","key":"client carmen"}`)
+	if status != 503 || !strings.Contains(text, "store unavailable") || !strings.Contains(text, "on_error deny decides") || strings.Contains(text, "carmen") {
 		t.Errorf("got %d %s", status, text)
 	}
 }
@@ -312,19 +312,19 @@ func TestInspectKeys(t *testing.T) {
 		{`{"zone":"paths","key":"/x/..//login"}`, 200, `"key":"path /login"`},
 		{`{"zone":"everybody"}`, 200, `"key":"all"`},
 		{`{"zone":"quota","key":"192.0.2.1"}`, 200, `"max":3,"window":"1h","used":0,"remaining":3,"retry_after":0,"reset_after":0,"source":"fallback"`},
-		{`{"zone":"pairs","key":"7773"}`, 400, `key: the zone's key has 2 placeholders; send values, in order`},
+		{`{"zone":"pairs","key":"carmen"}`, 400, `key: the zone's key has 2 placeholders; send values, in order`},
 		{`{"zone":"pairs"}`, 400, `values: required; send the values of the key's 2 placeholders, in order`},
-		{`{"zone":"pairs","values":["7773"]}`, 400, `values: the zone's key has 2 placeholders; send one value for each, in order`},
+		{`{"zone":"pairs","values":["carmen"]}`, 400, `values: the zone's key has 2 placeholders; send one value for each, in order`},
 		{`{"zone":"addresses"}`, 400, `key: required; send the value of the key's placeholder`},
-		{`{"zone":"addresses","values":["7773","7773"]}`, 400, `values: the zone's key has one placeholder; send key`},
-		{`{"zone":"everybody","key":"7773"}`, 400, `key: the zone counts all requests together; leave key and values out`},
+		{`{"zone":"addresses","values":["carmen","carmen"]}`, 400, `values: the zone's key has one placeholder; send key`},
+		{`{"zone":"everybody","key":"carmen"}`, 400, `key: the zone counts all requests together; leave key and values out`},
 		{`{"zone":"named","key":""}`, 400, `key: empty, and with empty_key skip such requests are not counted`},
-		{`{"zone":"7773","key":"7773"}`, 404, `zone: no zone of this name runs; GET /sliding_window/zones lists the zones`},
-		{`{"zone":"addresses","store":"7773","key":"7773"}`, 404, `store: has no zone of this name; use one of \"memory\"`},
-		{`{"zone":"addresses","key":7773}`, 400, `key: must be a string`},
+		{`{"zone":"carmen","key":"carmen"}`, 404, `zone: no zone of this name runs; GET /sliding_window/zones lists the zones`},
+		{`{"zone":"addresses","store":"carmen","key":"carmen"}`, 404, `store: has no zone of this name; use one of \"memory\"`},
+		{`{"zone":"addresses","key":["carmen"]}`, 400, `key: must be a string`},
 	} {
 		status, text := c.ask(http.MethodPost, "/sliding_window/inspect", "application/json", test.body)
-		if status != test.want || !strings.Contains(text, test.text) || status != 200 && (strings.Contains(text, "7773") || !strings.HasPrefix(text, `{"error":"`)) {
+		if status != test.want || !strings.Contains(text, test.text) || status != 200 && (strings.Contains(text, "carmen") || !strings.HasPrefix(text, `{"error":"`)) {
 			t.Errorf("%s: got %d %s, want %d %s", test.body, status, text, test.want, test.text)
 		}
 	}

@@ -217,15 +217,15 @@ sliding_window known {client_ip} 3 1h`)
 		}
 	}
 	for body, want := range map[string]string{
-		`{"request":{"uri":"http://localhost:1/7773","remote":"::1"}}`:               "404 request.uri: no server listens on the port",
-		`{"request":{"uri":"http://localhost/7773","remote":"::1","server":"7773"}}`: "404 request.server: no server of this name runs",
-		`{"request":{"uri":"/7773","remote":"::1"}}`:                                 "400 request.uri: must begin with http://",
-		`{"request":{"uri":"http://` + c.site + `/7773","remote":"7773"}}`:           "400 request.remote: not an IP address",
-		`{"request":{"uri":"http://localhost/","remote":"::1","server":"srv0"}}`:     `200 "zones":[]`,
-		`{"request":{"uri":"http://` + c.site + `/","remote":"::1"},"zone":"known"}`: "400 request: cannot be combined",
+		`{"request":{"uri":"http://localhost:1/carmen","remote":"::1"}}`:                 "404 request.uri: no server listens on the port",
+		`{"request":{"uri":"http://localhost/carmen","remote":"::1","server":"carmen"}}`: "404 request.server: no server of this name runs",
+		`{"request":{"uri":"/carmen","remote":"::1"}}`:                                   "400 request.uri: must begin with http://",
+		`{"request":{"uri":"http://` + c.site + `/carmen","remote":"carmen"}}`:           "400 request.remote: not an IP address",
+		`{"request":{"uri":"http://localhost/","remote":"::1","server":"srv0"}}`:         `200 "zones":[]`,
+		`{"request":{"uri":"http://` + c.site + `/","remote":"::1"},"zone":"known"}`:     "400 request: cannot be combined",
 	} {
 		status, text := c.ask(http.MethodPost, "/sliding_window/inspect", "application/json", body)
-		if code, part, _ := strings.Cut(want, " "); fmt.Sprint(status) != code || !strings.Contains(text, part) || strings.Contains(text, "7773") {
+		if code, part, _ := strings.Cut(want, " "); fmt.Sprint(status) != code || !strings.Contains(text, part) || strings.Contains(text, "carmen") {
 			t.Errorf("%s: got %d %s, want %s", body, status, text, want)
 		}
 	}

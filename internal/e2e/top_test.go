@@ -123,10 +123,10 @@ func TestTopTalkers(t *testing.T) {
 	c.wantTop("plain", "denied", 5, control.TopKey{Key: "anna", Count: 3})
 
 	for body, want := range map[string]string{
-		`{"zone":"without"}`:              `409 {"error":"zone: keeps no top talkers; write top_talkers in it"}`,
-		`{"zone":"7773"}`:                 `404 {"error":"zone: no zone of this name runs; GET /sliding_window/zones lists the zones"}`,
-		`{"zone":"plain","store":"7773"}`: `404 {"error":"store: has no zone of this name; use one of \"memory\""}`,
-		`{"zone":"plain","by":"7773"}`:    `400 {"error":"by: must be denied or charged"}`,
+		`{"zone":"without"}`:                `409 {"error":"zone: keeps no top talkers; write top_talkers in it"}`,
+		`{"zone":"carmen"}`:                 `404 {"error":"zone: no zone of this name runs; GET /sliding_window/zones lists the zones"}`,
+		`{"zone":"plain","store":"carmen"}`: `404 {"error":"store: has no zone of this name; use one of \"memory\""}`,
+		`{"zone":"plain","by":"carmen"}`:    `400 {"error":"by: must be denied or charged"}`,
 	} {
 		status, text := c.ask(http.MethodPost, "/sliding_window/top", "application/json", body)
 		if got := strconv.Itoa(status) + " " + strings.TrimSpace(text); got != want {
@@ -170,24 +170,24 @@ func TestTopTalkersHashed(t *testing.T) {
 	}
 	c := newControlled(t, "", zone(""))
 	for range 3 {
-		c.request("", "anna 7773")
+		c.request("", "anna carmen")
 	}
-	c.wantTop("hashed", "denied", 1, control.TopKey{Key: "anna 7773", Count: 1})
+	c.wantTop("hashed", "denied", 1, control.TopKey{Key: "anna carmen", Count: 1})
 	if err := c.load("", zone("hash_keys \""+secret+"\"\n")); err != nil {
 		t.Fatal(err)
 	}
 	for range 4 {
-		c.request("", "anna 7773")
+		c.request("", "anna carmen")
 	}
 	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte("anna 7773"))
+	mac.Write([]byte("anna carmen"))
 	hash := base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	c.wantTop("hashed", "denied", 2, control.TopKey{Key: hash, Count: 2})
 	c.wantTop("hashed", "charged", 2, control.TopKey{Key: hash, Count: 2})
-	if _, text := c.ask(http.MethodPost, "/sliding_window/top", "application/json", `{"zone":"hashed"}`); strings.Contains(text, "7773") || !strings.Contains(text, `"hashed":true`) {
+	if _, text := c.ask(http.MethodPost, "/sliding_window/top", "application/json", `{"zone":"hashed"}`); strings.Contains(text, "carmen") || !strings.Contains(text, `"hashed":true`) {
 		t.Errorf("the answer is %s", text)
 	}
-	if name := c.inspect("hashed", "anna 7773").RedisKey; !strings.HasSuffix(name, ":"+hash) {
+	if name := c.inspect("hashed", "anna carmen").RedisKey; !strings.HasSuffix(name, ":"+hash) {
 		t.Errorf("the name in Redis is %s, the hash %s", name, hash)
 	}
 }

@@ -389,6 +389,23 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
+// TestGoneBefore has a caller come who has gone already, while nothing is in flight: a batch of his
+// own could be sent before he is seen to have gone.
+func TestGoneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 1_000 {
+			if r := s.Take(gone, one("1"), nil); !errors.Is(r.Err, errUnsent) || !errors.Is(r.Err, context.Canceled) {
+				t.Fatalf("a caller who has gone before gets %+v, want %v and Canceled", r, errUnsent)
+			}
+			s.want("after it", 0)
+		}
+		s.end()
+	})
+}
+
 // TestDeadlines has a server hang: each waits for the timeout and no longer, whenever it came.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -112,12 +112,14 @@ func New(env Env) *Batcher {
 
 // Take decides on one request. It returns the decisions in room if they fit.
 //
-// If ctx or the timeout ends before there is an answer, a batch may still read the charges.
+// If ctx or the timeout ends before there is an answer, a batch may still read the charges. If
+// ctx has ended before, nothing is sent.
 func (b *Batcher) Take(ctx context.Context, charges []window.Charge, room []window.Decision) window.Result {
-	if ctx.Err() == nil {
-		if own := b.trySolo(); own != nil {
-			return b.solo(ctx, own, charges, room)
-		}
+	if err := ctx.Err(); err != nil {
+		return window.Result{Err: b.env.Fail(ctx, err, false)}
+	}
+	if own := b.trySolo(); own != nil {
+		return b.solo(ctx, own, charges, room)
 	}
 	w := b.waiters.Get().(*waiter)
 	w.charges, w.result.Decisions = charges, engine.MakeDecisions(charges, room)
