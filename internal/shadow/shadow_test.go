@@ -71,7 +71,7 @@ func (r *remoteStore) TakeBatch(ctx context.Context, requests [][]window.Charge)
 
 func (r *remoteStore) Ping(context.Context) error { return window.ErrUnavailable }
 
-func (r *remoteStore) Settle(context.Context, window.Charge, int64, int64) error {
+func (r *remoteStore) ChargeMore(context.Context, window.Charge, int64) error {
 	return window.ErrUnavailable
 }
 

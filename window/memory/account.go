@@ -135,6 +135,16 @@ func (a *account) note(now int64, ds []window.Decision) {
 	sl.hold(now, ds)
 }
 
+// standing returns what the decisions would be on a charge that costs nothing.
+func (a *account) standing(now int64) []window.Decision {
+	c, h := *a.charge, a.history()
+	c.Cost = 0
+	ds := make([]window.Decision, len(c.Policies))
+	h.Look(now, &c, ds)
+	h.Explain(now, &c, ds, false)
+	return ds
+}
+
 // gaveBack stores what the decisions say after units were given back. The key may be
 // evicted if it no longer denies, and is dropped if no unit is left. Until when the key
 // matters does not change: units that are left may count under another limit for longer than
