@@ -103,8 +103,8 @@ type ServerMemory struct {
 // Evicts reports whether the server drops counters when its memory is full.
 func (m *ServerMemory) Evicts() bool { return m.Max > 0 && m.Policy != "" && m.Policy != "noeviction" }
 
-// Share returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
-func (m *ServerMemory) Share() float64 {
+// Ratio returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
+func (m *ServerMemory) Ratio() float64 {
 	if m.Max <= 0 {
 		return 0
 	}

@@ -247,7 +247,7 @@ func TestShareIsBookedByAll(t *testing.T) {
 		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second, Prefix: "all"})
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
 		sites[i].Use()
-		sites[i].Share()
+		sites[i].Join()
 		t.Cleanup(func() {
 			_ = sites[i].Close()
 			_ = store.Close()
