@@ -20,7 +20,8 @@ var collectors = []prometheus.Collector{
 	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
 	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
 	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, load.NewCollector(zoneLoads), toptalkers.Collector{},
+	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, load.NewCollector(zoneLoads),
+	toptalkers.Collector{},
 }
 
 // registerMetrics adds the collectors to the registry of a configuration. Each

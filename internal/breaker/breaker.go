@@ -282,7 +282,7 @@ func (b *Breaker) Reach(ctx context.Context) error {
 	}
 }
 
-// opens opens a part. b.mu is held.
+// opens ends the trust in a part. b.mu is held.
 func (b *Breaker) opens(p *part) {
 	if p.failures.Swap(isOpen) == 0 {
 		b.failing.Add(1)

@@ -87,8 +87,8 @@ func (s *secureSite) overHTTP1() http.RoundTripper {
 }
 
 func (s *secureSite) overHTTP2() http.RoundTripper {
-	transport := &http2.Transport{TLSClientConfig: s.tls("h2")}
-	s.Cleanup(transport.CloseIdleConnections)
+	transport := &http2.Transport{TLSClientConfig: s.tls("h2")} //nolint:staticcheck // net/http sends no :protocol
+	s.Cleanup(transport.CloseIdleConnections) //nolint:staticcheck // as above
 	return transport
 }
 

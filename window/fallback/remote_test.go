@@ -55,9 +55,10 @@ func newRemote() *remote {
 // The following return what there is of the fields of that meaning.
 
 func (r *remote) booked(zone string) int64 { return locked(r, func() int64 { return r.settled[zone] }) }
-func (r *remote) lost(zone string) int64   { return locked(r, func() int64 { return r.dropped[zone] }) }
-func (r *remote) bookings() int            { return locked(r, func() int { return r.settles }) }
-func (r *remote) attempts() int            { return locked(r, func() int { return r.tries }) }
+
+func (r *remote) lost(zone string) int64 { return locked(r, func() int64 { return r.dropped[zone] }) }
+func (r *remote) bookings() int          { return locked(r, func() int { return r.settles }) }
+func (r *remote) attempts() int          { return locked(r, func() int { return r.tries }) }
 
 func (r *remote) taken() map[string]int64 {
 	return locked(r, func() map[string]int64 { return maps.Clone(r.charged) })
