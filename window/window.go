@@ -189,8 +189,9 @@ type Store interface {
 	// Peek answers as Take would, and spends nothing.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
 
-	// GiveBack gives back at most so many of the units that a charge spent at the
-	// time at (Decision.At), from 0 to MaxProduct. The charge's cost is not used.
+	// GiveBack gives back units of those that a charge spent at the time at
+	// (Decision.At), and no more than are left of them; from 0 to MaxProduct. The
+	// charge's cost is not used.
 	GiveBack(ctx context.Context, charge Charge, at, units int64) error
 
 	// ChargeMore spends units now, from 0 to MaxProduct, above the limit if need be.
