@@ -38,8 +38,8 @@ type App struct {
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[running.ID]*zoneUse
-	// Stores of the handlers that share, one for each handler.
-	sharing []*openstore.Store
+	// Stores on which this instance is announced, one for each handler.
+	joined []*openstore.Store
 	// Zones of the handlers, for the registry.
 	running []*running.Zone
 	// Caddy's storage, for overrides.
@@ -108,19 +108,19 @@ func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	return store, err
 }
 
-// share announces this instance on a remote store from Start to Stop, so that instances can count
+// join announces this instance on a remote store from Start to Stop, so that instances can count
 // each other.
-func (a *App) share(s *openstore.Store) {
+func (a *App) join(s *openstore.Store) {
 	if s.IsRemote() {
-		a.sharing = append(a.sharing, s)
+		a.joined = append(a.joined, s)
 	}
 }
 
 // Start implements caddy.App.
 func (a *App) Start() error {
 	a.sender.Start()
-	for _, s := range a.sharing {
-		s.Share()
+	for _, s := range a.joined {
+		s.Join()
 	}
 	for _, z := range a.running {
 		z.Store.Watch()
@@ -144,8 +144,8 @@ func (a *App) Stop() error {
 		z.Load.Stop()
 	}
 	running.Watcher.End()
-	for _, s := range a.sharing {
-		s.Unshare()
+	for _, s := range a.joined {
+		s.Leave()
 	}
 	a.sender.Stop()
 	return nil

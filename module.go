@@ -173,7 +173,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.store.Settler.Use()
 	}
 	if h.Share {
-		app.share(h.store)
+		app.join(h.store)
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
