@@ -58,7 +58,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
-			z.Control.Sync.Order(order)
+			z.Control.Order(order)
 			changed = append(changed, z)
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
