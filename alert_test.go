@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -218,13 +218,12 @@ func TestOverrideEvent(t *testing.T) {
 	take := heard(t)
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":2,"window":"1h"}]`, ""))
 	runHandler(t, h, new(storagetest.Storage))
-	own := []*runningZone{h.newRunningZone(h.Zones[0])}
-	running.add(own)
-	defer running.remove(own)
+	own := []*running.Zone{h.newRunningZone(h.Zones[0])}
+	running.Zones.Add(own)
+	defer running.Zones.Remove(own)
 	body := `{"zone":"` + handlertest.ZoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
-	r := httptest.NewRequest(http.MethodPost, "/sliding_window/overrides/set", nil)
-	if _, _, err := setOverrides(r, []byte(body)); err != nil {
-		t.Fatal(err)
+	if answer := handlertest.Admin(t, http.MethodPost, "overrides/set", body); !strings.Contains(answer, `"version"`) {
+		t.Fatal(answer)
 	}
 	all := take()
 	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != handlertest.ZoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {

@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 
 // Clients of which the address is in are denied, and the others never. Addresses count as their
@@ -146,7 +147,7 @@ func TestEnforceOrders(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`))
 	b := runHandler(t, h, new(storagetest.Storage))
 	zone, z := handlertest.ZoneName(t), h.Zones[0]
-	running := []*runningZone{h.newRunningZone(z)}
+	zones := []*running.Zone{h.newRunningZone(z)}
 	inHash := func() string {
 		return server.Client(t).HGet(t.Context(), "sw:{enforce}", zone).Val()
 	}
@@ -156,7 +157,7 @@ func TestEnforceOrders(t *testing.T) {
 	}
 	want := func(what, word string) {
 		t.Helper()
-		if got, _ := z.enforcedNow(); got != word {
+		if got, _ := zones[0].Enforced(); got != word {
 			t.Errorf("%s: enforced %s, want %s", what, got, word)
 		}
 	}
@@ -174,7 +175,7 @@ func TestEnforceOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	z.control.Sync.Order(own)
-	if unsent := sendOrder(t.Context(), running, own); len(unsent) != 1 || unsent[0].zone != zone {
+	if unsent := running.SendOrder(t.Context(), zones, own); len(unsent) != 1 || unsent[0].Zone != zone {
 		t.Errorf("away: unsent %v", unsent)
 	}
 	server.Restart(t)

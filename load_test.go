@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
-	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 
 // pressure is a CPU that a test sets.
@@ -164,13 +164,13 @@ func TestLoadSurvivesReload(t *testing.T) {
 func TestLoadShown(t *testing.T) {
 	p := newPressure(t)
 	h := p.loaded(t, handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"},{"max":100,"window":"1h"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"memory":{"lo":"80%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, ""))
-	own := []*runningZone{h.newRunningZone(h.Zones[0])}
-	running.add(own)
-	defer running.remove(own)
-	z := &own[0].zone
+	own := []*running.Zone{h.newRunningZone(h.Zones[0])}
+	running.Zones.Add(own)
+	defer running.Zones.Remove(own)
+	z := h.Zones[0]
 	sources := func() string {
 		c, _ := z.charge("key", nil)
-		return z.limitState(c.Policies[0], &window.Decision{}).Source + " " + z.limitState(c.Policies[1], &window.Decision{}).Source
+		return z.sourceOf(c.Policies[0]) + " " + z.sourceOf(c.Policies[1])
 	}
 	if got := sources(); got != "config config" {
 		t.Errorf("without load: %s", got)
@@ -183,7 +183,7 @@ func TestLoadShown(t *testing.T) {
 		z.load.Answered(500 * time.Millisecond)
 	}
 	p.step(2)
-	for _, one := range status().Loads {
+	for _, one := range running.Loads() {
 		if one.Zone != z.Name {
 			continue
 		}
@@ -193,7 +193,7 @@ func TestLoadShown(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("status has no load of the zone: %+v", status())
+	t.Errorf("status has no load of the zone: %+v", running.Loads())
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -203,9 +203,9 @@ func TestLoadMetrics(t *testing.T) {
 	config := handlertest.OfZone(t, `"limits":[{"max":100,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"},"latency":{"lo":"200ms","hi":"1s"}}`, "")
 	h := p.loaded(t, config)
 	_, ctx := newHandler(t, config)
-	own := []*runningZone{h.newRunningZone(h.Zones[0])}
-	running.add(own)
-	defer running.remove(own)
+	own := []*running.Zone{h.newRunningZone(h.Zones[0])}
+	running.Zones.Add(own)
+	defer running.Zones.Remove(own)
 	p.at(0.825, 3)
 	for range 100 {
 		h.Zones[0].load.Answered(100 * time.Millisecond)

@@ -177,7 +177,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
-		h.store.Overrides.Foresee(running.inBook, ctx.Storage())
+		h.store.Overrides.Foresee(running.InBook, ctx.Storage())
 		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)

@@ -241,7 +241,7 @@ func endedAgo(t *testing.T, h *Handler, r overrides.Record, ago time.Duration) {
 	if _, err := b.Change(t.Context(), "", func([]overrides.Record) ([]overrides.Record, error) { return []overrides.Record{r}, nil }); err != nil {
 		t.Fatal(err)
 	}
-	overridebook.New(h.store.Raw).Foresee(h.newRunningZone(h.Zones[0]).inBook, storage)
+	overridebook.New(h.store.Raw).Foresee(h.newRunningZone(h.Zones[0]).InBook, storage)
 }
 
 // An override of an hour ends, and its key has limits of a minute for a while. What it uses then still counts when

@@ -2,18 +2,21 @@ package slidingwindow
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -22,7 +25,7 @@ func runHandler(t testing.TB, h *Handler, storage overridestore.Storage) *overri
 	t.Helper()
 	var zones []*overridebook.Zone
 	for _, z := range h.Zones {
-		zones = append(zones, h.newRunningZone(z).inBook)
+		zones = append(zones, h.newRunningZone(z).InBook)
 	}
 	b := h.store.Overrides
 	b.Begin(zones, storage)
@@ -294,16 +297,18 @@ func TestOverrideHashed(t *testing.T) {
 	}
 	const oldSecret, newSecret = `"a former secret of 16 bytes"`, `"a new secret of 16 bytes"`
 	h, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(newSecret+","+oldSecret)))
-	b := runHandler(t, h, new(storagetest.Storage))
-	record := keyed("anna")
-	record.Deny, record.Zone = true, handlertest.ZoneName(t)
-	if err := h.newRunningZone(h.Zones[0]).seal(&record); err != nil {
-		t.Fatal(err)
+	runHandler(t, h, new(storagetest.Storage))
+	own := []*running.Zone{h.newRunningZone(h.Zones[0])}
+	running.Zones.Add(own)
+	defer running.Zones.Remove(own)
+	var answer control.OverrideChange
+	text := handlertest.Admin(t, http.MethodPost, "overrides/set", `{"zone":"`+handlertest.ZoneName(t)+`","key":"anna","deny":true}`)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(text)
 	}
-	if record.Key != nil || len(record.Hashes) != 2 {
+	if record := answer.Records[0]; record.Key != nil || len(record.Hashes) != 2 {
 		t.Fatalf("got %+v", record)
 	}
-	setRecords(t, b, record)
 	for _, secrets := range []string{oldSecret, newSecret, newSecret + "," + oldSecret} {
 		other, _ := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, store(secrets)))
 		runHandler(t, other, new(storagetest.Storage)).Look(t.Context())
@@ -394,16 +399,15 @@ func TestOverrideGCRAInMemory(t *testing.T) {
 func TestOverrideOfAPart(t *testing.T) {
 	h, _ := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.host.labels.2}","limits":[{"max":1,"window":"1h"}]`, ""))
 	runHandler(t, h, new(storagetest.Storage))
-	own := []*runningZone{h.newRunningZone(h.Zones[0])}
-	running.add(own)
-	defer running.remove(own)
-	r, _ := http.NewRequest(http.MethodPost, "/", nil)
+	own := []*running.Zone{h.newRunningZone(h.Zones[0])}
+	running.Zones.Add(own)
+	defer running.Zones.Remove(own)
 	zone := `{"zone":"` + handlertest.ZoneName(t) + `","deny":true,"until":"2099-01-01T00:00:00Z",`
-	if _, _, err := setOverrides(r, []byte(zone+`"key":"evil"}`)); err == nil {
-		t.Error("a text without a third label is taken as a key")
+	if answer := handlertest.Admin(t, http.MethodPost, "overrides/set", zone+`"key":"evil"}`); !strings.HasPrefix(answer, "key: ") {
+		t.Errorf("a text without a third label is taken as a key: %s", answer)
 	}
-	if _, _, err := setOverrides(r, []byte(zone+`"key":"evil.example.com"}`)); err != nil {
-		t.Fatal(err)
+	if answer := handlertest.Admin(t, http.MethodPost, "overrides/set", zone+`"key":"evil.example.com"}`); !strings.Contains(answer, `"version"`) {
+		t.Fatal(answer)
 	}
 	if h.Zones[0].overrides.Rule("evil") == nil || h.Zones[0].overrides.Rule("") != nil {
 		t.Errorf("the record decides on evil: %v, on no key: %v", h.Zones[0].overrides.Rule("evil") != nil, h.Zones[0].overrides.Rule("") != nil)
