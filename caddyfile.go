@@ -294,7 +294,7 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		switch {
 		case d.Val() != "share":
-			return d.Errf("unrecognized subdirective %q of on_error; use share", d.Val())
+			return suggest.NoOption(d, " of on_error", []string{"share"})
 		case *share:
 			return d.Err("share is given twice; keep one")
 		case d.NextArg():

@@ -43,7 +43,7 @@ func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
 	case "min":
 		value = (*string)(&a.Min)
 	default:
-		return d.Errf("unrecognized subdirective %q of alert; use denied, over and min", option)
+		return suggest.NoOption(d, " of alert", []string{"denied", "over", "min"})
 	}
 	if !d.AllArgs(value) {
 		return d.ArgErr()
@@ -117,12 +117,27 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 		}
 		a.Weighted = option == "weighted"
 	default:
-		return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+		return a.noOption(d)
 	}
 	if !d.AllArgs(words...) {
 		return d.ArgErr()
 	}
 	return nil
+}
+
+// noOption refuses the option at the cursor of d, which no algorithm has.
+func (a *Algorithm) noOption(d *caddyfile.Dispenser) error {
+	var options []string
+	for _, o := range algorithmOptions {
+		if o.algorithm == a.Name {
+			options = append(options, o.name)
+		}
+	}
+	of := " of algorithm " + a.Name
+	if len(options) == 0 {
+		return d.Errf("unrecognized subdirective %q%s, which has none; take it out", d.Val(), of)
+	}
+	return suggest.NoOption(d, of, options)
 }
 
 // unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
@@ -161,7 +176,7 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 	case "combine":
 		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
 	default:
-		return d.Errf("unrecognized subdirective %q of load; use cpu, memory, latency, floor, ceiling, recover or combine", option)
+		return suggest.NoOption(d, " of load", []string{"cpu", "memory", "latency", "floor", "ceiling", "recover", "combine"})
 	}
 	return nil
 }
@@ -186,6 +201,10 @@ func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
 		}
 	}
 	return s, nil
+}
+
+var settleOptions = []string{
+	"usage", "header", "json", "weight", "reserve_json", "reserve_body", "on_missing", "on_abort", "refund_if", "max",
 }
 
 func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
@@ -220,7 +239,7 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 			return d.ArgErr()
 		}
 	default:
-		return d.Errf("unrecognized subdirective %q of settle", option)
+		return suggest.NoOption(d, " of settle", settleOptions)
 	}
 	return nil
 }

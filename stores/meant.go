@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
@@ -33,12 +34,11 @@ var meantOptions = map[string]string{
 
 // errOption refuses the option at the cursor, which there is not, and says what was
 // probably meant.
-func errOption(d *caddyfile.Dispenser, store string, meant map[string]string) error {
-	text := fmt.Sprintf("unrecognized subdirective %q of store %s", d.Val(), store)
+func errOption(d *caddyfile.Dispenser, store string, options []string, meant map[string]string) error {
 	if cure := meant[d.Val()]; cure != "" {
-		text += "; write " + cure
+		return d.Errf("unrecognized subdirective %q of store %s; write %s", d.Val(), store, cure)
 	}
-	return d.Err(text)
+	return suggest.NoOption(d, " of store "+store, options)
 }
 
 // meantByMemory is the same for store memory.

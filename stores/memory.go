@@ -142,7 +142,7 @@ func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}
 		if d.Val() != "max_keys" {
-			return errOption(d, "memory", meantByMemory())
+			return errOption(d, "memory", []string{"max_keys"}, meantByMemory())
 		}
 		var value string
 		if !d.AllArgs(&value) {

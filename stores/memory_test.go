@@ -114,7 +114,7 @@ func TestMemoryCaddyfile(t *testing.T) {
 func TestMemoryRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"memory 5":                            `wrong argument count or unexpected line ending after '5', at Testfile:1`,
-		"memory {\nsize 5\n}":                 `unrecognized subdirective "size" of store memory, at Testfile:2`,
+		"memory {\nsize 5\n}":                 `unrecognized subdirective "size" of store memory; use max_keys, at Testfile:2`,
 		"memory {\nmax_keys\n}":               `wrong argument count or unexpected line ending after 'max_keys', at Testfile:2`,
 		"memory {\nmax_keys 5 6\n}":           `wrong argument count or unexpected line ending after '5', at Testfile:2`,
 		"memory {\nmax_keys 5\nmax_keys 5\n}": `duplicate subdirective max_keys; keep one, at Testfile:3`,

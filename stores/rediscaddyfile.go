@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 )
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -108,7 +110,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return err
 			}
 		default:
-			return errOption(d, "redis", meantOptions)
+			return errOption(d, "redis", redisOptions, meantOptions)
 		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
@@ -194,7 +196,7 @@ func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 			}
 			t.InsecureSkipVerify = true
 		default:
-			return d.Errf("unrecognized subdirective %q of store redis tls", option)
+			return suggest.NoOption(d, " of store redis tls", []string{"ca", "cert", "key", "server_name", "insecure_skip_verify"})
 		}
 	}
 	return nil

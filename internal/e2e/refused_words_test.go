@@ -1,0 +1,41 @@
+package e2e_test
+
+import "testing"
+
+// Misspelt options are refused with the one that was probably meant, and others with all that there are.
+func TestMisspelt(t *testing.T) {
+	const zone = "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n"
+	checkRefusals(t, zone, 4, ``, []refusal{
+		{"limt 5 1m", 0, ``, `zone api: unrecognized subdirective "limt"; write limit`},
+		{"limits 5 1m", 0, ``, `zone api: unrecognized subdirective "limits"; write limit`},
+		{"Limit 5 1m", 0, ``, `zone api: unrecognized subdirective "Limit"; write limit`},
+		{"limit 5 1m\nsettel usage openai", 1, ``, `zone api: unrecognized subdirective "settel"; write settle`},
+		{"limit 5 1m\ntop-talkers", 1, ``, `zone api: unrecognized subdirective "top-talkers"; write top_talkers`},
+		{"limit 5 1m\ncolour red", 1, ``, `zone api: unrecognized subdirective "colour"; use match, key, limit, fallback, pack, algorithm, cost, lease, enforce, count_if, settle, load, alert, ipv4_prefix, ipv6_prefix, fold_case, empty_key or top_talkers`},
+		{"limit 5 1m\nload {\ncpus 70% 95%\n}", 2, ``, `zone api: unrecognized subdirective "cpus" of load; write cpu`},
+		{"limit 5 1m\nsettle {\nusage openai\non_mising keep\n}", 3, ``, `zone api: unrecognized subdirective "on_mising" of settle; write on_missing`},
+		{"limit 5 1m\nalert {\ndeny 10%\n}", 2, ``, `zone api: unrecognized subdirective "deny" of alert; use denied, over or min`},
+		{"limit 5 1m\nalgorithm slices {\nsiez 5s\n}", 2, ``, `zone api: unrecognized subdirective "siez" of algorithm slices; write size`},
+		{"limit 5 1m\nalgorithm slices {\nwidth 5s\n}", 2, ``, `zone api: unrecognized subdirective "width" of algorithm slices; use count, size, strict, weighted, layers or adaptive`},
+		{"limit 5 1m\nalgorithm zset {\nwidth 5s\n}", 2, ``, `zone api: unrecognized subdirective "width" of algorithm zset, which has none; take it out`},
+		{"limit 5 1m {\nkey all\n}", 0, ``, `zone api: limit has no block; take out { and what belongs to it`},
+		{"limit 5 1m\ntop_talkers {\n}", 1, ``, `zone api: top_talkers has no block; take out { and what belongs to it`},
+		{"limit 5 1m\nalgorithm slices {\ncount 5 {\n}\n}", 2, ``, `zone api: count has no block; take out { and what belongs to it`},
+		{"limit 5 1m\nsettle {\nusage openai {\n}\n}", 2, ``, `zone api: usage has no block; take out { and what belongs to it`},
+	})
+	const handler = "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n"
+	checkRefusals(t, handler, 6, ``, []refusal{
+		{"statsu 429", 0, ``, `unrecognized subdirective "statsu" of sliding_window; write status`},
+		{"colour red", 0, ``, `unrecognized subdirective "colour" of sliding_window; use zone, store, on_error, status, headers, jitter or log_key`},
+		{"on_error local {\nshared\n}", 1, ``, `unrecognized subdirective "shared" of on_error; write share`},
+		{"store memory {\nmax_key 5\n}", 1, ``, `unrecognized subdirective "max_key" of store memory; write max_keys`},
+		{"store redis {\nadress localhost:6379\n}", 1, ``, `unrecognized subdirective "adress" of store redis; write address`},
+		{"store redis {\ndb 3 {\n}\n}", 1, ``, `db has no block; take out { and what belongs to it`},
+		{"store redis {\ntls {\nservername x\n}\n}", 2, ``, `unrecognized subdirective "servername" of store redis tls; write server_name`},
+		{"store redis {\ntls {\nverify\n}\n}", 2, ``, `unrecognized subdirective "verify" of store redis tls; use ca, cert, key, server_name or insecure_skip_verify`},
+	})
+	checkRefusals(t, "{\n\tsliding_window {\n%s\n\t}\n}\n", 3, ``, []refusal{
+		{"onerror deny", 0, ``, `unrecognized subdirective "onerror" of the global option sliding_window; write on_error`},
+		{"colour red", 0, ``, `unrecognized subdirective "colour" of the global option sliding_window; use store or on_error`},
+	})
+}
