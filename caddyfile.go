@@ -47,7 +47,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
 	if d.NextArg() {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	seen := make(seenOptions)
 	for d.NextBlock(0) {
@@ -220,7 +220,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "jitter":
 		var value string
 		if !d.AllArgs(&value) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		if h.Jitter, err = strconv.ParseFloat(value, 64); err != nil {
 			return d.Errf("jitter %q is not a number", value)
@@ -228,7 +228,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 		err = wrap(d, checkJitter(h.Jitter))
 	case "log_key":
 		if d.NextArg() {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		h.LogKey = true
 	default:
@@ -240,7 +240,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 // unmarshal reads a zone. What is wrong with a line is reported at that line.
 func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&z.Name) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if err := checkZoneName(z.Name); err != nil {
 		return d.WrapErr(err)
@@ -273,7 +273,7 @@ func checkWrittenKey(text string) error {
 // parseStore reads the name of a store and what belongs to it.
 func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 	if !d.NextArg() {
-		return nil, d.ArgErr()
+		return nil, suggest.ArgErr(d)
 	}
 	name := d.Val()
 	if err := suggest.CheckStoreName(name); err != nil {
@@ -298,7 +298,7 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 		case *share:
 			return d.Err("share is given twice; keep one")
 		case d.NextArg():
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		*share = true
 		if err := checkShare(*word, *share); err != nil {
@@ -310,7 +310,7 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 
 func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...string) error {
 	if !d.AllArgs(target) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return wrap(d, checkWord(option, *target, words...))
 }
@@ -318,7 +318,7 @@ func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...s
 func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 	var value string
 	if !d.AllArgs(&value) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {

@@ -46,7 +46,7 @@ func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
 		return suggest.NoOption(d, " of alert", []string{"denied", "over", "min"})
 	}
 	if !d.AllArgs(value) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if *value == "" {
 		return d.Err("the value is empty; write one, or take the line out")
@@ -62,7 +62,7 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 		}
 	}
 	if !d.AllArgs(&a.Name) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if _, err := a.engine(); err != nil {
 		return d.WrapErr(err)
@@ -120,7 +120,7 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 		return a.noOption(d)
 	}
 	if !d.AllArgs(words...) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 	case "floor", "ceiling", "recover":
 		values := map[string]*Value{"floor": &l.Floor, "ceiling": &l.Ceiling, "recover": &l.Recover}
 		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "combine":
 		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
@@ -214,7 +214,7 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 	case "header":
 		words := d.RemainingArgs()
 		if len(words) == 0 || len(words) > 2 {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		s.Header = words[0]
 		if s.Strip = len(words) == 2; s.Strip && words[1] != "strip" {
@@ -222,13 +222,13 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 		}
 	case "json":
 		if !d.AllArgs(&s.JSON) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "weight":
 		return s.unmarshalWeight(d)
 	case "reserve_json":
 		if s.ReserveJSON = d.RemainingArgs(); len(s.ReserveJSON) == 0 {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "refund_if":
 		s.RefundIf, err = parseMatcher(d)
@@ -236,7 +236,7 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 	case "reserve_body", "on_missing", "on_abort", "max":
 		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
 		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	default:
 		return suggest.NoOption(d, " of settle", settleOptions)
@@ -280,7 +280,7 @@ func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
 func (a *Algorithm) unmarshalFields(d *caddyfile.Dispenser) error {
 	words := d.RemainingArgs()
 	if len(words) == 0 {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	fields, err := readFields(words)
 	if err != nil {

@@ -18,6 +18,27 @@ var redisOptions = []string{
 	"timeout", "pool_size",
 }
 
+// syntax says how options of stores are written.
+var syntax = map[string]string{
+	"memory":               "store memory, with max_keys <n> in a block",
+	"max_keys":             "max_keys <n>",
+	"address":              "address <host>:<port> ...",
+	"master":               "master <name>",
+	"cluster":              "cluster alone",
+	"username":             "username <user>",
+	"sentinel_username":    "sentinel_username <user>",
+	"prefix":               "prefix <text>",
+	"db":                   "db <n>",
+	"pool_size":            "pool_size <n>",
+	"timeout":              "timeout <duration>, such as timeout 100ms",
+	"tls":                  "tls, with options in a block",
+	"ca":                   "ca <file>",
+	"cert":                 "cert <file>",
+	"key":                  "key <file>",
+	"server_name":          "server_name <name>",
+	"insecure_skip_verify": "insecure_skip_verify alone",
+}
+
 // meantOptions are words of other clients of Redis, and what store redis has for them.
 var meantOptions = map[string]string{
 	"host": "address <host>:<port>", "hosts": "address <host>:<port> ...", "port": "address <host>:<port>", "addr": "address <host>:<port>",

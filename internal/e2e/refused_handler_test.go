@@ -16,22 +16,22 @@ func TestRefusedHandler(t *testing.T) {
 			{"status -1", 0, `"status":-1`, `status -1: must be from 400 to 599`},
 			{"status 0", 0, ``, `status 0: must be from 400 to 599`},
 			{"status teapot", 0, ``, `status "teapot" is not a whole number`},
-			{"status", 0, ``, `wrong argument count or unexpected line ending after 'status'`},
+			{"status", 0, ``, `wrong argument count or unexpected line ending after 'status'; write status <code>`},
 			{"headers all", 0, `"headers":"all"`, `headers "all" is unknown; use one of ietf, legacy, both, none`},
-			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'`},
+			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'; write headers ietf, legacy, both or none`},
 			{"on_error panic", 0, `"on_error":"panic"`, `on_error "panic" is unknown; use one of local, allow, deny`},
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
 			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share and on_error allow cannot be combined; write on_error local { share }, or take share out`},
 			{"on_error deny {\nshare\n}", 1, `"on_error":"deny","share":true`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
 			{"on_error local {\nshare\nshare\n}", 2, ``, `share is given twice; keep one`}, //nolint:dupword // is refused
-			{"on_error local {\nshare 3\n}", 1, ``, `wrong argument count or unexpected line ending after '3'`},
+			{"on_error local {\nshare 3\n}", 1, ``, `wrong argument count or unexpected line ending after '3'; write share alone`},
 			{"on_error local {\nhalve\n}", 1, ``, `unrecognized subdirective "halve" of on_error; use share`},
 			{"jitter -0.1", 0, `"jitter":-0.1`, `jitter -0.1: must be from 0 to 1`},
 			{"jitter 1.1", 0, `"jitter":1.1`, `jitter 1.1: must be from 0 to 1`},
 			{"jitter NaN", 0, ``, `jitter NaN: must be from 0 to 1`},
 			{"jitter 20%", 0, ``, `jitter "20%" is not a number`},
-			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'`},
-			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'`},
+			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'; write log_key alone`},
+			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'; write store redis, or store memory`},
 			{"store file", 0, ``, `store "file" is unknown; use one of memory, redis`},
 			{"store memory\nstore memory", 1, ``, `store is given twice; keep one`},
 		})
@@ -70,8 +70,8 @@ func TestRefusedDirective(t *testing.T) {
 		{"sliding_window api {client_ip} 5 1us", `zone api: limit 5 1us: window 1µs is not a whole number of milliseconds, at Caddyfile:2`},
 		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required, at Caddyfile:2`},
 		{`sliding_window api "" 5 1m`, `zone api: key "" is empty; write what has a quota of its own, such as {client_ip}, at Caddyfile:2`},
-		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone', at Caddyfile:3`},
-		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a', at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone'; write zone <name> { ... }, at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a'; write zone <name> { ... }, at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},
 		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: is given twice in one handler; rename one, at Caddyfile:6`},
 	} {
@@ -136,13 +136,13 @@ func TestRefusedShorthands(t *testing.T) {
 
 func TestRefusedGlobalOption(t *testing.T) {
 	for _, r := range []struct{ option, json, want string }{
-		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis', at Caddyfile:2`},
+		{"sliding_window redis", ``, `wrong argument count or unexpected line ending after 'redis'; write sliding_window { ... }, at Caddyfile:2`},
 		{"sliding_window {\n\t\tstatus 429\n\t}", ``, `unrecognized subdirective "status" of the global option sliding_window; it is an option of the directive sliding_window: write it there, at Caddyfile:3`},
 		{"sliding_window {\n\t\ton_error deny\n\t\ton_error deny\n\t}", ``, `on_error is given twice; keep one, at Caddyfile:4`},
 		{"sliding_window {\n\t\ton_error never\n\t}", `{"on_error":"never"}`, `on_error "never" is unknown; use one of local, allow, deny`},
 		{"sliding_window {\n\t\ton_error deny {\n\t\t\tshare\n\t\t}\n\t}", `{"on_error":"deny","share":true}`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
-		{"sliding_window {\n\t\ton_error local {\n\t\t\tshare no\n\t\t}\n\t}", ``, `wrong argument count or unexpected line ending after 'no', at Caddyfile:4`},
-		{"sliding_window {\n\t\tstore\n\t}", ``, `wrong argument count or unexpected line ending after 'store', at Caddyfile:3`},
+		{"sliding_window {\n\t\ton_error local {\n\t\t\tshare no\n\t\t}\n\t}", ``, `wrong argument count or unexpected line ending after 'no'; write share alone, at Caddyfile:4`},
+		{"sliding_window {\n\t\tstore\n\t}", ``, `wrong argument count or unexpected line ending after 'store'; write store redis, or store memory, at Caddyfile:3`},
 		{"sliding_window {\n\t\tstore memory {\n\t\t\tmax_keys -1\n\t\t}\n\t}", `{"store":{"module":"memory","max_keys":-1}}`, `store memory: max_keys -1: must be from 1 to 2147483647`},
 	} {
 		if _, err := adapt(t, "{\n\t"+r.option+"\n}\n"); err == nil || !strings.Contains(err.Error(), r.want) {

@@ -35,17 +35,9 @@ func noBlock(d *caddyfile.Dispenser) error {
 	if d.Val() != "{" {
 		return nil
 	}
-	line, words := d.Line(), 0
-	for d.Prev() && d.Line() == line {
-		words++
-	}
-	d.Next()
-	option := d.Val()
-	for range words {
-		d.Next()
-	}
-	if words == 0 {
+	words := upToCursor(d)
+	if len(words) == 1 {
 		return d.Err("a block has to follow an option; take out { and what belongs to it")
 	}
-	return d.Errf("%s has no block; take out { and what belongs to it", option)
+	return d.Errf("%s has no block; take out { and what belongs to it", words[0])
 }
