@@ -1,9 +1,11 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -252,7 +254,7 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 			err = seen.once(d)
 		}
 		if err == nil {
-			err = z.readOption(d)
+			err = refuseEmpty(d, z.readOption)
 		}
 		if err != nil {
 			return fmt.Errorf("zone %s: %w", z.Name, err)
@@ -326,6 +328,16 @@ func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 	}
 	*target = n
 	return nil
+}
+
+// refuseEmpty reads an option, and refuses an empty word after it that read takes for the default, as of a
+// variable of the environment that is not set. Matchers may hold one.
+func refuseEmpty(d *caddyfile.Dispenser, read func(*caddyfile.Dispenser) error) error {
+	var empty error
+	if option := d.Val(); option != "match" && option != "count_if" && option != "refund_if" && slices.Contains(suggest.PeekArgs(d), "") {
+		empty = d.Errf("%s \"\": the value is empty; write one, or take the line out", option)
+	}
+	return cmp.Or(read(d), empty)
 }
 
 // wrap adds file and line to an error.

@@ -3,6 +3,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,7 +17,8 @@ import (
 // unmarshalAlert reads the option, which has a block or none.
 func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
 	if d.NextArg() {
-		return nil, d.Errf("alert has no arguments; write alert { denied %s }", d.Val())
+		share := strings.TrimPrefix(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " "), "denied ")
+		return nil, d.Errf("alert has no arguments; write alert { denied %s }", cmp.Or(share, "10%"))
 	}
 	a, seen := new(Alert), make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -72,11 +74,15 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 		if err := seen.once(d); err != nil {
 			return err
 		}
-		if err := a.unmarshalOption(d, seen); err != nil {
-			return err
+		read := func(d *caddyfile.Dispenser) error {
+			if err := a.unmarshalOption(d, seen); err != nil {
+				return err
+			}
+			_, err := a.engine()
+			return wrap(d, err)
 		}
-		if _, err := a.engine(); err != nil {
-			return d.WrapErr(err)
+		if err := refuseEmpty(d, read); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -153,7 +159,7 @@ func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
 		if err := seen.once(d); err != nil {
 			return nil, err
 		}
-		if err := l.unmarshal(d); err != nil {
+		if err := refuseEmpty(d, l.unmarshal); err != nil {
 			return nil, err
 		}
 	}
@@ -196,7 +202,7 @@ func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
 				return nil, err
 			}
 		}
-		if err := s.unmarshal(d); err != nil {
+		if err := refuseEmpty(d, s.unmarshal); err != nil {
 			return nil, err
 		}
 	}

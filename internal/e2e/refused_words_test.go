@@ -1,6 +1,9 @@
 package e2e_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Misspelt options are refused with the one that was probably meant, and others with all that there are.
 func TestMisspelt(t *testing.T) {
@@ -38,4 +41,32 @@ func TestMisspelt(t *testing.T) {
 		{"onerror deny", 0, ``, `unrecognized subdirective "onerror" of the global option sliding_window; write on_error`},
 		{"colour red", 0, ``, `unrecognized subdirective "colour" of the global option sliding_window; use store or on_error`},
 	})
+}
+
+// Empty words, as of variables of the environment that are not set, are not taken for the default.
+func TestEmptyWords(t *testing.T) {
+	var refusals []refusal
+	for _, option := range []string{`cost`, `lease 5`, `pack`, `algorithm`} {
+		name, _, _ := strings.Cut(option, " ")
+		refusals = append(refusals, refusal{"limit 5 1m\n" + option + ` ""`, 1, ``, `zone api: ` + name + ` "": the value is empty; write one, or take the line out`})
+	}
+	for block, options := range map[string][]string{
+		"algorithm slices {":    {"count", "size"},
+		"algorithm gcra {":      {"burst", "native"},
+		"algorithm stream {":    {"keep", "max_value", "max_entry", "fields a"},
+		"load cpu 70% 95% {":    {"floor", "ceiling", "recover"},
+		"settle usage openai {": {"on_missing", "on_abort", "max", "header", "json"},
+	} {
+		for _, option := range options {
+			name, _, _ := strings.Cut(option, " ")
+			refusals = append(refusals, refusal{"limit 5 1m\n" + block + "\n" + option + ` ""` + "\n}", 2, ``,
+				`zone api: ` + name + ` "": the value is empty; write one, or take the line out`})
+		}
+	}
+	refusals = append(refusals,
+		refusal{"limit 5 1m\nalert denied 20%", 1, ``, `zone api: alert has no arguments; write alert { denied 20% }`},
+		refusal{"limit 5 1m\nalert 20%", 1, ``, `zone api: alert has no arguments; write alert { denied 20% }`},
+		refusal{"limit 5 1m\nalert \"\"", 1, ``, `zone api: alert has no arguments; write alert { denied 10% }`},
+	)
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4, ``, refusals)
 }
