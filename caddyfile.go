@@ -225,6 +225,9 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 			return suggest.ArgErr(d)
 		}
 		if h.Jitter, err = strconv.ParseFloat(value, 64); err != nil {
+			if percent, err := quantity.Percent(value); err == nil {
+				return d.Errf("jitter %q is not a number; write %v", value, percent)
+			}
 			return d.Errf("jitter %q is not a number", value)
 		}
 		err = wrap(d, checkJitter(h.Jitter))

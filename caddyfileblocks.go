@@ -312,7 +312,7 @@ func readFields(words []string) ([]Field, error) {
 func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
 	matchers, option := make(map[string]caddyhttp.ResponseMatcher), d.Val()
 	if err := caddyhttp.ParseNamedResponseMatcher(d.NewFromNextSegment(), matchers); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: write status <code>... or header <field> <value>: %w", option, err)
 	}
 	m := matchers[option]
 	return &m, nil

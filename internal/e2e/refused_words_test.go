@@ -70,3 +70,31 @@ func TestEmptyWords(t *testing.T) {
 	)
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4, ``, refusals)
 }
+
+// What can only be a mistake is refused, however it is written.
+func TestCanOnlyBeAMistake(t *testing.T) {
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4,
+		`{"handler":"sliding_window","zones":[{"name":"api",%s}]}`, []refusal{
+			{"limit 5 1m\nfallback 5 1h", 2, `"limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}`, `zone api: fallback 5 1h: no limit holds a placeholder, so that it would never hold; take fallback out`},
+			{"limit 5 1m\ncost 6", 2, `"limits":[{"max":5,"window":"1m"}],"cost":6`, `zone api: cost 6 is above limit 5 1m, so that no request would pass; raise the limit, or write limit 0 to deny everything`},
+			{"cost 6\nlimit 50 1m\nlimit 5 1s", 3, `"limits":[{"max":50,"window":"1m"},{"max":5,"window":"1s"}],"cost":6`, `zone api: cost 6 is above limit 5 1s, so that no request would pass; raise the limit, or write limit 0 to deny everything`},
+			{"limit {} 1m\nfallback 5 1m", 0, `"limits":[{"max":"{}","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit max "{}": {} names no placeholder; write its name, or \{\} for braces`},
+			{`limit "" 1m`, 0, `"limits":[{"max":"","window":"1m"}]`, `zone api: limit: max or window is missing; write limit <max> <window>`},
+			{`limit 5 ""`, 0, `"limits":[{"max":5}]`, `zone api: limit: max or window is missing; write limit <max> <window>`},
+			{"limit 5 1m\nkey a{}b", 1, `"limits":[{"max":5,"window":"1m"}],"key":"a{}b"`, `zone api: key "a{}b": {} names no placeholder; write its name, or \{\} for braces`},
+			{"limit 5 1m\nkey {http.request.uuid}", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{http.request.uuid}"`, `zone api: key "{http.request.uuid}": {http.request.uuid} differs for each request, so that no limit would be reached; use what a client has in common, such as {client_ip}`},
+			{"limit 5 1m\nkey {http.response.size}", 1, `"limits":[{"max":5,"window":"1m"}],"key":"{http.response.size}"`, `zone api: key "{http.response.size}": {http.response.size} has a value only once the request is over; take it out`},
+			{"limit 5 1m\ncost {http.response.duration_ms}", 1, `"limits":[{"max":5,"window":"1m"}],"cost":"{http.response.duration_ms}"`, `zone api: cost "{http.response.duration_ms}": {http.response.duration_ms} has a value only once the request is over; take it out`},
+			{"limit 5 1m\nmatch path", 1, `"limits":[{"max":5,"window":"1m"}],"match":[{"path":null}]`, `zone api: match path: there is nothing to match; write what, or take match out`},
+			{"limit 5 1m\nmatch {\nmethod\n}", 3, `"limits":[{"max":5,"window":"1m"}],"match":[{"method":[]}]`, `zone api: match method: there is nothing to match; write what, or take match out`},
+			{"limit 5 1m\ncount_if header \"\" a", 1, `"limits":[{"max":5,"window":"1m"}],"count_if":{"headers":{"":["a"]}}`, `zone api: count_if: header: the name of the field is empty; write header <field> <value>`},
+			{"limit 5 1m\ncount_if status 4xx,5xx", 1, ``, `zone api: count_if: write status <code>... or header <field> <value>: bad status value '4xx,5xx': strconv.Atoi: parsing "4xx,5xx": invalid syntax`},
+			{"limit 5 1m\nsettle {\nusage openai\nrefund_if path /x\n}", 3, ``, `zone api: refund_if: write status <code>... or header <field> <value>: unrecognized response matcher path`},
+			{"limit 5 1m\nsettle json $.usage.total", 1, `"limits":[{"max":5,"window":"1m"}],"settle":{"json":"$.usage.total"}`, `zone api: settle: json path "$.usage.total" is a JSONPath; write it without $, such as usage.total_tokens`},
+			{"limit 5 1m\nsettle json usage..total", 1, `"limits":[{"max":5,"window":"1m"}],"settle":{"json":"usage..total"}`, `zone api: settle: json path "usage..total" has a name that is empty; write names with one dot between them, such as usage.total_tokens`},
+			{"limit 5 1m\nsettle json usage.total.", 1, `"limits":[{"max":5,"window":"1m"}],"settle":{"json":"usage.total."}`, `zone api: settle: json path "usage.total." has a name that is empty; write names with one dot between them, such as usage.total_tokens`},
+		})
+	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n", 6, ``, []refusal{
+		{"jitter 20%", 0, ``, `jitter "20%" is not a number; write 0.2`},
+	})
+}

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,6 +81,9 @@ func Check(text string) error {
 		return err
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
+		if name == "" {
+			return "", errors.New(`{} names no placeholder; write its name, or \{\} for braces`)
+		}
 		if name == "http.request.body" || name == "http.request.body_base64" {
 			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
@@ -135,6 +139,9 @@ func CheckKey(text string) error {
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
 		if strings.HasPrefix(name, "file.") {
 			return nil, fmt.Errorf("{%s} would read the disk for every request, and be the same for all; use text, or {env.*}", name)
+		}
+		if name == "http.request.uuid" || name == "http.request.duration" || name == "http.request.duration_ms" {
+			return nil, fmt.Errorf("{%s} differs for each request, so that no limit would be reached; use what a client has in common, such as {client_ip}", name)
 		}
 		return "", nil
 	})
