@@ -73,12 +73,24 @@ func (z *Zone) checkMatch() error {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
 		}
 		for _, matcher := range slices.Sorted(maps.Keys(set)) {
-			if raw := strings.TrimSpace(string(set[matcher])); raw == "null" || raw == "[]" {
+			if matchesNothing(matcher, strings.TrimSpace(string(set[matcher]))) {
 				return fmt.Errorf("match %s: there is nothing to match; write what, or take match out", matcher)
 			}
 		}
 	}
 	return z.checkMatcherNames()
+}
+
+// matchesNothing reports whether the configuration of a matcher does not say what to match. To some
+// matchers, such as file, an empty object says it.
+func matchesNothing(matcher, raw string) bool {
+	switch raw {
+	case "null", "[]", "[{}]":
+		return true
+	case "{}":
+		return slices.Contains([]string{"remote_ip", "client_ip", "header", "header_regexp", "query", "vars", "vars_regexp"}, matcher)
+	}
+	return false
 }
 
 // checkMatcherNames refuses matchers with a placeholder that never has a value.

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -81,19 +82,30 @@ func Check(text string) error {
 		return err
 	}
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
-		if name == "" {
-			return "", errors.New(`{} names no placeholder; write its name, or \{\} for braces`)
-		}
 		if name == "http.request.body" || name == "http.request.body_base64" {
 			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
-		if err := CheckKnown(name); err != nil {
+		if err := cmp.Or(CheckKnown(name), checkWhole(name)); err != nil {
 			return "", err
 		}
 		return "", checkShorthand(name)
 	})
 	if err != nil {
 		return fmt.Errorf("%q: %w", text, err)
+	}
+	return nil
+}
+
+// checkWhole refuses the name of a placeholder of which a part is missing, as of a variable of the environment
+// that is not set, or of a snippet that is imported with too few arguments.
+func checkWhole(name string) error {
+	switch {
+	case name == "":
+		return errors.New(`{} names no placeholder; write its name, or \{\} for braces`)
+	case strings.HasSuffix(name, "."):
+		return fmt.Errorf("{%s} never has a value; write a name after the dot", name)
+	case strings.HasPrefix(name, "args[") || strings.HasPrefix(name, "args.") || name == "block" || strings.HasPrefix(name, "blocks."):
+		return fmt.Errorf("{%s} has a value in a snippet only; write one after import <snippet>, or take the placeholder out", name)
 	}
 	return nil
 }
