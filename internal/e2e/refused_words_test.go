@@ -21,6 +21,7 @@ func TestMisspelt(t *testing.T) {
 		{"limit 5 1m\nalgorithm slices {\nsiez 5s\n}", 2, ``, `zone api: unrecognized subdirective "siez" of algorithm slices; write size`},
 		{"limit 5 1m\nalgorithm slices {\nwidth 5s\n}", 2, ``, `zone api: unrecognized subdirective "width" of algorithm slices; use count, size, strict, weighted, layers or adaptive`},
 		{"limit 5 1m\nalgorithm zset {\nwidth 5s\n}", 2, ``, `zone api: unrecognized subdirective "width" of algorithm zset, which has none; take it out`},
+		{"limit 5 1m\nmatch {\nmetod GET\n}", 3, ``, `zone api: match: unrecognized matcher "metod"; write method`},
 		{"limit 5 1m {\nkey all\n}", 0, ``, `zone api: limit has no block; take out { and what belongs to it`},
 		{"limit 5 1m\ntop_talkers {\n}", 1, ``, `zone api: top_talkers has no block; take out { and what belongs to it`},
 		{"limit 5 1m\nalgorithm slices {\ncount 5 {\n}\n}", 2, ``, `zone api: count has no block; take out { and what belongs to it`},

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
@@ -160,6 +161,13 @@ func MatchError(d *caddyfile.Dispenser, err error) error {
 	if word := unknownMatcher.FindStringSubmatch(err.Error()); word != nil {
 		if meant := CheckMatch(word[1:]); meant != nil {
 			return d.WrapErr(meant)
+		}
+		var matchers []string
+		for _, m := range caddy.GetModules("http.matchers") {
+			matchers = append(matchers, m.ID.Name())
+		}
+		if meant := nearest.Word(word[1], matchers); meant != "" {
+			return d.Errf("match: unrecognized matcher %q; write %s", word[1], meant)
 		}
 	}
 	return err
