@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,28 @@ func TestMisspelt(t *testing.T) {
 		{"onerror deny", 0, ``, `unrecognized subdirective "onerror" of the global option sliding_window; write on_error`},
 		{"colour red", 0, ``, `unrecognized subdirective "colour" of the global option sliding_window; use store or on_error`},
 	})
+}
+
+// Each option with a wrong number of words is refused with how it is written.
+func TestSyntaxOfEachOption(t *testing.T) {
+	const zone = "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\t%s\n\t\t}\n\t}\n}\n"
+	_, err := adapt(t, fmt.Sprintf(zone, "colour red"))
+	_, list, _ := strings.Cut(fmt.Sprint(err), "; use ")
+	list, _, _ = strings.Cut(list, ", at ")
+	options := strings.Split(strings.Replace(list, " or ", ", ", 1), ", ")
+	if len(options) < 10 {
+		t.Fatalf("got the options %q from %v", options, err)
+	}
+	for _, option := range options {
+		switch option {
+		case "match", "count_if", "settle", "load", "alert":
+			continue // their words are options
+		}
+		_, err := adapt(t, fmt.Sprintf(zone, option+" a b c d e f g"))
+		if !strings.Contains(fmt.Sprint(err), "; write "+option+" ") {
+			t.Errorf("%s: got %v, want how it is written", option, err)
+		}
+	}
 }
 
 // Empty words, as of variables of the environment that are not set, are not taken for the default.
