@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,7 +50,7 @@ func (z *Zone) checkFields() error {
 			return err
 		}
 	}
-	return cmp.Or(z.checkFallbackIsUsed(), z.checkCostFits())
+	return z.checkCostFits()
 }
 
 func (z *Zone) checkEmptyKey() error {
@@ -136,7 +135,8 @@ func (z *Zone) checkFallback() error {
 	return z.Fallback.check("fallback")
 }
 
-// checkFallbackIsUsed reports a fallback that would never hold.
+// checkFallbackIsUsed reports a fallback that would never hold. JSON may have one, with a warning: the admin API
+// changes one value at a time.
 func (z *Zone) checkFallbackIsUsed() error {
 	if z.Fallback == nil || slices.ContainsFunc(z.Limits, Limit.dynamic) {
 		return nil
