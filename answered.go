@@ -3,6 +3,7 @@ package slidingwindow
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -206,6 +207,24 @@ func (a *answered) strip() {
 		}
 		a.header.Del(s.Header)
 	}
+}
+
+// WriteHeader implements http.ResponseWriter. An interim answer, such as 103, has no field that is taken off
+// either; the fields are there again for the final one.
+func (a *answered) WriteHeader(status int) {
+	if len(a.strips) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
+		a.Writer.WriteHeader(status)
+		return
+	}
+	header, off := a.Header(), make(http.Header)
+	for _, s := range a.strips {
+		if values := header.Values(s.Header); values != nil {
+			off[http.CanonicalHeaderKey(s.Header)] = values
+			header.Del(s.Header)
+		}
+	}
+	a.Writer.WriteHeader(status)
+	maps.Copy(header, off)
 }
 
 // tellingHeader returns the header that has the field of s.

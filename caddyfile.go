@@ -1,9 +1,11 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,7 +49,7 @@ func parseGlobal(d *caddyfile.Dispenser, existing any) (any, error) {
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
 	if d.NextArg() {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	seen := make(seenOptions)
 	for d.NextBlock(0) {
@@ -220,15 +222,18 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 	case "jitter":
 		var value string
 		if !d.AllArgs(&value) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		if h.Jitter, err = strconv.ParseFloat(value, 64); err != nil {
+			if percent, err := quantity.Percent(value); err == nil {
+				return d.Errf("jitter %q is not a number; write %v", value, percent)
+			}
 			return d.Errf("jitter %q is not a number", value)
 		}
 		err = wrap(d, checkJitter(h.Jitter))
 	case "log_key":
 		if d.NextArg() {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		h.LogKey = true
 	default:
@@ -240,7 +245,7 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 // unmarshal reads a zone. What is wrong with a line is reported at that line.
 func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&z.Name) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if err := checkZoneName(z.Name); err != nil {
 		return d.WrapErr(err)
@@ -252,13 +257,19 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 			err = seen.once(d)
 		}
 		if err == nil {
-			err = z.readOption(d)
+			err = refuseEmpty(d, z.readOption)
 		}
 		if err != nil {
 			return fmt.Errorf("zone %s: %w", z.Name, err)
 		}
 	}
-	return wrap(d, z.check())
+	if err := z.check(); err != nil {
+		return d.WrapErr(err)
+	}
+	if err := z.checkFallbackIsUsed(); err != nil {
+		return d.WrapErr(fmt.Errorf("zone %s: %w", z.Name, err))
+	}
+	return nil
 }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is
@@ -273,7 +284,7 @@ func checkWrittenKey(text string) error {
 // parseStore reads the name of a store and what belongs to it.
 func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 	if !d.NextArg() {
-		return nil, d.ArgErr()
+		return nil, suggest.ArgErr(d)
 	}
 	name := d.Val()
 	if err := suggest.CheckStoreName(name); err != nil {
@@ -294,11 +305,11 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		switch {
 		case d.Val() != "share":
-			return d.Errf("unrecognized subdirective %q of on_error; use share", d.Val())
+			return suggest.NoOption(d, " of on_error", []string{"share"})
 		case *share:
 			return d.Err("share is given twice; keep one")
 		case d.NextArg():
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		*share = true
 		if err := checkShare(*word, *share); err != nil {
@@ -310,7 +321,7 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 
 func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...string) error {
 	if !d.AllArgs(target) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return wrap(d, checkWord(option, *target, words...))
 }
@@ -318,7 +329,7 @@ func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...s
 func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 	var value string
 	if !d.AllArgs(&value) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
@@ -326,6 +337,16 @@ func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 	}
 	*target = n
 	return nil
+}
+
+// refuseEmpty reads an option, and refuses an empty word after it that read takes for the default, as of a
+// variable of the environment that is not set. Matchers may hold one.
+func refuseEmpty(d *caddyfile.Dispenser, read func(*caddyfile.Dispenser) error) error {
+	var empty error
+	if option := d.Val(); option != "match" && option != "count_if" && option != "refund_if" && slices.Contains(suggest.PeekArgs(d), "") {
+		empty = d.Errf("%s \"\": the value is empty; write one, or take the line out", option)
+	}
+	return cmp.Or(read(d), empty)
 }
 
 // wrap adds file and line to an error.

@@ -3,6 +3,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,7 +17,8 @@ import (
 // unmarshalAlert reads the option, which has a block or none.
 func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
 	if d.NextArg() {
-		return nil, d.Errf("alert has no arguments; write alert { denied %s }", d.Val())
+		share := strings.TrimPrefix(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " "), "denied ")
+		return nil, d.Errf("alert has no arguments; write alert { denied %s }", cmp.Or(share, "10%"))
 	}
 	a, seen := new(Alert), make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -43,10 +45,10 @@ func (a *Alert) unmarshal(d *caddyfile.Dispenser) error {
 	case "min":
 		value = (*string)(&a.Min)
 	default:
-		return d.Errf("unrecognized subdirective %q of alert; use denied, over and min", option)
+		return suggest.NoOption(d, " of alert", []string{"denied", "over", "min"})
 	}
 	if !d.AllArgs(value) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if *value == "" {
 		return d.Err("the value is empty; write one, or take the line out")
@@ -62,7 +64,7 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 		}
 	}
 	if !d.AllArgs(&a.Name) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if _, err := a.engine(); err != nil {
 		return d.WrapErr(err)
@@ -72,11 +74,15 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 		if err := seen.once(d); err != nil {
 			return err
 		}
-		if err := a.unmarshalOption(d, seen); err != nil {
-			return err
+		read := func(d *caddyfile.Dispenser) error {
+			if err := a.unmarshalOption(d, seen); err != nil {
+				return err
+			}
+			_, err := a.engine()
+			return wrap(d, err)
 		}
-		if _, err := a.engine(); err != nil {
-			return d.WrapErr(err)
+		if err := refuseEmpty(d, read); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -117,12 +123,27 @@ func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) er
 		}
 		a.Weighted = option == "weighted"
 	default:
-		return d.Errf("unrecognized subdirective %q of algorithm %s", option, a.Name)
+		return a.noOption(d)
 	}
 	if !d.AllArgs(words...) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return nil
+}
+
+// noOption refuses the option at the cursor of d, which no algorithm has.
+func (a *Algorithm) noOption(d *caddyfile.Dispenser) error {
+	var options []string
+	for _, o := range algorithmOptions {
+		if o.algorithm == a.Name {
+			options = append(options, o.name)
+		}
+	}
+	of := " of algorithm " + a.Name
+	if len(options) == 0 {
+		return d.Errf("unrecognized subdirective %q%s, which has none; take it out", d.Val(), of)
+	}
+	return suggest.NoOption(d, of, options)
 }
 
 // unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
@@ -138,7 +159,7 @@ func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
 		if err := seen.once(d); err != nil {
 			return nil, err
 		}
-		if err := l.unmarshal(d); err != nil {
+		if err := refuseEmpty(d, l.unmarshal); err != nil {
 			return nil, err
 		}
 	}
@@ -156,12 +177,12 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 	case "floor", "ceiling", "recover":
 		values := map[string]*Value{"floor": &l.Floor, "ceiling": &l.Ceiling, "recover": &l.Recover}
 		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "combine":
 		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
 	default:
-		return d.Errf("unrecognized subdirective %q of load; use cpu, memory, latency, floor, ceiling, recover or combine", option)
+		return suggest.NoOption(d, " of load", []string{"cpu", "memory", "latency", "floor", "ceiling", "recover", "combine"})
 	}
 	return nil
 }
@@ -181,11 +202,15 @@ func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
 				return nil, err
 			}
 		}
-		if err := s.unmarshal(d); err != nil {
+		if err := refuseEmpty(d, s.unmarshal); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+var settleOptions = []string{
+	"usage", "header", "json", "weight", "reserve_json", "reserve_body", "on_missing", "on_abort", "refund_if", "max",
 }
 
 func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
@@ -195,7 +220,7 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 	case "header":
 		words := d.RemainingArgs()
 		if len(words) == 0 || len(words) > 2 {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		s.Header = words[0]
 		if s.Strip = len(words) == 2; s.Strip && words[1] != "strip" {
@@ -203,13 +228,13 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 		}
 	case "json":
 		if !d.AllArgs(&s.JSON) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "weight":
 		return s.unmarshalWeight(d)
 	case "reserve_json":
 		if s.ReserveJSON = d.RemainingArgs(); len(s.ReserveJSON) == 0 {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	case "refund_if":
 		s.RefundIf, err = parseMatcher(d)
@@ -217,10 +242,10 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 	case "reserve_body", "on_missing", "on_abort", "max":
 		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
 		if !d.AllArgs((*string)(values[option])) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 	default:
-		return d.Errf("unrecognized subdirective %q of settle", option)
+		return suggest.NoOption(d, " of settle", settleOptions)
 	}
 	return nil
 }
@@ -261,7 +286,7 @@ func (s *Settle) unmarshalWeight(d *caddyfile.Dispenser) error {
 func (a *Algorithm) unmarshalFields(d *caddyfile.Dispenser) error {
 	words := d.RemainingArgs()
 	if len(words) == 0 {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	fields, err := readFields(words)
 	if err != nil {
@@ -287,7 +312,7 @@ func readFields(words []string) ([]Field, error) {
 func parseMatcher(d *caddyfile.Dispenser) (*caddyhttp.ResponseMatcher, error) {
 	matchers, option := make(map[string]caddyhttp.ResponseMatcher), d.Val()
 	if err := caddyhttp.ParseNamedResponseMatcher(d.NewFromNextSegment(), matchers); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: write status <code>... or header <field> <value>: %w", option, err)
 	}
 	m := matchers[option]
 	return &m, nil

@@ -96,6 +96,9 @@ func (l Limit) policy() (window.Policy, error) {
 // check reports what is wrong with the limit, as far as it is known without a
 // request. Field is its name in configuration.
 func (l Limit) check(field string) error {
+	if l.Max == "" || l.Window == "" {
+		return fmt.Errorf("%s: max or window is missing; write %[1]s <max> <window>", field)
+	}
 	if err := template.Check(string(l.Max)); err != nil {
 		return fmt.Errorf("%s max %w", field, err)
 	}

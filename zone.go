@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
@@ -203,6 +204,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if !use.warned {
 		use.warned = true
 		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
+		if z.checkFallbackIsUsed() != nil {
+			ctx.Logger().Warn("fallback never holds: no limit holds a placeholder", zap.String("zone", z.Name))
+		}
 	}
 	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
 	if z.MatcherSetsRaw != nil {

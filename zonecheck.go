@@ -50,7 +50,7 @@ func (z *Zone) checkFields() error {
 			return err
 		}
 	}
-	return nil
+	return z.checkCostFits()
 }
 
 func (z *Zone) checkEmptyKey() error {
@@ -71,8 +71,25 @@ func (z *Zone) checkMatch() error {
 		if len(set) == 0 {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
 		}
+		for _, matcher := range slices.Sorted(maps.Keys(set)) {
+			if matchesNothing(matcher, strings.TrimSpace(string(set[matcher]))) {
+				return fmt.Errorf("match %s: there is nothing to match; write what, or take match out", matcher)
+			}
+		}
 	}
 	return z.checkMatcherNames()
+}
+
+// matchesNothing reports whether the configuration of a matcher does not say what to match. To some
+// matchers, such as file, an empty object says it.
+func matchesNothing(matcher, raw string) bool {
+	switch raw {
+	case "null", "[]", "[{}]":
+		return true
+	case "{}":
+		return slices.Contains([]string{"remote_ip", "client_ip", "header", "header_regexp", "query", "vars", "vars_regexp"}, matcher)
+	}
+	return false
 }
 
 // checkMatcherNames refuses matchers with a placeholder that never has a value.
@@ -116,6 +133,29 @@ func (z *Zone) checkFallback() error {
 		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
 	}
 	return z.Fallback.check("fallback")
+}
+
+// checkFallbackIsUsed reports a fallback that would never hold. JSON may have one, with a warning: the admin API
+// changes one value at a time.
+func (z *Zone) checkFallbackIsUsed() error {
+	if z.Fallback == nil || slices.ContainsFunc(z.Limits, Limit.dynamic) {
+		return nil
+	}
+	return fmt.Errorf("fallback %s %s: no limit holds a placeholder, so that it would never hold; take fallback out", z.Fallback.Max, z.Fallback.Window)
+}
+
+// checkCostFits reports a cost that no request can pay.
+func (z *Zone) checkCostFits() error {
+	cost, err := z.Cost.int()
+	if err != nil || z.Settle != nil { // which reserves the smallest limit at most
+		return nil
+	}
+	for _, l := range z.Limits {
+		if p, err := l.known().policy(); err == nil && !l.Max.dynamic() && p.Limit > 0 && cost > p.Limit {
+			return fmt.Errorf("cost %d is above limit %s %s, so that no request would pass; raise the limit, or write limit 0 to deny everything", cost, l.Max, l.Window)
+		}
+	}
+	return nil
 }
 
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the
@@ -243,6 +283,9 @@ func (z *Zone) checkCountIf() error {
 func checkMatcher(option string, m *caddyhttp.ResponseMatcher) error {
 	if len(m.StatusCode) == 0 && len(m.Headers) == 0 {
 		return fmt.Errorf("%[1]s: no condition, so that every answer would count; write status <code>... or header <field> <value>, or take %[1]s out", option)
+	}
+	if _, unnamed := m.Headers[""]; unnamed {
+		return fmt.Errorf("%s: header: the name of the field is empty; write header <field> <value>", option)
 	}
 	for _, code := range m.StatusCode {
 		if code < 1 || code > 9 && code < 100 || code > 999 {

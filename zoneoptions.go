@@ -162,7 +162,7 @@ func (z *Zone) readOption(d *caddyfile.Dispenser) error {
 func readValue(field func(*Zone) *Value, check func(*Zone) error) func(*Zone, *caddyfile.Dispenser) error {
 	return func(z *Zone, d *caddyfile.Dispenser) error {
 		if !d.AllArgs((*string)(field(z))) {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		return wrap(d, check(z))
 	}
@@ -172,7 +172,7 @@ func readValue(field func(*Zone) *Value, check func(*Zone) error) func(*Zone, *c
 func readWord(field func(*Zone) *bool) func(*Zone, *caddyfile.Dispenser) error {
 	return func(z *Zone, d *caddyfile.Dispenser) error {
 		if d.NextArg() {
-			return d.ArgErr()
+			return suggest.ArgErr(d)
 		}
 		*field(z) = true
 		return nil
@@ -208,7 +208,7 @@ func (z *Zone) readKey(d *caddyfile.Dispenser) error {
 		return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
 	}
 	if !d.AllArgs(&z.Key) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return wrap(d, checkWrittenKey(z.Key))
 }
@@ -236,7 +236,7 @@ func (l *Limit) read(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (z *Zone) readLease(d *caddyfile.Dispenser) error {
 	z.Lease = new(Lease)
 	words := d.RemainingArgs()
 	if len(words) == 0 || len(words) > 2 {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	z.Lease.Units = Value(words[0])
 	if len(words) == 2 {
@@ -256,7 +256,7 @@ func (z *Zone) readLease(d *caddyfile.Dispenser) error {
 
 func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&z.Enforce) {
-		return d.ArgErr()
+		return suggest.ArgErr(d)
 	}
 	if z.Enforce == "" {
 		return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
@@ -15,6 +16,27 @@ import (
 var redisOptions = []string{
 	"address", "master", "cluster", "username", "password", "sentinel_username", "sentinel_password", "db", "tls", "prefix", "hash_keys",
 	"timeout", "pool_size",
+}
+
+// syntax says how options of stores are written.
+var syntax = map[string]string{
+	"memory":               "store memory, with max_keys <n> in a block",
+	"max_keys":             "max_keys <n>",
+	"address":              "address <host>:<port> ...",
+	"master":               "master <name>",
+	"cluster":              "cluster alone",
+	"username":             "username <user>",
+	"sentinel_username":    "sentinel_username <user>",
+	"prefix":               "prefix <text>",
+	"db":                   "db <n>",
+	"pool_size":            "pool_size <n>",
+	"timeout":              "timeout <duration>, such as timeout 100ms",
+	"tls":                  "tls, with options in a block",
+	"ca":                   "ca <file>",
+	"cert":                 "cert <file>",
+	"key":                  "key <file>",
+	"server_name":          "server_name <name>",
+	"insecure_skip_verify": "insecure_skip_verify alone",
 }
 
 // meantOptions are words of other clients of Redis, and what store redis has for them.
@@ -33,12 +55,11 @@ var meantOptions = map[string]string{
 
 // errOption refuses the option at the cursor, which there is not, and says what was
 // probably meant.
-func errOption(d *caddyfile.Dispenser, store string, meant map[string]string) error {
-	text := fmt.Sprintf("unrecognized subdirective %q of store %s", d.Val(), store)
+func errOption(d *caddyfile.Dispenser, store string, options []string, meant map[string]string) error {
 	if cure := meant[d.Val()]; cure != "" {
-		text += "; write " + cure
+		return d.Errf("unrecognized subdirective %q of store %s; write %s", d.Val(), store, cure)
 	}
-	return d.Err(text)
+	return suggest.NoOption(d, " of store "+store, options)
 }
 
 // meantByMemory is the same for store memory.

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
@@ -134,7 +135,7 @@ func (m *Memory) Store() window.Store { return m.pooled.store.Store }
 func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume module name
 	if d.NextArg() {
-		return d.ArgErr()
+		return suggest.ArgErrOf(d, syntax)
 	}
 	seen := make(map[string]bool)
 	for d.NextBlock(0) {
@@ -142,11 +143,11 @@ func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			return err
 		}
 		if d.Val() != "max_keys" {
-			return errOption(d, "memory", meantByMemory())
+			return errOption(d, "memory", []string{"max_keys"}, meantByMemory())
 		}
 		var value string
 		if !d.AllArgs(&value) {
-			return d.ArgErr()
+			return suggest.ArgErrOf(d, syntax)
 		}
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {

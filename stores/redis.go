@@ -83,7 +83,7 @@ type Redis struct {
 
 	// The longest that a request waits for a decision, also for a connection. A round trip
 	// to the server has to fit into it. Connections take longer if need be, for the requests
-	// that follow: a second, or four times the timeout if that is more. Default: 100ms.
+	// that follow: a second, or four times the timeout if that is more. 1ms to 30s. Default: 100ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// Connections to each server at most, up to 100000. Default: 10 per CPU, 5 in a
@@ -177,7 +177,10 @@ func (r *Redis) checkEach() error {
 				return err
 			}
 		}
-		for _, address := range r.Address {
+		for i, address := range r.Address {
+			if slices.Contains(r.Address[:i], address) {
+				return errors.New("address: a server is named twice, which would make a Cluster of it; take out one")
+			}
 			if hasPlaceholder(address) && !strings.Contains(address, "://") {
 				continue
 			}
@@ -193,6 +196,8 @@ func (r *Redis) checkEach() error {
 			return fmt.Errorf("timeout %s: must be greater than 0", time.Duration(r.Timeout))
 		case r.Timeout > 0 && time.Duration(r.Timeout) < time.Millisecond:
 			return fmt.Errorf("timeout %s: must be at least 1ms", time.Duration(r.Timeout))
+		case time.Duration(r.Timeout) > longestTimeout:
+			return errLong(time.Duration(r.Timeout))
 		case strings.ContainsAny(r.Prefix, "{}") && !hasPlaceholder(r.Prefix):
 			return fmt.Errorf("prefix %q: must not hold braces, which pick the slot in a Cluster", r.Prefix)
 		}
@@ -237,6 +242,17 @@ func (r *Redis) parseURL() (redis.Options, error) {
 
 // mostConnections is more than a server takes, and far below what makes go-redis panic.
 const mostConnections = 100_000
+
+// longestTimeout is far above what a request can wait for, and below what is written for ms by mistake.
+const longestTimeout = 30 * time.Second
+
+func errLong(timeout time.Duration) error {
+	err := fmt.Errorf("timeout %s: must be at most %s, as each request would wait for it while Redis is away", timeout, longestTimeout)
+	if minutes := timeout / time.Minute; timeout == minutes*time.Minute && minutes <= 1000 {
+		return fmt.Errorf("%w; write %dms for milliseconds", err, minutes)
+	}
+	return err
+}
 
 func checkNumbers(db, poolSize int) error {
 	switch {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 )
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -59,7 +61,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		switch {
 		case texts[option] != nil:
 			if !d.AllArgs(texts[option]) {
-				return d.ArgErr()
+				return suggest.ArgErrOf(d, syntax)
 			}
 			if *texts[option] == "" {
 				return errEmpty(d, option)
@@ -87,7 +89,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 		case option == "address":
 			if r.Address = d.RemainingArgs(); len(r.Address) == 0 {
-				return d.ArgErr()
+				return suggest.ArgErrOf(d, syntax)
 			}
 			if err := checkWords(r.Address); err != nil {
 				return d.WrapErr(err)
@@ -95,7 +97,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			r.notePlaceholders(d, option, r.Address...)
 		case option == "cluster":
 			if d.NextArg() {
-				return d.ArgErr()
+				return suggest.ArgErrOf(d, syntax)
 			}
 			r.Cluster = true
 		case option == "timeout":
@@ -108,7 +110,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return err
 			}
 		default:
-			return errOption(d, "redis", meantOptions)
+			return errOption(d, "redis", redisOptions, meantOptions)
 		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)
@@ -134,7 +136,7 @@ func errEmpty(d *caddyfile.Dispenser, option string) error {
 func number(d *caddyfile.Dispenser, option string, target *int) error {
 	var value string
 	if !d.AllArgs(&value) {
-		return d.ArgErr()
+		return suggest.ArgErrOf(d, syntax)
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
@@ -147,7 +149,7 @@ func number(d *caddyfile.Dispenser, option string, target *int) error {
 func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
 	var value string
 	if !d.AllArgs(&value) {
-		return d.ArgErr()
+		return suggest.ArgErrOf(d, syntax)
 	}
 	timeout, err := caddy.ParseDuration(value)
 	if err != nil {
@@ -165,7 +167,7 @@ func (r *Redis) unmarshalTimeout(d *caddyfile.Dispenser) error {
 
 func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
-		return d.ArgErr()
+		return suggest.ArgErrOf(d, syntax)
 	}
 	t := r.TLS
 	files := map[string]*string{"ca": &t.CA, "cert": &t.Cert, "key": &t.Key, "server_name": &t.ServerName}
@@ -178,7 +180,7 @@ func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 		switch {
 		case files[option] != nil:
 			if !d.AllArgs(files[option]) {
-				return d.ArgErr()
+				return suggest.ArgErrOf(d, syntax)
 			}
 			if *files[option] == "" {
 				return errEmpty(d, "tls: "+option)
@@ -190,11 +192,11 @@ func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 			}
 		case option == "insecure_skip_verify":
 			if d.NextArg() {
-				return d.ArgErr()
+				return suggest.ArgErrOf(d, syntax)
 			}
 			t.InsecureSkipVerify = true
 		default:
-			return d.Errf("unrecognized subdirective %q of store redis tls", option)
+			return suggest.NoOption(d, " of store redis tls", []string{"ca", "cert", "key", "server_name", "insecure_skip_verify"})
 		}
 	}
 	return nil

@@ -35,6 +35,9 @@ func (t *TLS) check() error {
 	if t != nil && (t.Cert == "") != (t.Key == "") {
 		return errors.New("tls: cert and key must be set together; add the other one")
 	}
+	if t != nil && t.CA != "" && t.InsecureSkipVerify {
+		return errors.New("tls: ca and insecure_skip_verify cannot be combined: any certificate would be accepted; take out insecure_skip_verify")
+	}
 	return nil
 }
 

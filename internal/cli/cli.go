@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,7 +113,13 @@ func (c *command) enforceCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e.Mode = args[0]
 		var answer control.Enforced
-		return c.run(cmd, http.MethodPost, "enforce", e, &answer, func(w io.Writer) { printEnforced(w, &answer) })
+		if err := c.run(cmd, http.MethodPost, "enforce", e, &answer, func(w io.Writer) { printEnforced(w, &answer) }); err != nil {
+			return err
+		}
+		if len(answer.Zones) > 0 && !slices.ContainsFunc(answer.Zones, func(z control.ZoneEnforced) bool { return z.Error == "" }) {
+			return errors.New("no zone was changed")
+		}
+		return nil
 	}
 	return cmd
 }
@@ -161,11 +168,12 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 	if err != nil {
 		return err
 	}
+	errRead := json.Unmarshal(body, answer)
 	if c.json {
 		_, err = cmd.OutOrStdout().Write(body)
 		return err
 	}
-	if err := json.Unmarshal(body, answer); err != nil {
+	if errRead != nil {
 		return errAnswer
 	}
 	table(cmd.OutOrStdout())

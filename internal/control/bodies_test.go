@@ -16,7 +16,7 @@ import (
 // the body holds.
 var plainWords = regexp.MustCompile(`^(body|zone|store|version|lost|confirmed|records|misfits|id|key|values|cidr|pattern|all|hashes|limits|limits\.max|limits\.window|factor|deny|exempt|until|ttl|reason|by|created): ` +
 	`(must be (an? )?(string|number|whole number|list of strings|list of overrides|list such as \[\{"max":1000,"window":"1m"\}\]|true, or left out|time as 2026-12-31T23:59:59Z; send ttl for a time from now on|` +
-	`object with zone, a selector and a limit, or a list of them|object with zone and store, or without)|not valid JSON|not valid UTF-8; a key with other bytes cannot be named|more than one JSON value; send one object, or a list|` +
+	`object with zone, a selector and a limit, or a list of them|object with zone and store, or without|object with records)|a field is given twice; send it once|not valid JSON|not valid UTF-8; a key with other bytes cannot be named|more than one JSON value; send one object, or a list|` +
 	`unknown field; use [a-z, ]+|required; send an empty list to delete all overrides)$`)
 
 // FuzzAPIBodies gives one body to each path below overrides/: none panics, no error quotes the body, and what is read

@@ -106,6 +106,7 @@ func FuzzDecodeEnforce(f *testing.F) {
 func known(text string) bool {
 	for _, own := range []string{
 		"body: not valid UTF-8; a key with other bytes cannot be named", "body: not valid JSON",
+		"body: a field is given twice; send it once",
 		"body: must be an object with zone, and key or values", "body: more than one JSON value; send one object",
 		"body: unknown field; use zone, store, key and values, or request with method, uri, headers, remote and server", "zone: required; GET /sliding_window/zones lists the zones",
 		"values: cannot be combined with key; send one of them", "values: must be a list of strings",

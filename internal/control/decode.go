@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
 // words are what errors say of a kind of body.
@@ -32,7 +34,7 @@ func decode(body []byte, v any, w words) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("body: more than one JSON value; send one object")
 	}
-	return nil
+	return overrides.CheckNames(body)
 }
 
 // plainError returns an error of decoding without the input that it quotes.

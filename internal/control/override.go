@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -58,7 +60,12 @@ type OverrideChange struct {
 // DecodeFilter reads a filter. Its errors do not quote the body.
 func DecodeFilter(body []byte) (OverrideFilter, error) {
 	var f OverrideFilter
-	if !utf8.Valid(body) || overrides.DecodeOne(body, &f) != nil {
+	if !utf8.Valid(body) {
+		return f, errors.New("body: must be an object with zone and store, or without")
+	}
+	if err := overrides.DecodeOne(body, &f); errors.Is(err, overrides.ErrTwice) {
+		return f, err
+	} else if err != nil {
 		return f, errors.New("body: must be an object with zone and store, or without")
 	}
 	return f, nil
@@ -71,6 +78,12 @@ func DecodeSet(body []byte) (OverrideSet, error) {
 		return s, errors.New("body: not valid UTF-8; a key with other bytes cannot be named")
 	}
 	if err := overrides.DecodeOne(body, &s); err != nil {
+		if list := bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")); list || strings.HasPrefix(err.Error(), "body: must be an object") {
+			return s, errors.New("body: must be an object with records")
+		}
+		if fields, ok := strings.CutPrefix(err.Error(), "body: unknown field; use "); ok {
+			return s, errors.New("body: unknown field; use records and store, and in a record " + fields)
+		}
 		return s, err
 	}
 	if s.Records == nil {

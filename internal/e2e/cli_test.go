@@ -136,6 +136,7 @@ func TestCommands(t *testing.T) {
 		{"enforce shadow --zone per_client", "", false, []string{"ttl: required"}},
 		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"ttl: must be a duration of 30d at most"}},
 		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
+		{"enforce shadw --all --ttl 1h", "", false, []string{"mode: must be on, shadow, config, or a whole percentage such as 25%"}},
 		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
 		{"inspect --key carmen", "", false, []string{`required flag(s) "zone" not set`}},
 		{"inspect --zone carmen --key carmen", "", false, []string{"zone: no zone of this name runs"}},

@@ -149,7 +149,7 @@ func DecodeOne(body []byte, v any) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("body: more than one JSON value; send one object, or a list")
 	}
-	return nil
+	return CheckNames(body)
 }
 
 // plainError returns an error of decoding without the input that it quotes.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
@@ -30,7 +31,10 @@ type Words struct {
 	AlgorithmOf func(option string) string
 }
 
-var handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
+var (
+	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
+	globalOptions  = []string{"store", "on_error"}
+)
 
 // foreignOptions are words of other rate limiters, and what to do about them.
 var foreignOptions = map[string]string{
@@ -52,15 +56,17 @@ var foreignOptions = map[string]string{
 // Unknown refuses the option at the cursor of d, which there is not at a place, and
 // says what was probably meant.
 func (w Words) Unknown(d *caddyfile.Dispenser, place string) error {
-	option := d.Val()
-	text := fmt.Sprintf("unrecognized subdirective %q", option)
-	if place != InZone {
-		text += " of " + place
+	of, options := " of "+place, handlerOptions
+	switch place {
+	case InZone:
+		of, options = "", w.ZoneOptions
+	case InGlobal:
+		options = globalOptions
 	}
-	if cure := w.meantOption(option, place, PeekArgs(d)); cure != "" {
-		text += "; " + cure
+	if cure := w.meantOption(d.Val(), place, PeekArgs(d)); cure != "" {
+		return d.Errf("unrecognized subdirective %q%s; %s", d.Val(), of, cure)
 	}
-	return d.Err(text)
+	return NoOption(d, of, options)
 }
 
 // meantOption returns what to write in the place of an option with its arguments, or
@@ -155,6 +161,13 @@ func MatchError(d *caddyfile.Dispenser, err error) error {
 	if word := unknownMatcher.FindStringSubmatch(err.Error()); word != nil {
 		if meant := CheckMatch(word[1:]); meant != nil {
 			return d.WrapErr(meant)
+		}
+		var matchers []string
+		for _, m := range caddy.GetModules("http.matchers") {
+			matchers = append(matchers, m.ID.Name())
+		}
+		if meant := nearest.Word(word[1], matchers); meant != "" {
+			return d.Errf("match: unrecognized matcher %q; write %s", word[1], meant)
 		}
 	}
 	return err

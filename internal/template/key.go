@@ -1,6 +1,8 @@
 package template
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -83,13 +85,27 @@ func Check(text string) error {
 		if name == "http.request.body" || name == "http.request.body_base64" {
 			return "", fmt.Errorf("{%s} would keep the body of every request in memory; use a header field or the path", name)
 		}
-		if err := CheckKnown(name); err != nil {
+		if err := cmp.Or(CheckKnown(name), checkWhole(name)); err != nil {
 			return "", err
 		}
 		return "", checkShorthand(name)
 	})
 	if err != nil {
 		return fmt.Errorf("%q: %w", text, err)
+	}
+	return nil
+}
+
+// checkWhole refuses the name of a placeholder of which a part is missing, as of a variable of the environment
+// that is not set, or of a snippet that is imported with too few arguments.
+func checkWhole(name string) error {
+	switch {
+	case name == "":
+		return errors.New(`{} names no placeholder; write its name, or \{\} for braces`)
+	case strings.HasSuffix(name, "."):
+		return fmt.Errorf("{%s} never has a value; write a name after the dot", name)
+	case strings.HasPrefix(name, "args[") || strings.HasPrefix(name, "args.") || name == "block" || strings.HasPrefix(name, "blocks."):
+		return fmt.Errorf("{%s} has a value in a snippet only; write one after import <snippet>, or take the placeholder out", name)
 	}
 	return nil
 }
@@ -135,6 +151,9 @@ func CheckKey(text string) error {
 	_, err := caddy.NewEmptyReplacer().ReplaceFunc(text, func(name string, _ any) (any, error) {
 		if strings.HasPrefix(name, "file.") {
 			return nil, fmt.Errorf("{%s} would read the disk for every request, and be the same for all; use text, or {env.*}", name)
+		}
+		if name == "http.request.uuid" || name == "http.request.duration" || name == "http.request.duration_ms" {
+			return nil, fmt.Errorf("{%s} differs for each request, so that no limit would be reached; use what a client has in common, such as {client_ip}", name)
 		}
 		return "", nil
 	})

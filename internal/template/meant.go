@@ -3,6 +3,8 @@ package template
 import (
 	"slices"
 	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
 const clientIPName = "http.vars.client_ip"
@@ -105,21 +107,21 @@ func resembled(name string) string {
 		}
 		return "" // of the operator
 	}
-	if meant := nearest(word); meant != "" {
+	if meant := nearestName(word); meant != "" {
 		return meant
 	}
 	// The name of a header field, a cookie and so on is the operator's.
 	for dot := strings.LastIndexByte(word, '.'); dot > 0; dot = strings.LastIndexByte(word[:dot], '.') {
-		if meant := nearest(word[:dot+1]); meant != "" {
+		if meant := nearestName(word[:dot+1]); meant != "" {
 			return meant + word[dot+1:]
 		}
 	}
 	return ""
 }
 
-// nearest returns the documented name whose word is the same, or differs in one character
+// nearestName returns the documented name whose word is the same, or differs in one character
 // or, if it is long, two. An id is not a misspelt ip.
-func nearest(word string) string {
+func nearestName(word string) string {
 	word = squash(word)
 	if name, ok := nameByWord[word]; ok {
 		return name
@@ -145,7 +147,7 @@ func nearest(word string) string {
 	return ""
 }
 
-// closest returns the name whose word takes the fewest changes of a character to become
+// closest returns the name whose word takes the fewest slips to become
 // word, of several the first in the alphabet.
 func closest(word string, open bool) (best int, name string) {
 	best = len(word) + 1
@@ -153,29 +155,9 @@ func closest(word string, open bool) (best int, name string) {
 		if strings.HasSuffix(other, ".") != open {
 			continue
 		}
-		if d := changes(word, other); d < best || d == best && of < name {
+		if d := nearest.Slips(word, other); d < best || d == best && of < name {
 			best, name = d, of
 		}
 	}
 	return best, name
-}
-
-// changes returns how many characters have to be changed, added or taken out to make b of a.
-func changes(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			next := before
-			if a[i] != b[j] {
-				next = min(before, row[j], row[j+1]) + 1
-			}
-			before, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
 }

@@ -24,9 +24,13 @@ const RequestNames = "http.request."
 // AuthNames is what the names of placeholders begin with that authentication defines.
 const AuthNames = "http.auth."
 
-// CheckKnown refuses a placeholder under http.request. that Caddy does not know. Other
+// CheckKnown refuses a placeholder under http.request. that Caddy does not know, and one that Caddy gives a
+// value for the access log only. Other
 // unknown names are not refused: map, vars and other modules may define them.
 func CheckKnown(name string) error {
+	if strings.HasPrefix(name, "http.response.") && !strings.HasPrefix(name, "http.response.header.") {
+		return fmt.Errorf("{%s} has a value only once the request is over; take it out", name)
+	}
 	if !strings.HasPrefix(name, RequestNames) || CaddyKnows(name) {
 		return nil
 	}

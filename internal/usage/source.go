@@ -77,7 +77,12 @@ func Anthropic() *Source {
 // by gjson.
 func Path(path string) (*Source, error) {
 	names, rest := cutNames(path)
-	if len(names) == 0 {
+	switch {
+	case path == "$" || strings.HasPrefix(path, "$.") || strings.HasPrefix(path, "$["):
+		return nil, fmt.Errorf("json path %q is a JSONPath; write it without $, such as usage.total_tokens", path)
+	case len(names) > 0 && (strings.HasPrefix(rest, ".") || strings.HasSuffix(rest, ".")):
+		return nil, fmt.Errorf("json path %q has a name that is empty; write names with one dot between them, such as usage.total_tokens", path)
+	case len(names) == 0:
 		return nil, fmt.Errorf("json path %q must begin with a plain name, such as usage.total_tokens", path)
 	}
 	root := new(node)

@@ -1,0 +1,90 @@
+package suggest
+
+import "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+// syntax says how options of sliding_window are written.
+var syntax = map[string]string{
+	"sliding_window": "sliding_window { ... }", // the global option
+
+	"zone":        "zone <name> { ... }",
+	"store":       "store redis, or store memory",
+	"on_error":    "on_error local, allow or deny",
+	"share":       "share alone",
+	"status":      "status <code>",
+	"headers":     "headers ietf, legacy, both or none",
+	"jitter":      "jitter <share>, such as jitter 0.2",
+	"log_key":     "log_key alone",
+	"key":         "key <text>, in quotes if it holds spaces",
+	"limit":       "limit <max> <window>, such as limit 100 1m",
+	"fallback":    "fallback <max> <window>, such as fallback 100 1m",
+	"cost":        "cost <units>",
+	"pack":        "pack <expected keys>",
+	"lease":       "lease <units> [<ttl>]",
+	"ipv4_prefix": "ipv4_prefix <bits>",
+	"ipv6_prefix": "ipv6_prefix <bits>",
+	"fold_case":   "fold_case alone",
+	"empty_key":   "empty_key shared, skip, deny, or deny <status>",
+	"enforce":     "enforce on, shadow, or a percentage such as 25%",
+	"top_talkers": "top_talkers alone",
+
+	"algorithm": "algorithm zset, log, stream, slices or gcra",
+	"count":     "count <slices in a window>",
+	"size":      "size <length of a slice>",
+	"layers":    "layers <coarse> <fine>, such as layers 10s 1s",
+	"adaptive":  "adaptive <min> <max>, such as adaptive 100ms 2s",
+	"strict":    "strict alone",
+	"weighted":  "weighted alone",
+	"burst":     "burst <units>",
+	"native":    "native auto, on or off",
+	"fields":    "fields <name> <value> ...",
+	"keep":      "keep <duration>",
+	"max_value": "max_value <bytes>",
+	"max_entry": "max_entry <bytes>",
+
+	"usage":        "usage openai, or usage anthropic",
+	"header":       "header <name> [strip]",
+	"json":         "json <path>, such as json usage.total_tokens",
+	"reserve_json": "reserve_json <field> ...",
+	"reserve_body": "reserve_body <bytes>",
+	"on_missing":   "on_missing keep, refund, or a number of units",
+	"on_abort":     "on_abort keep, refund, or a number of units",
+	"max":          "max <units>",
+
+	"denied": "denied <percentage>, such as denied 10%",
+	"over":   "over <duration>, such as over 1m",
+	"min":    "min <requests>",
+
+	"floor":   "floor <percentage>, such as floor 30%",
+	"ceiling": "ceiling <percentage>, such as ceiling 120%",
+	"recover": "recover <duration>, such as recover 1m",
+	"combine": "combine product, or combine min",
+}
+
+// ArgErr refuses the number of words of the option whose line the cursor of d is on, and says how the option
+// is written.
+func ArgErr(d *caddyfile.Dispenser) error { return ArgErrOf(d, syntax) }
+
+// ArgErrOf does so with the options that have their syntax in a map.
+func ArgErrOf(d *caddyfile.Dispenser, syntax map[string]string) error {
+	words := upToCursor(d)
+	text := syntax[words[0]]
+	if (words[0] == "settle" || words[0] == "load") && len(words) > 1 {
+		text = syntax[words[1]]
+	}
+	if text == "" || d.Val() == "{" {
+		return d.ArgErr()
+	}
+	return d.Errf("wrong argument count or unexpected line ending after '%s'; write %s", d.Val(), text)
+}
+
+// upToCursor returns the words of the line up to the cursor of d, one at least.
+func upToCursor(d *caddyfile.Dispenser) []string {
+	words, line := []string{d.Val()}, d.Line()
+	for d.Prev() && d.Line() == line {
+		words = append([]string{d.Val()}, words...)
+	}
+	for range words {
+		d.Next()
+	}
+	return words
+}

@@ -1,0 +1,43 @@
+package suggest
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
+)
+
+// NoOption refuses the option at the cursor of d, which there is not in a block, and names the one that was
+// probably meant, or all of them. Of says whose block it is, such as " of settle".
+func NoOption(d *caddyfile.Dispenser, of string, options []string) error {
+	if err := noBlock(d); err != nil {
+		return err
+	}
+	return d.Errf("unrecognized subdirective %q%s; %s", d.Val(), of, cure(d.Val(), options))
+}
+
+// cure says which of the options to write.
+func cure(option string, options []string) string {
+	if meant := nearest.Word(option, options); meant != "" {
+		return "write " + meant
+	}
+	last := len(options) - 1
+	if last == 0 {
+		return "use " + options[0]
+	}
+	return "use " + strings.Join(options[:last], ", ") + " or " + options[last]
+}
+
+// noBlock refuses a brace where an option begins: the option before it has no block. It returns nil for
+// anything else.
+func noBlock(d *caddyfile.Dispenser) error {
+	if d.Val() != "{" {
+		return nil
+	}
+	words := upToCursor(d)
+	if len(words) == 1 {
+		return d.Err("a block has to follow an option; take out { and what belongs to it")
+	}
+	return d.Errf("%s has no block; take out { and what belongs to it", words[0])
+}
