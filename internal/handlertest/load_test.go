@@ -146,6 +146,40 @@ func TestLoadBesideAnotherZone(t *testing.T) {
 	}
 }
 
+// The load scales what is configured, and an override comes after it: its limits are not scaled, and
+// its factor multiplies the scaled ones.
+func TestLoadThenOverride(t *testing.T) {
+	p := newPressure(t)
+	h, _ := p.loaded(t, OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
+	t.Cleanup(func() { Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`) })
+	told[control.OverrideChange](t, http.MethodPost, "overrides/replace", fmt.Sprintf(`{"records":[
+		{"zone":%[1]q,"key":"fixed","limits":[{"max":50,"window":"1m"}]},{"zone":%[1]q,"key":"doubled","factor":2}]}`, ZoneName(t)))
+	p.at(1, 3)
+	for key, want := range map[string]int{"fixed": 50, "doubled": 60, "none": 30} {
+		passed := 0
+		for range 120 {
+			if Serve(t, Get("X-Key", key), h).Code == http.StatusNoContent {
+				passed++
+			}
+		}
+		if passed != want {
+			t.Errorf("%s: %d passed under load, want %d", key, passed, want)
+		}
+		r := Get("X-Key", key)
+		w := Serve(t, r, h)
+		source, problem := "override", "#quota-exceeded"
+		if key == "none" {
+			source, problem = "load", "#temporary-reduced-capacity"
+		}
+		if got := Expand(r, "{http.sliding_window."+ZoneName(t)+".source}"); got != source {
+			t.Errorf("%s: source %q, want %q", key, got, source)
+		}
+		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), problem) {
+			t.Errorf("%s: %d %s, want %s", key, w.Code, w.Body.String(), problem)
+		}
+	}
+}
+
 func TestLoadSurvivesReload(t *testing.T) {
 	p := newPressure(t)
 	config := OfZone(t, `"limits":[{"max":100,"window":"1m"}],`+cpuLoad, `,"headers":"legacy"`)
