@@ -55,7 +55,7 @@ func TestTally(t *testing.T) {
 					own, store := NewFake(t, c.decide)
 					f, c.more = own, c.more+`,"store":`+store
 				}
-				h, ctx, logs := NewObserved(t, zap.InfoLevel, OfZone(t, c.zone, c.more))
+				h, ctx, logs := NewObservedByDefault(t, zap.InfoLevel, OfZone(t, c.zone, c.more))
 				Start(t, ctx)
 				for range 3 {
 					Serve(t, Get(), h)
