@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,8 +143,8 @@ func Poll(t testing.TB, what string, done func() bool) {
 	caddyrun.Eventually(t, 10*time.Second, what, done)
 }
 
-// Start starts the app of a configuration until the end of the test.
-func Start(tb testing.TB, ctx caddy.Context) {
+// Start starts the app of a configuration until the end of the test, or until stop is called.
+func Start(tb testing.TB, ctx caddy.Context) (stop func()) {
 	tb.Helper()
 	app, err := ctx.App("sliding_window")
 	if err != nil {
@@ -152,7 +153,9 @@ func Start(tb testing.TB, ctx caddy.Context) {
 	if err := app.(caddy.App).Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = app.(caddy.App).Stop() })
+	stop = sync.OnceFunc(func() { _ = app.(caddy.App).Stop() })
+	tb.Cleanup(stop)
+	return stop
 }
 
 // Admin returns what the admin API answers below /sliding_window/, or the text of its error. It knows the zones of

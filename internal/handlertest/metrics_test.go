@@ -9,13 +9,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
-	"github.com/slidingwindow/caddy-sliding-window/internal/load"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -144,73 +140,49 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// The names, units and help texts of all that a configuration registers are as Prometheus wants them.
-func TestMetricsAreWellNamed(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	vectors := slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors())
-	for _, c := range vectors {
-		registry.MustRegister(c)
-		label(t, c)
-	}
-	_, ctx := New(t, OfZone(t, TwoAnHour, ``))
-	if got, want := describedBy(registry), describedBy(ctx.GetMetricsRegistry()); !slices.Equal(got, want) {
-		t.Errorf("got the metrics\n%s\nand a configuration registers\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	families, err := registry.Gather()
+// usedUpTo returns how many observations of used_ratio of a zone are in the buckets up to a bound.
+func usedUpTo(t *testing.T, ctx caddy.Context, zone string, bound float64) uint64 {
+	t.Helper()
+	families, err := ctx.GetMetricsRegistry().Gather()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if len(families) != len(vectors) {
-		t.Errorf("%d of %d metrics have a series", len(families), len(vectors))
 	}
 	for _, family := range families {
-		family.Metric = family.Metric[:1] // other tests have made many, and the lint compares each with each
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-}
-
-// describedBy returns what describes the metrics of this plugin in a registry, in order.
-func describedBy(registry *prometheus.Registry) (all []string) {
-	descriptions := make(chan *prometheus.Desc)
-	go func() {
-		registry.Describe(descriptions)
-		close(descriptions)
-	}()
-	for d := range descriptions {
-		if strings.Contains(d.String(), `"caddy_sliding_window_`) {
-			all = append(all, d.String())
+		for _, m := range family.GetMetric() {
+			of := func(l *dto.LabelPair) bool { return l.GetName() == "zone" && l.GetValue() == zone }
+			if family.GetName() != "caddy_sliding_window_used_ratio" || !slices.ContainsFunc(m.GetLabel(), of) {
+				continue
+			}
+			for _, b := range m.GetHistogram().GetBucket() {
+				if b.GetUpperBound() == bound {
+					return b.GetCumulativeCount()
+				}
+			}
 		}
 	}
-	slices.Sort(all)
-	return all
+	t.Fatalf("no bucket up to %v", bound)
+	return 0
 }
 
-// label makes a series of a metric until the end of the test.
-func label(t *testing.T, c prometheus.Collector) {
-	t.Helper()
-	vec, ok := c.(interface{ DeleteLabelValues(...string) bool })
-	if !ok {
-		t.Fatalf("%T has no labels", c)
+// Requests that pass are near the limit from 80 % on, by the limit of which most is used. Units count
+// as the requests wanted to spend them.
+func TestNearLimitAndUnits(t *testing.T) {
+	h, ctx := New(t, OfZone(t, `"cost":3,"limits":[{"max":15,"window":"1h"},{"max":300,"window":"2h"}]`, ``))
+	for range 7 { // 3, 6, 9, 12, 15 of 15, and two denials
+		Serve(t, Get(), h)
 	}
-	for values := []string{"lint"}; len(values) < 9; values = append(values, "lint") {
-		var err error
-		switch c := c.(type) {
-		case *prometheus.CounterVec:
-			_, err = c.GetMetricWithLabelValues(values...)
-		case *prometheus.GaugeVec:
-			_, err = c.GetMetricWithLabelValues(values...)
-		case *prometheus.HistogramVec:
-			_, err = c.GetMetricWithLabelValues(values...)
+	zone := ZoneName(t)
+	for name, want := range map[string]float64{"allowed": 15, "denied": 6, "failed_open": 0, "failed_closed": 0} {
+		if got := Metric(t, ctx, "caddy_sliding_window_units_total", "zone", zone, "outcome", name); got != want {
+			t.Errorf("units %s: got %v, want %v", name, got, want)
 		}
-		if err == nil {
-			t.Cleanup(func() { vec.DeleteLabelValues(values...) })
-			return
+	}
+	if got := Metric(t, ctx, "caddy_sliding_window_near_limit_total", "zone", zone); got != 2 {
+		t.Errorf("near_limit_total: got %v, want 2: at 12 and 15 of 15", got)
+	}
+	for bound, want := range map[float64]uint64{0.25: 1, 0.5: 2, 0.8: 4, 0.9: 4, 1: 7} {
+		if got := usedUpTo(t, ctx, zone, bound); got != want {
+			t.Errorf("used_ratio up to %v: got %d, want %d", bound, got, want)
 		}
 	}
 }
