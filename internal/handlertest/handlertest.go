@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
@@ -30,6 +31,8 @@ func New(tb testing.TB, config string) (caddyhttp.MiddlewareHandler, caddy.Conte
 
 func provision(tb testing.TB, of *caddy.Config, config string) (caddyhttp.MiddlewareHandler, caddy.Context) {
 	tb.Helper()
+	root, _ := json.Marshal(caddy.AppDataDir()) // of the tests: the default is that of when this process began
+	of.StorageRaw = json.RawMessage(`{"module":"file_system","root":` + string(root) + `}`)
 	base, err := caddy.ProvisionContext(of)
 	if err != nil {
 		tb.Fatal(err)
