@@ -37,3 +37,16 @@ func TestAlertIsRefused(t *testing.T) {
 		wantRefused(t, alert, err, want, "alerted")
 	}
 }
+
+// What only JSON can say, and is refused.
+func TestSettleRefusedInJSON(t *testing.T) {
+	_, ctx := New(t, OfZone(t, TwoAnHour, ""))
+	for settle, want := range map[string]string{
+		`"usage":"openai","strip":true`:      "settle: strip takes off the field of header, but no header is named; take out strip",
+		`"usage":"openai","reserve_json":[]`: "settle: reserve_json: no field to estimate from; name one, such as max_tokens",
+		`"usage":"mistral"`:                  "settle: usage \"mistral\" is unknown; use one of openai, anthropic",
+	} {
+		_, err := Another(ctx, `{"zones":[{"name":"z","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}]}`)
+		wantRefused(t, settle, err, want, "z")
+	}
+}
