@@ -86,7 +86,7 @@ func BenchmarkHandler(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			var h caddyhttp.MiddlewareHandler = nothing{}
 			if c.config != "" {
-				h, _ = newHandler(b, c.config)
+				h, _ = handlertest.New(b, c.config)
 			}
 			var started atomic.Int64
 			b.ReportAllocs()
@@ -130,7 +130,7 @@ func TestAllocations(t *testing.T) {
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, _ := newHandler(t, c.config)
+			h, _ := handlertest.New(t, c.config)
 			client := newClient(1)
 			client.request.Header.Set("X-Key", "k3y")
 			send := func(h caddyhttp.MiddlewareHandler) func() {
@@ -150,7 +150,7 @@ func TestAllocations(t *testing.T) {
 
 // A request whose key has no override allocates nothing more, however many overrides there are.
 func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
-	h, ctx := newHandler(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":1000000,"window":"1h"}]`, ""))
+	h, ctx := handlertest.New(t, handlertest.OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000000,"window":"1h"}]`, ""))
 	handlertest.Start(t, ctx)
 	client := newClient(1)
 	client.request.Header.Set("X-Key", "k3y")
