@@ -1,23 +1,16 @@
 package slidingwindow
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -44,19 +37,16 @@ type App struct {
 	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
-	zones map[zoneID]*zoneUse
-	// Stores of the handlers that share, one for each handler.
-	sharing []*openstore.Store
+	zones map[running.ID]*zoneUse
+	// Stores on which this instance is announced, one for each handler.
+	joined []*openstore.Store
 	// Zones of the handlers, for the registry.
-	running []*runningZone
+	running []*running.Zone
 	// Caddy's storage, for overrides.
 	storage overridestore.Storage
 	// Hands events to the handlers of the configuration.
 	sender *events.Sender
 }
-
-// zoneID is what counters are told apart by, beside their keys.
-type zoneID struct{ store, zone string }
 
 // zoneUse is what the handlers that use a zone have in common. It is complete once
 // the configuration has loaded.
@@ -84,7 +74,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.zones = make(map[zoneID]*zoneUse)
+	a.zones = make(map[running.ID]*zoneUse)
 	a.storage = ctx.Storage()
 	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
@@ -118,53 +108,44 @@ func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 	return store, err
 }
 
-// share announces this instance on a remote store from Start to Stop, so that instances can count
+// join announces this instance on a remote store from Start to Stop, so that instances can count
 // each other.
-func (a *App) share(s *openstore.Store) {
+func (a *App) join(s *openstore.Store) {
 	if s.IsRemote() {
-		a.sharing = append(a.sharing, s)
+		a.joined = append(a.joined, s)
 	}
 }
 
 // Start implements caddy.App.
 func (a *App) Start() error {
 	a.sender.Start()
-	for _, s := range a.sharing {
-		s.Share()
+	for _, s := range a.joined {
+		s.Join()
 	}
 	for _, z := range a.running {
-		z.store.Watch()
-		z.zone.load.Start()
+		z.Store.Watch()
+		z.Load.Start()
 	}
-	for s, zones := range a.byStore() {
-		s.Overrides.Begin(inBook(zones), a.storage)
+	for s, zones := range running.InBooks(a.running) {
+		s.Overrides.Begin(zones, a.storage)
 	}
-	running.add(a.running)
-	watching.Begin()
+	running.Zones.Add(a.running)
+	running.Watcher.Begin()
 	return nil
-}
-
-// byStore returns the zones of each store.
-func (a *App) byStore() map[*openstore.Store][]*runningZone {
-	all := make(map[*openstore.Store][]*runningZone)
-	for _, z := range a.running {
-		all[z.store] = append(all[z.store], z)
-	}
-	return all
 }
 
 // Stop implements caddy.App.
 func (a *App) Stop() error {
-	running.remove(a.running)
-	for s, zones := range a.byStore() {
-		s.Overrides.End(inBook(zones))
+	running.Zones.Remove(a.running)
+	for s, zones := range running.InBooks(a.running) {
+		s.Overrides.End(zones)
 	}
 	for _, z := range a.running {
-		z.zone.load.Stop()
+		z.Load.Stop()
 	}
-	watching.End()
-	for _, s := range a.sharing {
-		s.Unshare()
+	running.Watcher.End()
+	for _, s := range a.joined {
+		s.Leave()
 	}
 	a.sender.Stop()
 	return nil
@@ -220,7 +201,7 @@ func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (StoreModule, e
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
 func (a *App) addZone(store window.Store, zone, definition string) (*zoneUse, error) {
-	id := zoneID{store.String(), zone}
+	id := running.ID{Store: store.String(), Zone: zone}
 	use, ok := a.zones[id]
 	if !ok {
 		use = &zoneUse{definition: definition}
@@ -232,127 +213,8 @@ func (a *App) addZone(store window.Store, zone, definition string) (*zoneUse, er
 	return use, nil
 }
 
-func joinWords(words []string) string { return strings.Join(words, ", ") }
-
 // Interface guards.
 var (
 	_ caddy.App         = (*App)(nil)
 	_ caddy.Provisioner = (*App)(nil)
 )
-
-// running lists the zones of the configurations that run in this process: of one, or of two while
-// Caddy reloads.
-var running registry
-
-// registry lists zones from App.Start to App.Stop. Operators read it, and requests look nothing up.
-// Its zones keep nothing of a caddy.Context.
-type registry struct {
-	mu    sync.Mutex // guards zones
-	zones []*runningZone
-}
-
-// runningZone is a zone of a handler.
-type runningZone struct {
-	zone    Zone // without its matchers
-	store   *openstore.Store
-	onError string
-	share   bool
-	inBook  *overridebook.Zone
-}
-
-// id names the counters of the zone.
-func (z *runningZone) id() zoneID { return zoneID{z.store.Name(), z.zone.Name} }
-
-// newRunningZone returns a zone of h for the registry.
-func (h *Handler) newRunningZone(z *Zone) *runningZone {
-	own := *z
-	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
-	running := &runningZone{zone: own, store: h.store, onError: h.OnError, share: h.Share}
-	running.inBook = running.forBook()
-	return running
-}
-
-func (r *registry) add(zones []*runningZone) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.zones = append(r.zones, zones...)
-}
-
-func (r *registry) remove(zones []*runningZone) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.zones = slices.DeleteFunc(r.zones, func(z *runningZone) bool { return slices.Contains(zones, z) })
-}
-
-// list returns the zones by name and store. The newest of each comes first.
-func (r *registry) list() [][]*runningZone {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all [][]*runningZone
-	places := make(map[zoneID]int)
-	for _, z := range slices.Backward(r.zones) {
-		at, ok := places[z.id()]
-		if !ok {
-			at = len(all)
-			places[z.id()] = at
-			all = append(all, nil)
-		}
-		all[at] = append(all[at], z)
-	}
-	slices.SortFunc(all, func(a, b []*runningZone) int {
-		return cmp.Or(cmp.Compare(a[0].zone.Name, b[0].zone.Name), cmp.Compare(a[0].id().store, b[0].id().store))
-	})
-	return all
-}
-
-// find returns those of a name, by store.
-func (r *registry) find(name string) [][]*runningZone {
-	return slices.DeleteFunc(r.list(), func(z []*runningZone) bool { return z[0].zone.Name != name })
-}
-
-// stores returns the stores of running zones, by name, each once.
-func (r *registry) stores() []*openstore.Store {
-	var all []*openstore.Store
-	for _, zones := range r.list() {
-		for _, z := range zones {
-			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.Name() == z.store.Name() }) {
-				all = append(all, z.store)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *openstore.Store) int { return cmp.Compare(a.Name(), b.Name()) })
-	return all
-}
-
-// watching looks at the zones that run, each second.
-var watching = alert.NewWatcher(watchZones)
-
-// watchZones looks at all zones that run. Of two configurations, the newer one says what to watch for.
-func watchZones(now time.Time) {
-	for _, zones := range running.list() {
-		z := &zones[0].zone
-		z.control.Current() // which notes that its time is over
-		z.seen.Watch(z.alerting, now)
-	}
-}
-
-// listAlerts returns the alerts that have fired, by zone.
-func listAlerts() []control.Alert {
-	all := []control.Alert{}
-	for _, zones := range running.list() {
-		if a := zones[0].zone.seen.Alert(); a != nil {
-			all = append(all, *a)
-		}
-	}
-	return all
-}
-
-// zoneLoads returns the load of the zones that run.
-func zoneLoads() (all []control.ZoneLoad) {
-	for _, zones := range running.list() {
-		if l := zones[0].zone.load; l != nil {
-			all = append(all, l.State())
-		}
-	}
-	return all
-}

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // checkEnforce reports why the zone cannot be enforced in a way.
@@ -94,108 +96,195 @@ func (u *zoneUse) checkShadow() error {
 	return nil
 }
 
-// noteUnsent says that other Caddys do not know yet.
-const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+// shadowed is a request in a zone that does not deny it.
+type shadowed struct {
+	handler  *Handler
+	zone     *Zone
+	charge   window.Charge
+	assessed bool // the matchers have been asked
+	applies  bool
+	denied   bool // for want of a key, or by an override
+	// The decisions of the zone, once they are known.
+	decisions atomic.Pointer[[]window.Decision]
+	rule      *overrides.Rule // the override of the key; nil without one
+}
 
-// setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
-func setEnforcement(r *http.Request, body []byte) (int, any, error) {
-	e, err := control.DecodeEnforce(body)
+// addShadow notes that a zone does not deny the request.
+func (req *request) addShadow(h *Handler, z *Zone) *shadowed {
+	if req.shadows == nil {
+		shadows := make([]shadowed, 0, len(h.Zones)) // they never move
+		req.shadows = &shadows
+	}
+	*req.shadows = append(*req.shadows, shadowed{handler: h, zone: z})
+	return &(*req.shadows)[len(*req.shadows)-1]
+}
+
+// watch counts the request, if it passes, in zones that do not deny it. They decide beside the next
+// handlers. What their matchers say, to placeholders above all, these handlers do not see.
+func (h *Handler) watch(r *http.Request, req *request) {
+	if req.shadows == nil {
+		return
+	}
+	if !req.allowed {
+		req.shadows = nil
+		return
+	}
+	view := &request{vars: req.vars}
+	for i := range *req.shadows {
+		s := &(*req.shadows)[i]
+		if s.assessed {
+			view.repl = req.repl
+		} else {
+			view.repl = overlay(req.repl)
+			applies, err := s.zone.applies(r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, view.repl)))
+			h.assess(s, view, applies, err)
+		}
+		if s.applies && !s.denied {
+			h.store.Shadow.Add(s)
+		}
+	}
+}
+
+// overlay returns a replacer that knows what another one knows, and tells it nothing.
+func overlay(repl *caddy.Replacer) *caddy.Replacer {
+	over := caddy.NewEmptyReplacer()
+	over.Map(repl.Get)
+	return over
+}
+
+// assess finds out what a request spends in a zone that does not deny it, and whether the zone
+// would deny it for want of a key, or fail.
+func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
+	z := s.zone
+	s.assessed = true
 	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
-	}
-	var until time.Time
-	if e.TTL != "" {
-		ttl, err := duration.Parse(e.TTL)
-		if err != nil || ttl <= 0 || ttl > enforce.Longest {
-			return 0, nil, apiError(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
+		z.control.Shadow().FailedClosed.Count(z.cost)
+		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
+			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
-		until = time.Now().Add(ttl)
-	}
-	zones := running.list()
-	if !e.All {
-		own, err := selectZone(control.Selector{Zone: e.Zone, Store: e.Store})
-		if err != nil {
-			return 0, nil, err
-		}
-		zones = [][]*runningZone{own}
-	}
-	var answer control.Enforced
-	var changed []*runningZone
-	order := enforce.NewOrder(e.Mode, until, e.Reason)
-	answer.Zones = []control.ZoneEnforced{}
-	for _, all := range zones {
-		z := all[0]
-		err := z.zone.setEnforce(e.Mode, until)
-		if err != nil && !e.All {
-			return 0, nil, apiError(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
-		}
-		one := control.ZoneEnforced{Zone: z.zone.Name, Store: z.id().store}
-		one.Enforce, one.Until = z.zone.enforcedNow()
-		if err != nil {
-			one.Error = err.Error()
-		}
-		answer.Zones = append(answer.Zones, one)
-		if err == nil {
-			z.zone.control.Sync.Order(order)
-			changed = append(changed, z)
-			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
-				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
-				zap.String("until", one.Until), zap.String("reason", e.Reason))
-			z.zone.control.Emit(one.Enforce, one.Until, e.Reason)
-		}
-	}
-	if unsent := sendOrder(r.Context(), changed, order); len(unsent) > 0 {
-		for i := range answer.Zones {
-			if one := &answer.Zones[i]; slices.Contains(unsent, zoneID{one.Store, one.Zone}) {
-				one.Note = noteUnsent
-			}
-		}
-		return http.StatusAccepted, &answer, nil
-	}
-	return http.StatusOK, &answer, nil
-}
-
-// sendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
-func sendOrder(ctx context.Context, zones []*runningZone, order string) (unsent []zoneID) {
-	stores := make(map[*openstore.Store][]*runningZone)
-	for _, z := range zones {
-		stores[z.store] = append(stores[z.store], z)
-	}
-	for g, zones := range stores {
-		orders := make(map[string]string, len(zones))
-		for _, z := range zones {
-			orders[z.zone.Name] = order
-		}
-		if err := g.Overrides.Send(ctx, inBook(zones), orders); err != nil {
-			for _, z := range zones {
-				unsent = append(unsent, z.id())
-			}
-		}
-	}
-	return unsent
-}
-
-// enforcedNow returns the word for how the zone is enforced, and until when if that is not what is
-// configured.
-func (z *Zone) enforcedNow() (word, until string) {
-	if set := z.control.Current(); set != nil && set.Percent == z.enforced() {
-		return enforce.Word(set.Percent), set.Until.UTC().Format(time.RFC3339)
-	}
-	return enforce.Word(z.percent), ""
-}
-
-// obey has a zone enforced as an operator has told another Caddy.
-func (z *runningZone) obey(store string, o enforce.Order) {
-	o, holds := o.HoldsFrom(time.Now())
-	if !holds {
 		return
 	}
-	logger := storestate.Logger(store).With(zap.String("zone", z.zone.Name), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
-	if err := z.zone.setEnforce(o.Mode, o.Until); err != nil {
-		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+	if !applies {
 		return
 	}
-	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
-	word, until := z.zone.enforcedNow()
-	z.zone.control.Emit(word, until, o.Reason)
+	key, empty := z.key.Expand(view.vars, view.repl)
+	if empty {
+		z.empty.Note(h.logger, placeholders.NoKey, view.vars, view.repl)
+	}
+	switch {
+	case empty && z.EmptyKey == emptySkip:
+	case empty && z.EmptyKey == emptyDeny:
+		s.applies, s.denied = true, true
+		z.control.Shadow().Denied.Count(z.cost)
+		z.top.Denied("")
+	default:
+		h.assessKey(s, key, view)
+	}
+}
+
+// assessKey is assess for a key that is counted, or has an override.
+func (h *Handler) assessKey(s *shadowed, key string, view *request) {
+	z := s.zone
+	s.rule = z.overrides.Rule(key)
+	switch {
+	case s.rule != nil && s.rule.Exempt:
+		return
+	case s.rule != nil && s.rule.Deny:
+		s.applies, s.denied = true, true
+		z.control.Shadow().Denied.Count(z.cost)
+		z.top.Denied(key)
+		return
+	}
+	s.applies, s.charge = true, h.chargeOf(z, key, view)
+	if !z.override(&s.charge, s.rule) {
+		s.rule = nil
+	}
+	s.charge.Lease = window.Lease{} // batches ask the store as seldom
+}
+
+// Charge implements shadow.Request.
+func (s *shadowed) Charge() *window.Charge { return &s.charge }
+
+// Local implements shadow.Request.
+func (s *shadowed) Local() (local, share bool) {
+	return s.handler.OnError == onErrorLocal, s.handler.Share
+}
+
+// Decided implements shadow.Request.
+func (s *shadowed) Decided(ds []window.Decision) {
+	s.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
+	if window.Allowed(ds) {
+		s.counters().Allowed.Count(s.charge.Cost)
+		s.zone.top.Charged(s.charge.Key, s.charge.Cost)
+		return
+	}
+	s.counters().Denied.Count(s.charge.Cost)
+	s.zone.top.Denied(s.charge.Key)
+}
+
+// Failed implements shadow.Request.
+func (s *shadowed) Failed(err error) {
+	if errors.Is(err, window.ErrUnavailable) && s.handler.OnError == onErrorAllow {
+		s.counters().FailedOpen.Count(s.charge.Cost)
+		return
+	}
+	s.counters().FailedClosed.Count(s.charge.Cost)
+}
+
+// Dropped implements shadow.Request.
+func (s *shadowed) Dropped() { s.counters().Dropped.Count(s.charge.Cost) }
+
+func (s *shadowed) counters() metrics.Shadow { return s.zone.control.Shadow() }
+
+// enforcedHere reports whether a zone may have denied the request in this handler, and whether
+// the zone counts it here.
+func (req *request) enforcedHere(zone string) (enforced, counts bool) {
+	if req.keyless != nil && req.keyless.Name == zone {
+		return true, true
+	}
+	for _, z := range req.zones {
+		if z.Name == zone {
+			return true, true
+		}
+	}
+	return false, req.shadowOf(zone) != nil
+}
+
+// isShadowed reports whether a zone counts the request here and does not deny it.
+func (req *request) isShadowed() bool {
+	if req.shadows == nil {
+		return false
+	}
+	for i := range *req.shadows {
+		if (*req.shadows)[i].applies {
+			return true
+		}
+	}
+	return false
+}
+
+// shadowOf returns the request in a zone that counts it here and does not deny it, or nil without
+// such a zone.
+func (req *request) shadowOf(zone string) *shadowed {
+	if req.shadows == nil {
+		return nil
+	}
+	for i := range *req.shadows {
+		if s := &(*req.shadows)[i]; s.applies && s.zone.Name == zone {
+			return s
+		}
+	}
+	return nil
+}
+
+// field returns a field of what the zone would have decided, empty until that is known.
+func (s *shadowed) field(name string) (any, bool) {
+	if s.denied && name == "allowed" {
+		return false, true
+	}
+	ds := s.decisions.Load()
+	if ds == nil {
+		return decisionField(nil, name)
+	}
+	return decisionField(&(*ds)[answer.Tightest(*ds)], name)
 }

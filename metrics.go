@@ -9,6 +9,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
@@ -16,7 +17,7 @@ import (
 )
 
 // collectors are all of them.
-var collectors = append(slices.Clone(metrics.All), load.NewCollector(zoneLoads), toptalkers.Collector{})
+var collectors = append(slices.Clone(metrics.All), load.NewCollector(running.Loads), toptalkers.Collector{})
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.

@@ -173,11 +173,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		h.store.Settler.Use()
 	}
 	if h.Share {
-		app.share(h.store)
+		app.join(h.store)
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
-		h.store.Overrides.Foresee(running.inBook, ctx.Storage())
+		h.store.Overrides.Foresee(running.InBook, ctx.Storage())
 		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)

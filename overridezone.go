@@ -11,7 +11,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -116,23 +115,6 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 	}
 }
 
-// forBook returns what the book of overrides has to do with the zone.
-func (z *runningZone) forBook() *overridebook.Zone {
-	return &overridebook.Zone{
-		Name: z.zone.Name, Longest: z.zone.longest, Records: z.zone.forOverrides, NotApplied: z.zone.counters.Misfits,
-		Orders: &z.zone.control.Sync, Obey: z.obey, InForce: z.zone.overrides,
-	}
-}
-
-// inBook returns what the book of overrides knows of zones.
-func inBook(zones []*runningZone) []*overridebook.Zone {
-	all := make([]*overridebook.Zone, len(zones))
-	for i, z := range zones {
-		all[i] = z.inBook
-	}
-	return all
-}
-
 // noteOverride notes the rule of a key in a zone. It reports whether the zone charges nothing, as the
 // rule exempts the key or denies it; the rule then decides.
 func (req *request) noteOverride(z *Zone, key string, rule *overrides.Rule) (decided bool) {
@@ -193,54 +175,24 @@ func untilEnd(r *overrides.Rule) time.Duration {
 	return max(0, time.Until(*r.Until))
 }
 
-// Values of the placeholder source.
-const (
-	sourceConfig   = "config"
-	sourceFallback = "fallback"
-	sourceLoad     = "load"
-	sourceOverride = "override"
-)
-
-// under completes what is said of a charge for the override of its key, which may be nil.
-func (z *runningZone) under(answer *control.Inspection, rule *overrides.Rule) *control.Inspection {
-	if rule != nil {
-		answer.Override = rule.Record
-		for i := range answer.Limits {
-			answer.Limits[i].Source = sourceOverride
-		}
-	} else if m := z.store.Overrides.Misfit(z.inBook, answer.Key); m != nil {
-		answer.Override, answer.Misfit = m.Record, m.Err.Error()
-	}
-	return answer
-}
-
-// decidedBy returns what is said of a charge on which an override decides.
-func (z *runningZone) decidedBy(c *window.Charge, rule *overrides.Rule) *control.Inspection {
-	enforce, _ := z.zone.enforcedNow()
-	return &control.Inspection{
-		Enforce: enforce, Zone: c.Zone, Key: c.Key, Algorithm: z.zone.algorithmName(), DecidedBy: sourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
-		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.store.Name(), State: control.StateOK},
-	}
-}
-
 // source returns where the tightest limit of a zone comes from that counts the request, or what decides in
 // place of one; empty if no zone of that name does.
 func (req *request) source(zone string) any {
 	for ; req != nil; req = req.previous {
 		if rule := req.ruleHere(zone); rule != nil {
-			return sourceOverride
+			return control.SourceOverride
 		}
 		for i, z := range req.zones {
 			if z.Name != zone {
 				continue
 			}
 			if len(req.decisions) == 0 {
-				return sourceConfig
+				return control.SourceConfig
 			}
 			return z.sourceOf(req.charges[i].Policies[answer.Tightest(req.decisionsOf(i))])
 		}
 		if req.keyless != nil && req.keyless.Name == zone || req.shadowOf(zone) != nil {
-			return sourceConfig
+			return control.SourceConfig
 		}
 	}
 	return ""
@@ -250,11 +202,11 @@ func (req *request) source(zone string) any {
 func (z *Zone) sourceOf(p window.Policy) string {
 	switch {
 	case z.load.Scales(p):
-		return sourceLoad
+		return control.SourceLoad
 	case z.policies == nil && p == z.fallback:
-		return sourceFallback
+		return control.SourceFallback
 	}
-	return sourceConfig
+	return control.SourceConfig
 }
 
 // overrideOf returns the ID of the override of the request in a zone; empty without one.
@@ -291,36 +243,4 @@ func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *ov
 		rule = nil
 	}
 	return c, rule
-}
-
-// seal makes the selector of a record as it is kept: the key in the one spelling that counts, or its
-// HMAC under each secret.
-func (z *runningZone) seal(r *overrides.Record) error {
-	values := r.Values
-	if r.Key != nil {
-		values = []string{*r.Key}
-		if z.zone.key.Placeholders > 1 {
-			return fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.zone.key.Placeholders)
-		}
-	}
-	if values == nil {
-		return nil
-	}
-	key, empty, err := z.zone.key.KeyOf(values)
-	if err != nil {
-		return err
-	}
-	if empty && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
-		return errors.New("key: is empty as the zone counts it; send the whole host or path of which the placeholder is a part")
-	}
-	book := z.store.Overrides
-	if book.Hasher() == nil {
-		// The key is spelt once more when the record is compiled.
-		if again, _, err := z.zone.key.KeyOf([]string{key}); z.zone.key.Single != "" && err == nil && again == key {
-			r.Key, r.Values = &key, nil
-		}
-		return nil
-	}
-	r.Key, r.Values, r.Hashes = nil, nil, book.Hashes(key)
-	return nil
 }

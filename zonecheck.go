@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -220,7 +221,7 @@ func checkWord(field, value string, words ...string) error {
 	if words[0] == "" {
 		words = words[1:]
 	}
-	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, joinWords(words))
+	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, strings.Join(words, ", "))
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.

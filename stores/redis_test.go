@@ -186,7 +186,7 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 		"redis {\nsentinel_password s3cret more\n}":    "write sentinel_password",
 		"redis {\nhash_keys s3cret more s3cret-too\n}": "write hash_keys",
 		"redis {\nhash_keys s3cret\n}":                 "shorter than 16 bytes",
-		//nolint:dupword // is refused
+
 		"redis {\nhash_keys a-former-s3cret-is-it a-former-s3cret-is-it\n}": "are the same",
 		"redis redis://u:pass s3cret@localhost":                             "write redis [<url>]",
 	} {

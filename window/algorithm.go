@@ -25,7 +25,8 @@ type Algorithm interface {
 	look(h History, now int64, c *Charge, ds []Decision) bool
 	spend(h History, now int64, c *Charge, ds []Decision) History
 	explain(h History, now int64, c *Charge, ds []Decision, repair bool) History
-	settle(h History, now int64, c *Charge, at, delta int64) History
+	giveBack(h History, now int64, c *Charge, at, units int64) History
+	chargeMore(h History, now int64, c *Charge, units int64) History
 	empty(h History) bool
 	newest(h History) (at int64, ok bool)
 	until(h History) int64

@@ -80,7 +80,7 @@ func ExampleStore_settle() {
 	if err != nil {
 		panic(err)
 	}
-	if err := store.Settle(context.Background(), charge, ds[0].At, -450); err != nil {
+	if err := store.GiveBack(context.Background(), charge, ds[0].At, 450); err != nil {
 		panic(err)
 	}
 	ds, err = store.Peek(context.Background(), []window.Charge{charge})

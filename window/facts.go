@@ -18,7 +18,7 @@ type Facts struct {
 	// Weight returns the time that Redis takes to decide on a charge with one name, in
 	// units of about 7 µs: the time of a charge of 1 with zset and one limit.
 	Weight func(c *Charge) int64
-	// SettleWeight is Weight for Store.Settle; nil if it takes as long as a decision.
+	// SettleWeight is Weight for Store.GiveBack and ChargeMore; nil if it takes as long as a decision.
 	SettleWeight func(c *Charge) int64
 	// Lease reports whether units can be taken ahead.
 	Lease func(a Algorithm) bool

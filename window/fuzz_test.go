@@ -58,12 +58,12 @@ func FuzzZset(f *testing.F) {
 			case 1:
 				n := o.next() % 8
 				if n > 0 {
-					state.Settle(now, c, now, n)
+					state.ChargeMore(now, c, n)
 				}
 				log.Spend(now, n)
 			case 2:
 				at, n := now-o.next(), 1+o.next()%8
-				state.Settle(now, c, at, -n)
+				state.GiveBack(now, c, at, n)
 				log.GiveBack(at, n)
 			default:
 				c.Cost = op / 8 % 8

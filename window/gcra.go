@@ -26,7 +26,7 @@ import (
 // Windows may differ by request, too. Each has a bucket of its own, which goes on to count
 // what requests of other windows spend; see gcraState.
 //
-// Units lose their time once they are in the bucket. Settle gives back only what
+// Units lose their time once they are in the bucket. GiveBack takes out only what
 // cannot have leaked since they were spent. What it spends may be more than the bucket
 // has room for.
 type GCRA struct {
@@ -44,7 +44,7 @@ type GCRA struct {
 //
 // CL.THROTTLE counts apart from the script, and answers in whole seconds, rounded up, or one
 // more. It keeps only the time at which the bucket is empty, so that a raised limit must wait
-// for units that were spent before. Decision.At is 0, and Settle returns an error.
+// for units that were spent before. Decision.At is 0, and GiveBack and ChargeMore return an error.
 type Native int
 
 // Whether CL.THROTTLE is used.
@@ -329,13 +329,16 @@ func (GCRA) explain(h History, now int64, c *Charge, ds []Decision, repair bool)
 //
 // Units that are given back are taken from the levels as they are stored. A bucket whose
 // limit c does not tell gives back only the units that were spent last.
-func (a GCRA) settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a GCRA) chargeMore(h History, now int64, c *Charge, units int64) History {
 	var room gcraRoom
 	s := readGCRA(h, &room)
-	if delta > 0 {
-		s = s.add(now, c, delta, true, new(gcraRoom))
-		return s.write(h)
-	}
+	s = s.add(now, c, units, true, new(gcraRoom))
+	return s.write(h)
+}
+
+func (a GCRA) giveBack(h History, now int64, c *Charge, at, units int64) History {
+	var room gcraRoom
+	s := readGCRA(h, &room)
 	if len(s.buckets) == 0 || at > s.at {
 		return h // nothing was spent then
 	}
@@ -343,9 +346,9 @@ func (a GCRA) settle(h History, now int64, c *Charge, at, delta int64) History {
 		b, back := &s.buckets[k], int64(0)
 		if j := policyOf(c, b.window, k); j >= 0 {
 			p := c.Policies[j]
-			back = rest(min(-delta, a.atOnce(p))*b.window, now-at, p.Limit)
+			back = rest(min(units, a.atOnce(p))*b.window, now-at, p.Limit)
 		} else if at == s.at {
-			back = min(-delta, ceilDiv(b.level, b.window)) * b.window
+			back = min(units, ceilDiv(b.level, b.window)) * b.window
 		}
 		b.level = max(0, b.level-back)
 	}

@@ -76,10 +76,10 @@ func FuzzGCRA(f *testing.F) {
 			case 1:
 				now, log = now-o.next(), new(windowtest.Log)
 			case 2:
-				state.Settle(now, c, now, 1+o.next()%8)
+				state.ChargeMore(now, c, 1+o.next()%8)
 			case 3:
 				if at := now - o.next()%64; log.Count(at, window.Policy{Window: time.Millisecond}) > 0 {
-					state.Settle(now, c, at, -1)
+					state.GiveBack(now, c, at, 1)
 					log.GiveBack(at, 1)
 				}
 			default:

@@ -32,9 +32,14 @@ func (h History) Explain(now int64, c *Charge, ds []Decision, repair bool) Histo
 	return c.Algorithm.explain(h, now, c, ds, repair)
 }
 
-// Settle is Store.Settle on this history; delta is not 0. It returns what to keep instead.
-func (h History) Settle(now int64, c *Charge, at, delta int64) History {
-	return c.Algorithm.settle(h, now, c, at, delta)
+// GiveBack is Store.GiveBack on this history, of 1 unit or more. It returns what to keep instead.
+func (h History) GiveBack(now int64, c *Charge, at, units int64) History {
+	return c.Algorithm.giveBack(h, now, c, at, units)
+}
+
+// ChargeMore is Store.ChargeMore on this history, of 1 unit or more. It returns what to keep instead.
+func (h History) ChargeMore(now int64, c *Charge, units int64) History {
+	return c.Algorithm.chargeMore(h, now, c, units)
 }
 
 // Empty reports whether h has no unit, whatever the limits and the time.

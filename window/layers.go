@@ -261,14 +261,16 @@ func (a Layers) explain(h History, now int64, c *Charge, ds []Decision, repair b
 	return h
 }
 
-func (a Layers) settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a Layers) chargeMore(h History, now int64, c *Charge, units int64) History {
 	kept := a.read(h)
-	if delta > 0 {
-		s := kept.view(now, a)
-		s.add(now, delta, c)
-		return s.write(h)
-	}
-	if fit, found := kept.refit(now, a, at, -delta); found || kept.stepped(now) {
+	s := kept.view(now, a)
+	s.add(now, units, c)
+	return s.write(h)
+}
+
+func (a Layers) giveBack(h History, now int64, _ *Charge, at, units int64) History {
+	kept := a.read(h)
+	if fit, found := kept.refit(now, a, at, units); found || kept.stepped(now) {
 		return fit.write(h)
 	}
 	return h

@@ -51,11 +51,12 @@ func FuzzLayers(f *testing.F) {
 				continue
 			case op%16 == 2 && !stepped:
 				at, delta := now-o.next(), o.next()-128
-				if delta != 0 {
-					state.Settle(now, c, at, delta)
-					c.Algorithm = plain
-					want.Settle(now, c, at, delta)
-					c.Algorithm, c.Cost = layers, 0
+				if delta < 0 {
+					state.GiveBack(now, c, at, -delta)
+					want.GiveBack(now, c, at, -delta)
+				} else if delta > 0 {
+					state.ChargeMore(now, c, delta)
+					want.ChargeMore(now, c, delta)
 				}
 				log = new(windowtest.Log)
 				continue

@@ -134,12 +134,12 @@ func FuzzLog(f *testing.F) {
 				}
 			case 1:
 				if cost > 0 {
-					log.settle(now, c, 0, cost)
+					log.add(now, c, cost)
 					slow.spend(now, cost)
 				}
 			case 2:
 				if cost > 0 {
-					log.settle(now, c, at, -cost)
+					log.refund(now, c, at, cost)
 					slow.giveBack(at, cost)
 				}
 			case 3:

@@ -39,8 +39,12 @@ func (k *kept) peek(now int64, c *Charge) []Decision {
 	return ds
 }
 
-func (k *kept) settle(now int64, c *Charge, at, delta int64) {
-	k.h = records(k.Algorithm.settle(History(k.h), now, c, at, delta))
+func (k *kept) refund(now int64, c *Charge, at, units int64) {
+	k.h = records(k.giveBack(History(k.h), now, c, at, units))
+}
+
+func (k *kept) add(now int64, c *Charge, units int64) {
+	k.h = records(k.chargeMore(History(k.h), now, c, units))
 }
 
 // chunks returns where the chunks lie.
@@ -135,19 +139,19 @@ func TestLogSettle(t *testing.T) {
 			for _, log := range exactLogs()[:2] {
 				slow, c := new(slowLog), &Charge{Policies: []Policy{logPolicy(1_000, 10_000)}}
 				for k := range int64(n) {
-					log.settle(logStart+k, c, 0, 1+k%3)
+					log.add(logStart+k, c, 1+k%3)
 					slow.spend(logStart+k, 1+k%3)
 				}
 				for range 2 {
-					log.settle(logStart+n, c, at, -back)
+					log.refund(logStart+n, c, at, back)
 					slow.giveBack(at, back)
 				}
 				log.check(t)
 				log.compare(t, logStart+n, slow, n)
 				// Down to 0, from both ends.
 				for k := range int64(n) {
-					log.settle(logStart+n, c, logStart+k, -3)
-					log.settle(logStart+n, c, logStart+n-1-k, -3)
+					log.refund(logStart+n, c, logStart+k, 3)
+					log.refund(logStart+n, c, logStart+n-1-k, 3)
 					log.check(t)
 				}
 				if len(log.h) != 0 {
@@ -186,14 +190,14 @@ func TestLogEqualsList(t *testing.T) {
 					c.Policies = append(c.Policies, logPolicy(r.Int64N(60)*scale, 1+r.Int64N(longest)))
 				}
 				if n := r.IntN(20); n == 0 {
-					delta := 1 + r.Int64N(4)*scale
-					log.settle(now, c, 0, delta)
-					slow.spend(now, delta)
+					units := 1 + r.Int64N(4)*scale
+					log.add(now, c, units)
+					slow.spend(now, units)
 					spent = append(spent, now)
 				} else if n < 3 && len(spent) > 0 {
-					at, delta := spent[r.IntN(len(spent))], 1+r.Int64N(4)*scale
-					log.settle(now, c, at, -delta)
-					slow.giveBack(at, delta)
+					at, units := spent[r.IntN(len(spent))], 1+r.Int64N(4)*scale
+					log.refund(now, c, at, units)
+					slow.giveBack(at, units)
 				}
 				got, want := log.take(now, c), slow.decide(now, c, true)
 				if !slices.Equal(got, want) {
@@ -228,7 +232,7 @@ func TestLogPages(t *testing.T) {
 				c.Cost = r.Int64N(1_000)
 			case n < 70:
 				at, back := now-r.Int64N(length), 1+r.Int64N(400)
-				log.settle(now, c, at, -back)
+				log.refund(now, c, at, back)
 				slow.giveBack(at, back)
 			case n == 70 && log.Name() != "zset": // which leaves in the future what is there
 				now -= r.Int64N(length / 100)
@@ -321,7 +325,7 @@ func TestLogRebase(t *testing.T) {
 	// More than can be counted is not.
 	log, c := &kept{Algorithm: Log{}}, &Charge{Policies: []Policy{logPolicy(1, 1_000)}}
 	for k := range int64(40) {
-		log.settle(logStart+k, c, 0, MaxProduct)
+		log.add(logStart+k, c, MaxProduct)
 		log.check(t)
 	}
 	if got := log.h.count(logStart+40, c.Policies[0]); got != MaxProduct {

@@ -186,11 +186,12 @@ func (ofRecords) spend(h History, now int64, c *Charge, ds []Decision) History {
 	return addBehind(records(h), now, c.Cost, c).complete(now, c, ds)
 }
 
-func (ofRecords) settle(h History, now int64, c *Charge, at, delta int64) History {
-	if delta < 0 {
-		return History(records(h).giveBack(at, -delta))
-	}
-	return History(addBehind(records(h), now, delta, c))
+func (ofRecords) giveBack(h History, _ int64, _ *Charge, at, units int64) History {
+	return History(records(h).giveBack(at, units))
+}
+
+func (ofRecords) chargeMore(h History, now int64, c *Charge, units int64) History {
+	return History(addBehind(records(h), now, units, c))
 }
 
 func (ofRecords) explain(history History, now int64, c *Charge, ds []Decision, repair bool) History {

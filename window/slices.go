@@ -335,17 +335,18 @@ func (a Slices) explain(h History, now int64, c *Charge, ds []Decision, repair b
 	return h
 }
 
-func (a Slices) settle(h History, now int64, c *Charge, at, delta int64) History {
+func (a Slices) chargeMore(h History, now int64, c *Charge, units int64) History {
+	return History(slicesState(h).clamp(now).add(now, units, c, a))
+}
+
+func (Slices) giveBack(h History, now int64, _ *Charge, at, units int64) History {
 	s := slicesState(h).clamp(now)
-	if delta > 0 {
-		return History(s.add(now, delta, c, a))
-	}
 	for i := range s.len() {
 		sl := s.at(i)
 		if sl.start > at || at > sl.last {
 			continue
 		}
-		sl.count -= min(sl.count, -delta)
+		sl.count -= min(sl.count, units)
 		if sl.count == 0 {
 			return History(slices.Delete(s, i*sliceSize, (i+1)*sliceSize))
 		}

@@ -19,7 +19,7 @@ func TestWeightedFarBeyond(t *testing.T) {
 	for _, units := range []int64{1e9, 1e12, 1e13, window.MaxProduct} {
 		state := &windowtest.Kept{Algorithm: algo}
 		fits := func(at int64) bool { return window.Allowed(state.Decide(at, c, false)) }
-		state.Settle(hour-1, c, 0, units)
+		state.ChargeMore(hour-1, c, units)
 		for now := hour; now < 2*hour-hour/50; now += hour / 50 {
 			d := state.Decide(now, c, false)[0]
 			if d.Allowed {

@@ -48,14 +48,14 @@ func FuzzStream(f *testing.F) {
 				policies = o.policies()
 			case 1:
 				if n := o.next() % 8; n > 0 {
-					state.Settle(now, c, now, n)
+					state.ChargeMore(now, c, n)
 					log.PullBack(now)
 					log.Spend(now, n)
 					log.Forget(now - longest(policies))
 				}
 			case 2:
 				at, n := now-o.next(), 1+o.next()%8
-				state.Settle(now, c, at, -n)
+				state.GiveBack(now, c, at, n)
 				log.GiveBack(at, n)
 			default:
 				c.Cost = op / 8 % 8

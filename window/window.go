@@ -159,7 +159,7 @@ type Decision struct {
 	// nothing was spent; else the whole window.
 	EffectiveWindow time.Duration
 	// When the store decided, on its own clock, in Unix milliseconds. It names
-	// the units that were spent, for Settle. 0 if the store did not say.
+	// the units that were spent, for GiveBack. 0 if the store did not say.
 	At int64
 }
 
@@ -189,11 +189,14 @@ type Store interface {
 	// Peek answers as Take would, and spends nothing.
 	Peek(ctx context.Context, charges []Charge) ([]Decision, error)
 
-	// Settle corrects what a charge spent. A negative delta gives back at most
-	// that many of the units spent at the time at (Decision.At); a positive one
-	// spends more units now, above the limit if need be. The charge's cost is
-	// not used.
-	Settle(ctx context.Context, charge Charge, at, delta int64) error
+	// GiveBack gives back units of those that a charge spent at the time at
+	// (Decision.At), and no more than are left of them; from 0 to MaxProduct. The
+	// charge's cost is not used.
+	GiveBack(ctx context.Context, charge Charge, at, units int64) error
+
+	// ChargeMore spends units now, from 0 to MaxProduct, above the limit if need be.
+	// The charge's cost is not used.
+	ChargeMore(ctx context.Context, charge Charge, units int64) error
 
 	// Reset forgets the history of the charge's counter. Its policies and cost are
 	// not used.

@@ -18,11 +18,8 @@ func (Zset) spend(h History, now int64, c *Charge, ds []Decision) History {
 	return addBetween(records(h), now, c.Cost, c).complete(now, c, ds)
 }
 
-func (Zset) settle(h History, now int64, c *Charge, at, delta int64) History {
-	if delta < 0 {
-		return History(records(h).giveBack(at, -delta))
-	}
-	return History(addBetween(records(h), now, delta, c))
+func (Zset) chargeMore(h History, now int64, c *Charge, units int64) History {
+	return History(addBetween(records(h), now, units, c))
 }
 
 // addBetween books n units at now, before any that lie in the future.

@@ -125,13 +125,13 @@ func (p *part) succeeded(b *Breaker) {
 	}
 }
 
-// Settle is Store.Settle, or ErrUnavailable and ErrOpen at once.
-func (b *Breaker) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
+// ChargeMore is Store.ChargeMore, or ErrUnavailable and ErrOpen at once.
+func (b *Breaker) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
 	if b.Open(charge) {
 		return errBreakerOpen
 	}
 	began := b.tick.Load()
-	err := b.store.Settle(ctx, charge, at, delta)
+	err := b.store.ChargeMore(ctx, charge, units)
 	if err != nil {
 		b.failed(began, []window.Charge{charge}, err)
 	}
@@ -282,7 +282,7 @@ func (b *Breaker) Reach(ctx context.Context) error {
 	}
 }
 
-// opens opens a part. b.mu is held.
+// opens ends the trust in a part. b.mu is held.
 func (b *Breaker) opens(p *part) {
 	if p.failures.Swap(isOpen) == 0 {
 		b.failing.Add(1)

@@ -40,7 +40,7 @@ func (s *fakeStore) Take(context.Context, []window.Charge) ([]window.Decision, e
 	return []window.Decision{{Allowed: allowed, At: at}}, err
 }
 
-func (s *fakeStore) Settle(context.Context, window.Charge, int64, int64) error {
+func (s *fakeStore) ChargeMore(context.Context, window.Charge, int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.takes++
@@ -249,18 +249,18 @@ func TestBreakerStaysClosed(t *testing.T) {
 // TestBreakerSettles counts failures of either call, and refuses both while open.
 func TestBreakerSettles(t *testing.T) {
 	inBubble(t, func(b *guarded) {
-		settle := func() error { return b.Settle(b.Context(), window.Charge{}, 0, 1) }
-		if err := settle(); err != nil || b.Open() {
-			b.Errorf("Settle = %v, open: %v, want neither", err, b.Open())
+		more := func() error { return b.ChargeMore(b.Context(), window.Charge{}, 1) }
+		if err := more(); err != nil || b.Open() {
+			b.Errorf("ChargeMore = %v, open: %v, want neither", err, b.Open())
 		}
 		b.fail(2)
-		if err := settle(); !errors.Is(err, errDown) {
-			b.Errorf("Settle = %v, want the store's error", err)
+		if err := more(); !errors.Is(err, errDown) {
+			b.Errorf("ChargeMore = %v, want the store's error", err)
 		}
 		b.wantOpen(true)
 		before, _ := b.store.counts()
-		if err := settle(); !errors.Is(err, breaker.ErrOpen) || !b.Open() {
-			b.Errorf("Settle = %v, open: %v, want ErrOpen", err, b.Open())
+		if err := more(); !errors.Is(err, breaker.ErrOpen) || !b.Open() {
+			b.Errorf("ChargeMore = %v, open: %v, want ErrOpen", err, b.Open())
 		}
 		if after, _ := b.store.counts(); after != before {
 			b.Error("the store was asked")

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"

@@ -172,10 +172,17 @@ type LimitState struct {
 	RetryAfter *float64 `json:"retry_after"`
 	// Seconds until nothing is used, to the millisecond.
 	ResetAfter float64 `json:"reset_after"`
-	// `config`, `fallback` where the limit needs placeholders of a request, `load` where the
-	// load of this Caddy has scaled it, or `override`.
+	// One of the sources below.
 	Source string `json:"source"`
 }
+
+// Sources of a limit.
+const (
+	SourceConfig   = "config"
+	SourceFallback = "fallback" // where the limit needs placeholders of a request
+	SourceLoad     = "load"     // where the load of this Caddy has scaled it
+	SourceOverride = "override"
+)
 
 // InspectedStore is the store of an Inspection.
 type InspectedStore struct {

@@ -225,7 +225,7 @@ func TestReadmeACL(t *testing.T) {
 				if _, err := store.Take(ctx, charges); err != nil {
 					t.Errorf("%s: %v", algorithm.Name(), err)
 				}
-				if err := store.Settle(ctx, charges[0], 0, 1); err != nil {
+				if err := store.ChargeMore(ctx, charges[0], 1); err != nil {
 					t.Errorf("%s: %v", algorithm.Name(), err)
 				}
 			}

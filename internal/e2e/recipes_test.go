@@ -452,7 +452,7 @@ func TestBusiest(t *testing.T) {
 	log := filepath.Join(dir, "access.log")
 	run := func(want string, replace ...string) string {
 		t.Helper()
-		cmd := exec.Command("sh", "-c", strings.NewReplacer(replace...).Replace(shellBelow(t, "docs/choosing.md", "How many requests?"))) //nolint:gosec // of the page
+		cmd := exec.Command("sh", "-c", strings.NewReplacer(replace...).Replace(shellBelow(t, "docs/choosing.md", "How many requests?")))
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {

@@ -372,7 +372,7 @@ func testClusterExample(t *testing.T) {
 		nodes = append(nodes, node)
 		replace = append(replace, "10.0.0.3"+strconv.Itoa(i+1)+":6379", node.address())
 	}
-	create := exec.Command("redis-cli", strings.Fields(strings.NewReplacer(replace...).Replace(command))[1:]...) //nolint:gosec // of the page
+	create := exec.Command("redis-cli", strings.Fields(strings.NewReplacer(replace...).Replace(command))[1:]...)
 	create.Env = append(os.Environ(), "REDISCLI_AUTH=default")
 	if out, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

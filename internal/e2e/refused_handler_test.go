@@ -23,7 +23,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
 			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share and on_error allow cannot be combined; write on_error local { share }, or take share out`},
 			{"on_error deny {\nshare\n}", 1, `"on_error":"deny","share":true`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
-			{"on_error local {\nshare\nshare\n}", 2, ``, `share is given twice; keep one`}, //nolint:dupword // is refused
+			{"on_error local {\nshare\nshare\n}", 2, ``, `share is given twice; keep one`},
 			{"on_error local {\nshare 3\n}", 1, ``, `wrong argument count or unexpected line ending after '3'`},
 			{"on_error local {\nhalve\n}", 1, ``, `unrecognized subdirective "halve" of on_error; use share`},
 			{"jitter -0.1", 0, `"jitter":-0.1`, `jitter -0.1: must be from 0 to 1`},

@@ -43,7 +43,7 @@ func newPerson(t *testing.T) *person {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-		ServerName:   "limits.example.com", InsecureSkipVerify: true, //nolint:gosec // the test is about clients
+		ServerName:   "limits.example.com", InsecureSkipVerify: true,
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &person{der, &http.Client{Transport: transport, Timeout: 10 * time.Second}}
@@ -100,7 +100,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(caddyrun.Binary(t), "run", "--config", path) //nolint:gosec // built here
+	cmd := exec.Command(caddyrun.Binary(t), "run", "--config", path)
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

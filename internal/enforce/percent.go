@@ -72,5 +72,5 @@ func IsEnforced(zone, key string, percent int64) bool {
 	text = append(text, 0)
 	sum := sha256.Sum256(append(text, key...))
 	place, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), 100)
-	return int64(place) < percent //nolint:gosec // below 100
+	return int64(place) < percent
 }

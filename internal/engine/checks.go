@@ -35,11 +35,24 @@ func IsNative(c *window.Charge) bool {
 }
 
 // CheckSettle returns an error that wraps ErrInvalid unless a store can settle
-// delta on the charge.
+// delta on the charge; see Settle.
 func CheckSettle(c window.Charge, delta int64) error {
 	if delta < -window.MaxProduct || delta > window.MaxProduct {
 		return fmt.Errorf("zone %q: %w: delta %d is beyond 2^53", c.Zone, window.ErrInvalid, delta)
 	}
+	return checkSettled(c)
+}
+
+// CheckUnits returns an error that wraps ErrInvalid unless a store can give back units of the
+// charge, and charge more.
+func CheckUnits(c window.Charge, units int64) error {
+	if units < 0 || units > window.MaxProduct {
+		return fmt.Errorf("zone %q: %w: units %d: must be from 0 to 2^53", c.Zone, window.ErrInvalid, units)
+	}
+	return checkSettled(c)
+}
+
+func checkSettled(c window.Charge) error {
 	if IsNative(&c) {
 		return fmt.Errorf("zone %q: %w: gcra: native counts cannot be settled", c.Zone, window.ErrInvalid)
 	}

@@ -103,8 +103,8 @@ type ServerMemory struct {
 // Evicts reports whether the server drops counters when its memory is full.
 func (m *ServerMemory) Evicts() bool { return m.Max > 0 && m.Policy != "" && m.Policy != "noeviction" }
 
-// Share returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
-func (m *ServerMemory) Share() float64 {
+// Ratio returns how much of the memory is used, 0 to 1 and a little more; 0 without a maximum.
+func (m *ServerMemory) Ratio() float64 {
 	if m.Max <= 0 {
 		return 0
 	}
@@ -132,7 +132,7 @@ type Holder interface {
 // BatchSettler is implemented by stores that settle many charges in one call.
 type BatchSettler interface {
 	// SettleBatch settles receipts of the store, each with its own verdict: error i is that of
-	// settlement i, as of Settle.
+	// settlement i, as of GiveBack and ChargeMore.
 	SettleBatch(ctx context.Context, all []Settlement) []error
 }
 
@@ -144,7 +144,19 @@ func SettleBatch(ctx context.Context, store window.Store, all []Settlement) []er
 	}
 	errs := make([]error, len(all))
 	for i, s := range all {
-		errs[i] = store.Settle(ctx, s.Charge, s.At, s.Delta)
+		errs[i] = Settle(ctx, store, s.Charge, s.At, s.Delta)
 	}
 	return errs
+}
+
+// Settle corrects what a charge spent: a negative delta gives back units that were spent at a time,
+// a positive one charges more.
+func Settle(ctx context.Context, store window.Store, charge window.Charge, at, delta int64) error {
+	if err := CheckSettle(charge, delta); err != nil || delta == 0 {
+		return err
+	}
+	if delta < 0 {
+		return store.GiveBack(ctx, charge, at, -delta)
+	}
+	return store.ChargeMore(ctx, charge, delta)
 }

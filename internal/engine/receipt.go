@@ -44,7 +44,7 @@ func (r *Receipt) Settle(units int64) (Settlement, bool) {
 // Settled reports whether Settle was called.
 func (r *Receipt) Settled() bool { return r.settled.Load() }
 
-// Settlement corrects what a charge spent. Delta has the meaning that it has for Store.Settle; one
+// Settlement corrects what a charge spent. Delta has the meaning that it has for Settle; one
 // of 0 tells a fallback that the units are spent for good.
 type Settlement struct {
 	*Receipt

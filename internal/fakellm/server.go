@@ -139,11 +139,11 @@ func (a answer) serve(w http.ResponseWriter, r *http.Request, api api) {
 		text, _ = json.Marshal(api.failed(a.status))
 	}
 	if a.abort >= 0 {
-		out.Write(text[:len(text)/2])
+		_, _ = out.Write(text[:len(text)/2])
 		out.flush()
 		panic(http.ErrAbortHandler)
 	}
-	out.Write(text)
+	_, _ = out.Write(text)
 	out.close()
 }
 

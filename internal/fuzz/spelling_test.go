@@ -17,8 +17,15 @@ import (
 // what {host} gives has the key of {hostport}.
 func FuzzSpelling(f *testing.F) {
 	for _, seed := range []struct{ host, path string }{
-		{"one.test", "/login"}, {"ONE.test:80", "//login"}, {"[one.test", "/./LOGIN"}, {"one.test]", "/x/..//login"},
-		{"\u212aey.te\u017ft", "/login/."}, {"[::1]:80", ""}, {"::1", "*"}, {"one.test.", "/login/"}, {"[one.test:80]:90", "/\xff"},
+		{"one.test", "/login"},
+		{"ONE.test:80", "//login"},
+		{"[one.test", "/./LOGIN"},
+		{"one.test]", "/x/..//login"},
+		{"\u212aey.te\u017ft", "/login/."},
+		{"[::1]:80", ""},
+		{"::1", "*"},
+		{"one.test.", "/login/"},
+		{"[one.test:80]:90", "/\xff"},
 	} {
 		f.Add(seed.host, seed.path)
 	}

@@ -120,8 +120,17 @@ func (f *Fake) TakeBatch(ctx context.Context, requests [][]window.Charge) []wind
 // Close implements window.Store.
 func (f *Fake) Close() error { return nil }
 
-// Settle fails as Take does.
-func (f *Fake) Settle(ctx context.Context, c window.Charge, _, delta int64) error {
+// GiveBack fails as Take does.
+func (f *Fake) GiveBack(ctx context.Context, c window.Charge, _, units int64) error {
+	return f.settle(ctx, c, -units)
+}
+
+// ChargeMore fails as Take does.
+func (f *Fake) ChargeMore(ctx context.Context, c window.Charge, units int64) error {
+	return f.settle(ctx, c, units)
+}
+
+func (f *Fake) settle(ctx context.Context, c window.Charge, delta int64) error {
 	err := f.fails(ctx, []window.Charge{c})
 	if err == nil {
 		f.mu.Lock()
@@ -180,7 +189,7 @@ func (f *Fake) Taken() [][]window.Charge {
 	return f.taken
 }
 
-// Settled returns the units that Settle has added.
+// Settled returns the units that ChargeMore has added and GiveBack has taken.
 func (f *Fake) Settled() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -106,7 +106,7 @@ func TestPlaceholdersBesideVariables(t *testing.T) {
 	h, _ := New(t, OfZone(t, `"limits":[{"max":10,"window":"1m"}]`, `,"store":`+store))
 	vars := caddyhttp.VarsMiddleware{name: "hello"}
 	for _, before := range []bool{true, false} {
-		first, second := caddyhttp.MiddlewareHandler(vars), caddyhttp.MiddlewareHandler(h)
+		first, second := caddyhttp.MiddlewareHandler(vars), h
 		if !before {
 			first, second = second, first
 		}

@@ -78,7 +78,7 @@ func TestShadowCountsWhatOnDenies(t *testing.T) {
 			roomy := `{"name":"` + name + `_roomy","limits":[{"max":100000,"window":"10h"}]}`
 			on, ctx := New(t, `{"zones":[`+roomy+`,`+zone(name+"_on", "on")+`],`+store+`}`)
 			shadow, _ := New(t, `{"zones":[`+zone(name+"_shadow", "shadow")+`,`+roomy+`],`+store+`}`)
-			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+			random := rand.New(rand.NewPCG(1, 2))
 			var want [5]float64
 			for range 400 {
 				cost, key, path := "1", "", "/"

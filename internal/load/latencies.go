@@ -30,12 +30,12 @@ func (l *latencies) add(d time.Duration) { l.counts[l.slot.Load()][bucketOf(d)].
 
 // bucketOf returns the number of a latency's bucket.
 func bucketOf(d time.Duration) int {
-	us := uint64(max(0, d.Microseconds())) //nolint:gosec // not negative
+	us := uint64(max(0, d.Microseconds()))
 	if us < 1<<fineBits {
-		return int(us) //nolint:gosec // small
+		return int(us)
 	}
 	octave := bits.Len64(us) - fineBits - 1
-	return min(octave<<fineBits+int(us>>octave), buckets-1) //nolint:gosec // below 2^5
+	return min(octave<<fineBits+int(us>>octave), buckets-1)
 }
 
 // latencyOf returns the middle of a bucket.
@@ -67,7 +67,7 @@ func (l *latencies) sample() reading {
 	for j := range l.counts[next] {
 		l.counts[next][j].Store(0)
 	}
-	l.slot.Store(int32(next)) //nolint:gosec // below slots
+	l.slot.Store(int32(next))
 	if all < fewest {
 		l.latest.Store(0)
 		return reading{}

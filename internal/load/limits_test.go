@@ -14,8 +14,14 @@ func TestScale(t *testing.T) {
 		factor float64
 		want   int64
 	}{
-		{0, time.Second, 0.3, 0}, {0, time.Second, 1.2, 0}, {1, time.Second, 0.3, 1}, {3, time.Second, 0.01, 1},
-		{5, time.Second, 0.5, 3}, {100, time.Second, 1, 100}, {100, time.Second, 1.2, 120}, {100, time.Minute, 0.3, 30},
+		{0, time.Second, 0.3, 0},
+		{0, time.Second, 1.2, 0},
+		{1, time.Second, 0.3, 1},
+		{3, time.Second, 0.01, 1},
+		{5, time.Second, 0.5, 3},
+		{100, time.Second, 1, 100},
+		{100, time.Second, 1.2, 120},
+		{100, time.Minute, 0.3, 30},
 		{100, time.Minute + time.Millisecond, 0.3, 100},
 		{window.MaxProduct / 1000, time.Second, 10, window.MaxProduct / 1000},
 		{window.MaxProduct, time.Millisecond, 0.5, window.MaxProduct / 2},

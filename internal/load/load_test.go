@@ -194,9 +194,18 @@ func TestArticles(t *testing.T) {
 		signal  Signal
 		x, want float64
 	}{
-		{CPU, 0, 1.2}, {CPU, 0.65, 1}, {CPU, 0.8, 1}, {CPU, 0.8 + 0.2*2/3, 0.8}, {CPU, 1, 0.7},
-		{Memory, 0.2125, 1.1}, {Memory, 0.7, 1}, {Memory, 0.95, 0.7}, {Memory, 2, 0.7},
-		{Latency, 0.125, 1.1}, {Latency, 0.3, 1}, {Latency, 0.5 + 0.5*2/3, 0.8},
+		{CPU, 0, 1.2},
+		{CPU, 0.65, 1},
+		{CPU, 0.8, 1},
+		{CPU, 0.8 + 0.2*2/3, 0.8},
+		{CPU, 1, 0.7},
+		{Memory, 0.2125, 1.1},
+		{Memory, 0.7, 1},
+		{Memory, 0.95, 0.7},
+		{Memory, 2, 0.7},
+		{Latency, 0.125, 1.1},
+		{Latency, 0.3, 1},
+		{Latency, 0.5 + 0.5*2/3, 0.8},
 	} {
 		if got := o.of(c.signal, c.x); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s at %v: factor %v, want %v", c.signal, c.x, got, c.want)

@@ -55,7 +55,7 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
-	if (err == io.EOF || b.read == b.length) && b.end.Load() == 0 { //nolint:errorlint // readers return it as it is
+	if (err == io.EOF || b.read == b.length) && b.end.Load() == 0 {
 		b.waited.Store(b.timing.waited.Load())
 		b.end.Store(int64(uptime.Now()))
 	}

@@ -117,11 +117,11 @@ func (s *Store) Watch() {
 	}
 }
 
-// Share announces this instance on a remote store, until Unshare.
-func (s *Store) Share() { s.fallback.Share() }
+// Join announces this instance on a remote store, until Leave.
+func (s *Store) Join() { s.fallback.Join() }
 
-// Unshare undoes Share.
-func (s *Store) Unshare() { s.fallback.Unshare() }
+// Leave undoes Join.
+func (s *Store) Leave() { s.fallback.Leave() }
 
 // Instances returns how many instances were last seen to share a remote store; 1 if none were.
 func (s *Store) Instances() int64 { return s.fallback.Instances() }

@@ -57,7 +57,7 @@ func newSite(t *testing.T, zones string) *site {
 	t.Helper()
 	s := &site{T: t, client: caddyrun.NewClient(t), addr: caddyrun.FreeAddress(t)}
 	s.caddy = caddyrun.Start(t, fmt.Sprintf("{\nadmin {admin}\npersist_config off\nauto_https off\nstorage_clean_interval off\n}\nhttp://%s {\nhandle /healthz {\nrespond ok\n}\nhandle {\nsliding_window {\n%s\n}\nrespond ok\n}\n}\n", s.addr, zones), s.addr)
-	cmd := exec.Command(caddyrun.Binary(t), "sliding-window", "page", "--address", s.caddy.Admin) //nolint:gosec // built here
+	cmd := exec.Command(caddyrun.Binary(t), "sliding-window", "page", "--address", s.caddy.Admin)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

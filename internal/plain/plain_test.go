@@ -97,7 +97,7 @@ func TestPlainTakesNoMemory(t *testing.T) {
 	for name, f := range map[string]func(){
 		"Fold":     func() { Fold("bearer t0ken") },
 		"HostPort": func() { HostPort("one.test") },
-		"Label":    func() { Label("www.one.test", 1) },
+		"Label":    func() { _ = Label("www.one.test", 1) },
 		"Path":     func() { Path("/a/login/") },
 		"Part":     func() { Part("/a/login/", 1) },
 		"URI":      func() { URI("/a/login/?b=%41") },

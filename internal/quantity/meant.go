@@ -11,11 +11,11 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
-// noNumber is the error of a text that is not a whole number. The text may come from a
+// numberError is the error of a text that is not a whole number. The text may come from a
 // client, so only Error looks for what was meant.
-type noNumber string
+type numberError string
 
-func (e noNumber) Error() string {
+func (e numberError) Error() string {
 	text := fmt.Sprintf("%q is not a whole number", string(e))
 	if n := meantNumber(string(e)); n != "" {
 		text += "; write " + n
@@ -23,10 +23,10 @@ func (e noNumber) Error() string {
 	return text
 }
 
-// noDuration is the error of a text that is not a duration, like noNumber.
-type noDuration string
+// durationError is the error of a text that is not a duration, like numberError.
+type durationError string
 
-func (e noDuration) Error() string {
+func (e durationError) Error() string {
 	if _, err := strconv.ParseInt(string(e), 10, 64); err == nil {
 		return fmt.Sprintf("%s has no unit; write %[1]ss for seconds, or %[1]sm for minutes", string(e))
 	}
@@ -250,9 +250,7 @@ func MeantDirective(args []string) (string, bool) {
 		return "", false
 	}
 	for _, text := range texts {
-		if strings.Contains(text, "{") {
-			key = text
-		} else if zone == "<zone>" {
+		if zone == "<zone>" && !strings.Contains(text, "{") {
 			zone = text
 		} else {
 			key = text

@@ -28,7 +28,7 @@ func Int(text string) (int64, error) {
 	case errors.Is(err, strconv.ErrRange) && n > 0:
 		return 0, fmt.Errorf("%q %w", text, ErrTooLarge)
 	case err != nil:
-		return 0, noNumber(text)
+		return 0, numberError(text)
 	}
 	return n, nil
 }
@@ -38,13 +38,13 @@ func Duration(text string) (time.Duration, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		d := time.Duration(n)
 		if d > 0 && d < time.Millisecond { // no option takes so little
-			return 0, noDuration(text)
+			return 0, durationError(text)
 		}
 		return d, nil
 	}
 	d, err := duration.Parse(text)
 	if err != nil {
-		return 0, noDuration(text)
+		return 0, durationError(text)
 	}
 	return d, nil
 }

@@ -185,7 +185,7 @@ func eachFleet(t *testing.T, run func(t *testing.T, c *client, b *backEnd, serve
 	for _, f := range fleets {
 		t.Run(f.name, func(t *testing.T) {
 			servers, b := []*redistest.Server(nil), newBackEnd(t)
-			address, cluster := "", ""
+			var address, cluster string
 			if f.cluster {
 				servers, cluster = redistest.StartCluster(t, 3), "cluster"
 				address = servers[0].Addr + " " + servers[1].Addr

@@ -115,7 +115,7 @@ func (s *secureSite) dialHTTP1(key string) (*socket, error) {
 		return nil, err
 	}
 	r := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(r, req) //nolint:bodyclose // it is the connection
+	resp, err := http.ReadResponse(r, req)
 	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
 		err = errors.New(resp.Status)
 	}

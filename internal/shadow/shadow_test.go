@@ -71,7 +71,7 @@ func (r *remoteStore) TakeBatch(ctx context.Context, requests [][]window.Charge)
 
 func (r *remoteStore) Ping(context.Context) error { return window.ErrUnavailable }
 
-func (r *remoteStore) Settle(context.Context, window.Charge, int64, int64) error {
+func (r *remoteStore) ChargeMore(context.Context, window.Charge, int64) error {
 	return window.ErrUnavailable
 }
 
@@ -250,7 +250,7 @@ func TestWhileAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				enforced, own := &remoteStore{fakeStore: newStore()}, &remoteStore{fakeStore: newStore(), away: true}
 				crew := fallback.New(enforced, fallback.Options{})
-				crew.Share()
+				crew.Join()
 				synctest.Wait()
 				s := &Slot{Open: func() window.Store { return own }, Crew: crew}
 				requests := add(s, 9, func(int) *asked { a := ask("k"); a.local, a.share = c.local, c.share; return a })

@@ -172,12 +172,12 @@ func (l *Lookout) note(d engine.Description) {
 			Logger(l.name).Warn("server of the store deletes counters when its memory is full; set its maxmemory-policy to noeviction", memoryFields(m)...)
 		}
 	}
-	switch share := m.Share(); {
-	case share >= memoryHigh && !l.high:
+	switch ratio := m.Ratio(); {
+	case ratio >= memoryHigh && !l.high:
 		l.high = true
 		Logger(l.name).Warn("memory of the store's server is nearly full; raise its maxmemory, or take an algorithm that needs less", memoryFields(m)...)
 		events.Emit(events.Memory, map[string]any{"store": l.name, "memory": m.Used, "memory_max": m.Max, "maxmemory_policy": m.Policy})
-	case share < memoryNormal:
+	case ratio < memoryNormal:
 		l.high = false
 	}
 }

@@ -19,8 +19,10 @@ func TestDocumentedNames(t *testing.T) {
 
 // Names of any length and kind make no trouble.
 func TestMeantByAnything(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "http.", "http.request..", "http.request.header.", "http.vars.", "\x00", "é", "ü.ü",
-		strings.Repeat(".", 300), strings.Repeat("a.", 100), strings.Repeat("a", 1<<20), "http.request." + strings.Repeat("a.", 1<<20)} {
+	for _, name := range []string{
+		"", ".", "..", "http.", "http.request..", "http.request.header.", "http.vars.", "\x00", "é", "ü.ü",
+		strings.Repeat(".", 300), strings.Repeat("a.", 100), strings.Repeat("a", 1<<20), "http.request." + strings.Repeat("a.", 1<<20),
+	} {
 		if meant := MeantBy(name); meant != "" {
 			t.Errorf("%.20q is taken for %q", name, meant)
 		}

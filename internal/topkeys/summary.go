@@ -51,7 +51,7 @@ func (s *summary) add(hash uint64, key string, units int64, label Label) {
 		return
 	}
 	if s.used < Entries {
-		place := uint8(s.used) //nolint:gosec // below 256
+		place := uint8(s.used)
 		s.used++
 		s.entries[place].at, s.entries[place].error = place, 0
 		s.heap[place] = counter{units, place}
@@ -72,9 +72,9 @@ func (s *summary) write(place uint8, hash uint64, key string, label Label) {
 	e := &s.entries[place]
 	e.hash, e.cut = hash, false
 	if label != nil {
-		e.length = uint8(copy(e.key[:], label(e.key[:0], key))) //nolint:gosec // 64 at most
+		e.length = uint8(copy(e.key[:], label(e.key[:0], key)))
 	} else {
-		e.length, e.cut = uint8(copy(e.key[:], key)), len(key) > MaxKey //nolint:gosec // 64 at most
+		e.length, e.cut = uint8(copy(e.key[:], key)), len(key) > MaxKey
 	}
 	slot := hash % uint64(len(s.index))
 	for s.index[slot] != 0 {
@@ -89,7 +89,7 @@ func (s *summary) find(hash uint64) (place uint8, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return uint8(s.index[slot] - 1), true //nolint:gosec // below 256
+	return uint8(s.index[slot] - 1), true
 }
 
 // slot returns where in index the key with a hash is.
@@ -156,7 +156,7 @@ func (s *summary) up(i uint8) {
 
 func (s *summary) put(at int, c counter) {
 	s.heap[at] = c
-	s.entries[c.place].at = uint8(at) //nolint:gosec // below 256
+	s.entries[c.place].at = uint8(at)
 }
 
 // sum returns a + b, or the highest number. Neither is below 0.

@@ -41,7 +41,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add(uint64(2), uint16(9000), uint16(9999), uint8(200), []byte{0, 1, 1, 0, 9})
 	f.Add(uint64(3), uint16(255), uint16(10), uint8(7), []byte{})
 	f.Fuzz(func(t *testing.T, seed uint64, updates, keys uint16, most uint8, skips []byte) {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+		random := rand.New(rand.NewPCG(seed, 0))
 		now := time.Hour
 		k := New(now)
 		var halves [2]map[string]int64 // the current one first
@@ -116,7 +116,7 @@ func TestZipf(t *testing.T) {
 		names[i] = fmt.Sprintf("198.51.100.%d", i)
 	}
 	for seed := range uint64(2) {
-		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+		random := rand.New(rand.NewPCG(seed, 1))
 		k, exact := New(0), make([]int64, keys)
 		for i := range updates {
 			rank, _ := slices.BinarySearch(weights, random.Float64()*sum)

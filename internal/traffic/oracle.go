@@ -20,13 +20,13 @@ type Accuracy struct {
 }
 
 // WronglyAllowedShare is in % of requests.
-func (a Accuracy) WronglyAllowedShare() float64 { return share(a.WronglyAllowed, a.Requests) }
+func (a Accuracy) WronglyAllowedShare() float64 { return percent(a.WronglyAllowed, a.Requests) }
 
 // WronglyDeniedShare is in % of requests.
-func (a Accuracy) WronglyDeniedShare() float64 { return share(a.WronglyDenied, a.Requests) }
+func (a Accuracy) WronglyDeniedShare() float64 { return percent(a.WronglyDenied, a.Requests) }
 
 // Overshoot is in % of the limit.
-func (a Accuracy) Overshoot() float64 { return max(0, share(a.Worst-Limit, Limit)) }
+func (a Accuracy) Overshoot() float64 { return max(0, percent(a.Worst-Limit, Limit)) }
 
 // Over returns how many of the admissions at some times, in ms, found more than
 // limit in their trailing window, themselves included.
@@ -41,7 +41,7 @@ func Over(times []int64, limit int, length time.Duration) int {
 	return over
 }
 
-func share(part, all int) float64 { return 100 * float64(part) / float64(max(1, all)) }
+func percent(part, all int) float64 { return 100 * float64(part) / float64(max(1, all)) }
 
 // Judge runs the arrivals through the algorithm's Go twin.
 func Judge(algorithm window.Algorithm, arrivals []Arrival) Accuracy {

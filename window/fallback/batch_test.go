@@ -62,12 +62,12 @@ func TestCrewOfAnother(t *testing.T) {
 		if n := g.Instances(); n != s.Instances() {
 			t.Errorf("%d instances, want %d", n, s.Instances())
 		}
-		s.Share()
+		s.Join()
 		synctest.Wait()
 		if n := g.Instances(); n != s.Instances() {
 			t.Errorf("%d instances, want %d", n, s.Instances())
 		}
-		s.Unshare()
+		s.Leave()
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}

@@ -24,8 +24,8 @@ type bookedAt struct {
 	at   []time.Time
 }
 
-func (r *bookedAt) Settle(ctx context.Context, c window.Charge, at, delta int64) error {
-	err := r.remote.Settle(ctx, c, at, delta)
+func (r *bookedAt) ChargeMore(ctx context.Context, c window.Charge, units int64) error {
+	err := r.remote.ChargeMore(ctx, c, units)
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -173,12 +173,12 @@ func TestForeignDebtor(t *testing.T) {
 // foreignRemote has something else in the place of the counters of a zone.
 type foreignRemote struct{ *remote }
 
-func (r *foreignRemote) Settle(ctx context.Context, c window.Charge, at, delta int64) error {
+func (r *foreignRemote) ChargeMore(ctx context.Context, c window.Charge, units int64) error {
 	if c.Zone == "foreign" {
 		locked(r.remote, func() int { r.tries++; return 0 })
 		return errors.Join(window.ErrUnavailable, window.ErrForeign)
 	}
-	return r.remote.Settle(ctx, c, at, delta)
+	return r.remote.ChargeMore(ctx, c, units)
 }
 
 // A counter that is charged with a short window, too, is owed for the longest one.
@@ -247,7 +247,7 @@ func TestShareIsBookedByAll(t *testing.T) {
 		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second, Prefix: "all"})
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
 		sites[i].Use()
-		sites[i].Share()
+		sites[i].Join()
 		t.Cleanup(func() {
 			_ = sites[i].Close()
 			_ = store.Close()

@@ -25,13 +25,13 @@ type crew struct {
 	done   chan struct{} // closed when the heart has stopped
 }
 
-// Share says that somebody may call TakeLocal with share: the guard makes itself known
+// Join says that somebody may call TakeLocal with share: the guard makes itself known
 // to the others, and counts them.
-func (g *Guard) Share() { g.crew.join() }
+func (g *Guard) Join() { g.crew.join() }
 
-// Unshare takes one Share back. After the last one the others do not count this process
+// Leave takes one Join back. After the last one the others do not count this process
 // any more.
-func (g *Guard) Unshare() { g.crew.leave() }
+func (g *Guard) Leave() { g.crew.leave() }
 
 // Instances returns how many processes were last seen to share the store; 1 if none
 // was.

@@ -66,7 +66,7 @@ func (d debts) of(c *window.Charge) int64 {
 // store, it forgets them.
 func (d debts) add(c *window.Charge, units int64) {
 	if d.store.Keys() < d.most {
-		_ = d.store.Settle(context.Background(), counter(c), 0, units)
+		_ = d.store.ChargeMore(context.Background(), counter(c), units)
 	}
 }
 
@@ -181,7 +181,7 @@ func (g *Guard) settle(ctx context.Context, c *window.Charge, units int64) error
 	defer cancel()
 	owed := *c
 	owed.Fields = nil // they are of the request that came next, not of those that passed
-	return g.breaker.Settle(own, owed, 0, units)
+	return g.breaker.ChargeMore(own, owed, units)
 }
 
 // lasts returns a context that keeps the deadline of ctx but ignores its cancellation: other

@@ -230,7 +230,7 @@ func (g *Guard) start(s *shard, hash uint64, own *window.Charge, n int64) {
 	used = g.starts(own, (used+n-1)/n, full)
 	_ = g.local.Reset(context.Background(), *own)
 	if used > 0 {
-		_ = g.local.Settle(context.Background(), *own, 0, used)
+		_ = g.local.ChargeMore(context.Background(), *own, used)
 	}
 }
 

@@ -49,16 +49,16 @@ type entry struct {
 }
 
 // use is what was used of a key's limits: the units, of the limit that has most of
-// them, and in the lowest 8 bits the largest share of a limit, up to 255.
+// them, and in the lowest 8 bits how full the fullest limit is, up to 255.
 type use int64
 
 func (u use) units() int64 { return int64(u >> 8) }
-func (u use) share() use   { return u & 0xff }
+func (u use) level() use   { return u & 0xff }
 
-// below orders by the share of the limit, then by units.
+// below orders by how full a limit is, then by units.
 func (u use) below(o use) bool {
-	if u.share() != o.share() {
-		return u.share() < o.share()
+	if u.level() != o.level() {
+		return u.level() < o.level()
 	}
 	return u < o
 }
@@ -70,8 +70,8 @@ func useOf(units, limit int64) use {
 	return use(units)<<8 | use(float64(units)/float64(limit)*255)
 }
 
-// and returns the larger units, and the larger share.
-func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.share(), o.share()) }
+// and returns the larger units, and the higher level.
+func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.level(), o.level()) }
 
 func newKnown() *known { return &known{seed: maphash.MakeSeed()} }
 
@@ -180,7 +180,7 @@ func (s *shard) victim(now int64, e entry) *entry {
 			least = &set[i]
 		}
 	}
-	if least == nil || least.use.share() > e.use.share() {
+	if least == nil || least.use.level() > e.use.level() {
 		return nil
 	}
 	return least
@@ -215,7 +215,7 @@ func (s *shard) takeOut(now int64, hash uint64) (used int64, full, ok bool) {
 	if e == nil {
 		return 0, false, false
 	}
-	used, full, ok = e.use.units(), e.use.share() == 0xff, e.until > now
+	used, full, ok = e.use.units(), e.use.level() == 0xff, e.until > now
 	*e = entry{}
 	return used, full, ok
 }
@@ -223,7 +223,7 @@ func (s *shard) takeOut(now int64, hash uint64) (used int64, full, ok bool) {
 // gaveBack takes units from what is known. mu is held.
 func (s *shard) gaveBack(hash uint64, units int64) {
 	if e := s.find(hash); e != nil {
-		e.use = use(max(0, e.use.units()-units))<<8 | min(e.use.share(), 0xfe)
+		e.use = use(max(0, e.use.units()-units))<<8 | min(e.use.level(), 0xfe)
 	}
 }
 

@@ -49,13 +49,13 @@ type slowRemote struct {
 
 func (r *slowRemote) Timeout() time.Duration { return 100 * time.Millisecond }
 
-func (r *slowRemote) Settle(ctx context.Context, c window.Charge, at, delta int64) error {
+func (r *slowRemote) ChargeMore(ctx context.Context, c window.Charge, units int64) error {
 	select {
 	case <-ctx.Done():
 		return errors.Join(window.ErrUnavailable, window.ErrUnknown, ctx.Err())
 	case <-time.After(r.booking):
 	}
-	return r.remote.Settle(ctx, c, at, delta)
+	return r.remote.ChargeMore(ctx, c, units)
 }
 
 func (r *slowRemote) TakeInto(ctx context.Context, _ []window.Decision, charges []window.Charge) ([]window.Decision, error) {

@@ -71,8 +71,8 @@ func (g *Guard) peekOne(c *window.Charge, n int64) ([]window.Decision, error) {
 	}
 	var h window.History
 	now := g.now()
-	if used := g.starts(&own, (e.use.units()+n-1)/n, e.use.share() == 0xff); used > 0 {
-		h = h.Settle(now, &own, 0, used)
+	if used := g.starts(&own, (e.use.units()+n-1)/n, e.use.level() == 0xff); used > 0 {
+		h = h.ChargeMore(now, &own, used)
 	}
 	ds := make([]window.Decision, len(own.Policies))
 	h.Look(now, &own, ds)

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -54,9 +55,10 @@ func newRemote() *remote {
 // The following return what there is of the fields of that meaning.
 
 func (r *remote) booked(zone string) int64 { return locked(r, func() int64 { return r.settled[zone] }) }
-func (r *remote) lost(zone string) int64   { return locked(r, func() int64 { return r.dropped[zone] }) }
-func (r *remote) bookings() int            { return locked(r, func() int { return r.settles }) }
-func (r *remote) attempts() int            { return locked(r, func() int { return r.tries }) }
+
+func (r *remote) lost(zone string) int64 { return locked(r, func() int64 { return r.dropped[zone] }) }
+func (r *remote) bookings() int          { return locked(r, func() int { return r.settles }) }
+func (r *remote) attempts() int          { return locked(r, func() int { return r.tries }) }
 
 func (r *remote) taken() map[string]int64 {
 	return locked(r, func() map[string]int64 { return maps.Clone(r.charged) })
@@ -116,7 +118,15 @@ func (r *remote) Take(ctx context.Context, charges []window.Charge) ([]window.De
 	return ds, nil
 }
 
-func (r *remote) Settle(ctx context.Context, c window.Charge, at, delta int64) error {
+func (r *remote) GiveBack(ctx context.Context, c window.Charge, at, units int64) error {
+	return r.settle(ctx, c, at, -units)
+}
+
+func (r *remote) ChargeMore(ctx context.Context, c window.Charge, units int64) error {
+	return r.settle(ctx, c, 0, units)
+}
+
+func (r *remote) settle(ctx context.Context, c window.Charge, at, delta int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries++
@@ -129,7 +139,7 @@ func (r *remote) Settle(ctx context.Context, c window.Charge, at, delta int64) e
 		return err
 	}
 	r.settles++
-	_ = r.Store.Settle(ctx, c, at, delta)
+	_ = engine.Settle(ctx, r.Store, c, at, delta)
 	r.settled[c.Zone] += delta
 	return err
 }

@@ -62,7 +62,7 @@ func (g *Guard) settleHere(s engine.Settlement) error {
 	shard := g.table().shard(hash)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	if err := g.local.Settle(context.Background(), own, s.At, s.Delta); err != nil {
+	if err := engine.Settle(context.Background(), g.local, own, s.At, s.Delta); err != nil {
 		return err
 	}
 	rest := s.Charge.Cost + s.Delta
@@ -98,7 +98,7 @@ func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 	case verdict != nil:
 		own := divided(s.Charge, 1)
 		g.start(shard, hash, &own, 1)
-		_ = g.local.Settle(context.Background(), own, 0, s.Delta)
+		_ = g.local.ChargeMore(context.Background(), own, s.Delta)
 		g.owe(shard, hash, &s.Charge, s.Delta)
 	}
 	return nil
@@ -108,9 +108,4 @@ func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 func (g *Guard) later(s *engine.Settlement) *corrections {
 	r := &engine.Receipt{Charge: lasting(&s.Charge), At: s.At, Former: s.Former}
 	return &corrections{charge: r.Charge, backs: []engine.Settlement{{Receipt: r, Delta: s.Delta}}}
-}
-
-// Settle settles units that the store spent at a time (Decision.At), as window.Store.Settle does.
-func (g *Guard) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	return g.SettleBatch(ctx, []engine.Settlement{{Receipt: &engine.Receipt{Charge: charge, At: at}, Delta: delta}})[0]
 }

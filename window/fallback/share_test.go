@@ -50,7 +50,7 @@ func TestHeartbeat(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		want("while nobody shares", 0, 0, 1)
-		g.Share()
+		g.Join()
 		want("at once", 1, 0, 3)
 		time.Sleep(12 * time.Second)
 		want("after 12 s", 3, 0, 3)
@@ -60,14 +60,14 @@ func TestHeartbeat(t *testing.T) {
 		r.crew.Store(2)
 		time.Sleep(5 * time.Second)
 		want("when it is back", 5, 0, 2)
-		g.Share() // as a reload does
-		g.Unshare()
+		g.Join() // as a reload does
+		g.Leave()
 		want("after a reload", 5, 0, 2)
-		g.Unshare()
+		g.Leave()
 		want("when nobody shares any more", 5, 1, 2)
 		time.Sleep(time.Minute)
 		want("and then", 5, 1, 2)
-		g.Share()
+		g.Join()
 		want("again", 6, 1, 2)
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -83,11 +83,11 @@ func TestInstancesWhileAway(t *testing.T) {
 		counts, r := fallback.NewCounts(), &crewed{remote: newRemote()}
 		r.crew.Store(3)
 		old := fallback.New(r, fallback.Options{Counts: counts})
-		old.Share()
+		old.Join()
 		synctest.Wait()
 		r.crew.Store(-1)
 		young := fallback.New(r, fallback.Options{Counts: counts})
-		young.Share()
+		young.Join()
 		synctest.Wait()
 		if n := young.Instances(); n != 3 {
 			t.Errorf("%d instances, want 3", n)
@@ -105,7 +105,7 @@ func TestDivided(t *testing.T) {
 		r.crew.Store(3)
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote, share: true}
 		s.Use()
-		s.Share()
+		s.Join()
 		defer s.close(t)
 		synctest.Wait()
 		used := charge("used", "key", 100, time.Hour)
@@ -139,7 +139,7 @@ func TestShare(t *testing.T) {
 		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second})
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
 		sites[i].Use()
-		sites[i].Share()
+		sites[i].Join()
 		t.Cleanup(func() {
 			_ = sites[i].Close()
 			_ = store.Close()
@@ -161,9 +161,9 @@ func TestShare(t *testing.T) {
 		}
 	}
 	counted(3, sites[:]...)
-	sites[2].Unshare()
+	sites[2].Leave()
 	counted(2, sites[:2]...)
-	sites[2].Share()
+	sites[2].Join()
 	counted(3, sites[:]...)
 
 	known, fresh := charge("known", "key", limit, time.Hour), charge("fresh", "key", limit, time.Hour)

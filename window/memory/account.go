@@ -129,10 +129,20 @@ func (a *account) note(now int64, ds []window.Decision) {
 	for i := range ds {
 		d := &ds[i]
 		sl.expires = max(sl.expires, now+d.ResetAfter.Milliseconds())
-		sl.used = max(sl.used, share(d))
+		sl.used = max(sl.used, level(d))
 	}
 	sl.expires = max(sl.expires, a.history().Until(a.charge.Algorithm))
 	sl.hold(now, ds)
+}
+
+// standing returns what the decisions would be on a charge that costs nothing.
+func (a *account) standing(now int64) []window.Decision {
+	c, h := *a.charge, a.history()
+	c.Cost = 0
+	ds := make([]window.Decision, len(c.Policies))
+	h.Look(now, &c, ds)
+	h.Explain(now, &c, ds, false)
+	return ds
 }
 
 // gaveBack stores what the decisions say after units were given back. The key may be
@@ -169,8 +179,8 @@ func (sl *slot) hold(now int64, ds []window.Decision) {
 	}
 }
 
-// share says how much of its limit a key has used, from 0 to 255.
-func share(d *window.Decision) uint8 {
+// level says how much of its limit a key has used, from 0 to 255.
+func level(d *window.Decision) uint8 {
 	if d.Limit == 0 {
 		return 0
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -67,7 +68,7 @@ func TestFlood(t *testing.T) {
 			denied[i].Cost = 95
 			take(t, s, denied[i])
 		case 2: // overdrawn after the fact
-			if err := s.Settle(t.Context(), denied[i], 0, 5); err != nil {
+			if err := s.ChargeMore(t.Context(), denied[i], 5); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -333,7 +334,7 @@ func TestRace(t *testing.T) {
 				case 0:
 					_, _ = s.Peek(t.Context(), charges)
 				case 1:
-					_ = s.Settle(t.Context(), a, s.now(), r.Int64N(5)-2)
+					_ = engine.Settle(t.Context(), s, a, s.now(), r.Int64N(5)-2)
 				case 2:
 					_ = s.Reset(t.Context(), b)
 				case 3:

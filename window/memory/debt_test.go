@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
@@ -25,7 +26,7 @@ func TestRetryAfterOfADebt(t *testing.T) {
 		}
 		settle := func(d window.Decision, delta int64) {
 			t.Helper()
-			if err := store.Settle(t.Context(), c, d.At, delta); err != nil {
+			if err := engine.Settle(t.Context(), store, c, d.At, delta); err != nil {
 				t.Fatal(err)
 			}
 		}

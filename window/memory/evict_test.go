@@ -143,7 +143,7 @@ func TestGiveBackLetsGo(t *testing.T) {
 					if d := take(t, s, c)[0]; !d.Allowed {
 						t.Fatalf("client %d is denied: %+v", i, d)
 					}
-					if err := s.Settle(t.Context(), c, s.now(), -1); err != nil {
+					if err := s.GiveBack(t.Context(), c, s.now(), 1); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -169,10 +169,10 @@ func TestGiveBackHolds(t *testing.T) {
 	s, now := newStore(t, 100)
 	c := charge("zone", "key", 3, time.Hour)
 	take(t, s, c)
-	if err := s.Settle(t.Context(), c, 0, 3); err != nil {
+	if err := s.ChargeMore(t.Context(), c, 3); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Settle(t.Context(), c, now.Load(), -1); err != nil {
+	if err := s.GiveBack(t.Context(), c, now.Load(), 1); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10_000 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -54,7 +55,7 @@ func FuzzStore(f *testing.F) {
 			var err error
 			switch n := next(); n % 8 {
 			case 0:
-				err = s.Settle(t.Context(), c, now.Load()-n/8, n-128)
+				err = engine.Settle(t.Context(), s, c, now.Load()-n/8, n-128)
 			case 1:
 				err = s.Reset(t.Context(), c)
 			case 2:

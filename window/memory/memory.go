@@ -133,34 +133,38 @@ func (s *Store) Peek(_ context.Context, charges []window.Charge) ([]window.Decis
 	return s.decide(charges, false, nil)
 }
 
-// Settle implements window.Store.
-func (s *Store) Settle(_ context.Context, charge window.Charge, at, delta int64) error {
-	if err := engine.CheckSettle(charge, delta); err != nil || delta == 0 {
+// GiveBack implements window.Store.
+func (s *Store) GiveBack(_ context.Context, charge window.Charge, at, units int64) error {
+	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
 	}
 	var room room
 	accounts, locked, now := s.lock([]window.Charge{charge}, &room)
 	defer s.unlock(accounts, locked)
 	a := &accounts[0]
-	if delta < 0 && a.slot == none {
+	if a.slot == none {
 		return nil
 	}
 	a.keep(now)
-	c, till := &charge, int64(0)
-	if delta > 0 {
-		c, till = a.lookBack(now)
+	a.shard.write(a.slot, a.history().GiveBack(now, &charge, at, units))
+	a.gaveBack(now, a.standing(now))
+	return nil
+}
+
+// ChargeMore implements window.Store.
+func (s *Store) ChargeMore(_ context.Context, charge window.Charge, units int64) error {
+	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
+		return err
 	}
-	a.shard.write(a.slot, a.history().Settle(now, c, at, delta))
-	charge.Cost = 0
-	ds := make([]window.Decision, len(charge.Policies))
-	a.history().Look(now, &charge, ds)
-	a.history().Explain(now, &charge, ds, false)
-	if delta > 0 {
-		a.note(now, ds)
-		a.hasUntil(till)
-	} else {
-		a.gaveBack(now, ds)
-	}
+	var room room
+	accounts, locked, now := s.lock([]window.Charge{charge}, &room)
+	defer s.unlock(accounts, locked)
+	a := &accounts[0]
+	a.keep(now)
+	c, till := a.lookBack(now)
+	a.shard.write(a.slot, a.history().ChargeMore(now, c, units))
+	a.note(now, a.standing(now))
+	a.hasUntil(till)
 	return nil
 }
 

@@ -109,12 +109,12 @@ func testClusterAllOrNothing(t *testing.T, s *redis.Store) {
 			if err := s.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
-			if err := s.Settle(t.Context(), c, 1, 3); err != nil {
+			if err := s.ChargeMore(t.Context(), c, 3); err != nil {
 				t.Error(err)
 			}
 		}
 		if ds := take(t, s, free, other); ds[0].Remaining != 1 || ds[1].Remaining != 0 {
-			t.Errorf("Take after Reset and Settle = %+v, want 1 and 0 remaining", ds)
+			t.Errorf("Take after Reset and ChargeMore = %+v, want 1 and 0 remaining", ds)
 		}
 	}
 }

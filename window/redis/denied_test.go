@@ -336,8 +336,8 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 		full, free := charge("full", "key", 1, time.Hour), charge("free", "key", 10, time.Hour)
 		full.Algorithm, free.Algorithm = suited(algo, time.Hour), suited(algo, time.Hour)
 		for name, room := range map[string]func(s *watched, c window.Charge, at int64) error{
-			"Reset":  func(s *watched, c window.Charge, _ int64) error { return s.Reset(s.Context(), c) },
-			"Settle": func(s *watched, c window.Charge, at int64) error { return s.Settle(s.Context(), c, at, -1) },
+			"Reset":    func(s *watched, c window.Charge, _ int64) error { return s.Reset(s.Context(), c) },
+			"GiveBack": func(s *watched, c window.Charge, at int64) error { return s.GiveBack(s.Context(), c, at, 1) },
 		} {
 			name = algo.Name() + ", " + name
 			prefix := freshPrefix("room")
@@ -348,15 +348,15 @@ func TestDeniedUntilThereIsRoom(t *testing.T) {
 				s.wantTake(name+": full", false, 1, full)
 				s.wantTake(name+": free and full", false, 0, free, full)
 			}
-			if err := errors.Join(room(w, free, at), w.Settle(t.Context(), full, at, 1)); err != nil {
+			if err := errors.Join(room(w, free, at), w.ChargeMore(t.Context(), full, 1)); err != nil {
 				t.Error(err)
 			}
 			w.wantTake(name+": room where there was", false, 0, free, full)
 			w.wantTake(name+": more of what is full", false, 0, full)
-			if err := errors.Join(room(w, full, at), w.Settle(t.Context(), full, at, -1)); err != nil {
+			if err := errors.Join(room(w, full, at), w.GiveBack(t.Context(), full, at, 1)); err != nil {
 				t.Error(err)
 			}
-			if algo.Name() == "gcra" && name == "gcra, Settle" {
+			if algo.Name() == "gcra" && name == "gcra, GiveBack" {
 				continue // gives back no more than cannot have leaked
 			}
 			for _, s := range []*watched{w, other} {

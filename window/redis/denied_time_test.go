@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -50,7 +51,7 @@ func TestDeniedWalks(t *testing.T) {
 					case window.Allowed(ds):
 						passed++
 						if r.IntN(10) == 0 {
-							err = s.Settle(t.Context(), charges[0], ds[0].At, r.Int64N(5)-3)
+							err = engine.Settle(t.Context(), s, charges[0], ds[0].At, r.Int64N(5)-3)
 						}
 					case r.IntN(100) == 0:
 						err = s.Reset(t.Context(), charges[0])
@@ -269,7 +270,7 @@ func TestDeniedConcurrent(t *testing.T) {
 				case round%2 == 0:
 					err = s.Reset(t.Context(), one)
 				default:
-					err = s.Settle(t.Context(), one, admitted.Load(), -1)
+					err = s.GiveBack(t.Context(), one, admitted.Load(), 1)
 				}
 				if err != nil {
 					t.Error(err)

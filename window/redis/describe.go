@@ -98,7 +98,7 @@ func fuller(a, b *engine.ServerMemory) bool {
 	if a.Evicts() != b.Evicts() {
 		return a.Evicts()
 	}
-	return a.Share() > b.Share()
+	return a.Ratio() > b.Ratio()
 }
 
 var _ engine.KeyHasher = (*Store)(nil)

@@ -125,8 +125,8 @@ func (e *evicting) flood(batches int) {
 			if e.IntN(10) > 0 {
 				continue
 			}
-			if err := e.store.Settle(e.Context(), c, r.Decisions[0].At, -c.Cost); err != nil {
-				e.Fatalf("Settle: %v", err)
+			if err := e.store.GiveBack(e.Context(), c, r.Decisions[0].At, c.Cost); err != nil {
+				e.Fatalf("GiveBack: %v", err)
 			}
 			e.admitted[e.counter(c)] -= c.Cost
 		}

@@ -33,7 +33,7 @@ func TestUnknown(t *testing.T) {
 		for _, r := range s.TakeBatch(t.Context(), [][]window.Charge{one, two}) {
 			wantUnknown(t, "a batch: "+what, want, r.Err)
 		}
-		wantUnknown(t, "to settle: "+what, want, s.Settle(t.Context(), one[0], 0, 1))
+		wantUnknown(t, "to settle: "+what, want, s.ChargeMore(t.Context(), one[0], 1))
 	}
 	ask := func(what string, want bool) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestLeaseEndsWhenSettled(t *testing.T) {
 	if redis.Leases(s).Left() == 0 {
 		t.Fatal("there is no lease")
 	}
-	if err := s.Settle(t.Context(), c, 0, 80); err != nil {
+	if err := s.ChargeMore(t.Context(), c, 80); err != nil {
 		t.Fatal(err)
 	}
 	if n := redis.Leases(s).Left(); n != 0 {

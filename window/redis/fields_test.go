@@ -100,7 +100,7 @@ func TestLayersGiveBackReadsFew(t *testing.T) {
 		for asked()[0] != "echo" {
 		}
 		one.Algorithm = window.Layers{Coarse: test.coarse, Fine: test.fine}
-		if err := s.Settle(t.Context(), one, spent[len(spent)-1], -1); err != nil {
+		if err := s.GiveBack(t.Context(), one, spent[len(spent)-1], 1); err != nil {
 			t.Fatal(err)
 		}
 		spent = spent[:len(spent)-1]

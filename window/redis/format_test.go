@@ -60,7 +60,7 @@ func (f *formatTest) spend(cost int64) {
 }
 
 func (f *formatTest) giveBack(i int, n int64) {
-	if err := f.store.Settle(f.Context(), f.charge, f.spent[i], -n); err != nil {
+	if err := f.store.GiveBack(f.Context(), f.charge, f.spent[i], n); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -88,7 +88,7 @@ func askLiar(t *testing.T, s *redis.Store, mode uint8) {
 			checkResult(t, requests[i], r)
 		}
 	case 5:
-		for _, err := range []error{s.Settle(ctx, one, 1, -1), s.Reset(ctx, native)} {
+		for _, err := range []error{s.GiveBack(ctx, one, 1, 1), s.Reset(ctx, native)} {
 			if err != nil && !errors.Is(err, window.ErrUnavailable) {
 				t.Errorf("got %v, want ErrUnavailable", err)
 			}

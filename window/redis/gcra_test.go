@@ -76,7 +76,7 @@ func TestFullestBucket(t *testing.T) {
 		c := charge("zone", "key", window.MaxProduct, time.Millisecond)
 		c.Algorithm = window.GCRA{}
 		for range 3 {
-			if err := s.Settle(t.Context(), c, 0, window.MaxProduct); err != nil {
+			if err := s.ChargeMore(t.Context(), c, window.MaxProduct); err != nil {
 				t.Fatal(err)
 			}
 		}

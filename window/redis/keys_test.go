@@ -31,7 +31,7 @@ func TestTTL(t *testing.T) {
 				long = one
 			}
 			settle := func(w window.Charge) {
-				if err := s.Settle(t.Context(), w, 0, 3); err != nil {
+				if err := s.ChargeMore(t.Context(), w, 3); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -158,7 +158,7 @@ func TestTTLAfterGiveBack(t *testing.T) {
 		clock.Add(1_000)
 		until := clock.Now() + take(t, s, long)[0].ResetAfter.Milliseconds()
 		clock.Add(1_000)
-		if err := s.Settle(t.Context(), short, at, -1); err != nil {
+		if err := s.GiveBack(t.Context(), short, at, 1); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.PExpireTime(t.Context(), prefix+":1-"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {

@@ -223,7 +223,7 @@ func TestLeaseSettles(t *testing.T) {
 	if left == 0 || last.Remaining != 92 {
 		t.Fatalf("%d left in a lease, %+v", left, last)
 	}
-	if err := s.Settle(t.Context(), c, last.At, -1); err != nil {
+	if err := s.GiveBack(t.Context(), c, last.At, 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := redis.Leases(s).Left(); got != left+1 {

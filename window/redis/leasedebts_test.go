@@ -206,7 +206,7 @@ func TestLeaseDebtsEnd(t *testing.T) {
 				take(t, s, own)
 				own.Cost = 2
 				take(t, s, own) // of four
-				if err := s.Settle(t.Context(), own, clock.Now(), -1); err != nil {
+				if err := s.GiveBack(t.Context(), own, clock.Now(), 1); err != nil {
 					t.Fatal(err)
 				}
 			}

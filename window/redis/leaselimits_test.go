@@ -120,7 +120,7 @@ func TestLeaseGivenBackTwice(t *testing.T) {
 	s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
 	c := leased(charge("zone", "key", 100, time.Hour), 8, time.Minute)
 	takeAhead(t, s, c, 5)
-	if err := s.Settle(t.Context(), c, take(t, s, c)[0].At, -1_000); err != nil {
+	if err := s.GiveBack(t.Context(), c, take(t, s, c)[0].At, 1_000); err != nil {
 		t.Fatal(err)
 	}
 	if got := redis.Leases(s).Left(); got > 8 {
@@ -154,7 +154,7 @@ func TestLeaseResetMeanwhile(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Prefix: "reset", Now: clock.Now})
 	c := leased(charge("zone", "key", 100, time.Hour), 64, time.Minute)
 	takeAhead(t, s, c, 1)
-	if err := s.Settle(t.Context(), c, 0, 1); err != nil { // ends the lease
+	if err := s.ChargeMore(t.Context(), c, 1); err != nil { // ends the lease
 		t.Fatal(err)
 	}
 	redis.Leases(s).Wait()

@@ -202,10 +202,17 @@ func (w *logWalk) peek(c window.Charge) {
 	w.agree("Peek", c, func(s window.Store) ([]window.Decision, error) { return s.Peek(w.Context(), []window.Charge{c}) })
 }
 
-func (w *logWalk) settle(c window.Charge, at, delta int64) {
+func (w *logWalk) giveBack(c window.Charge, at, units int64) {
 	w.Helper()
-	w.agree(fmt.Sprint("Settle ", at, " ", delta, " "), c, func(s window.Store) ([]window.Decision, error) {
-		return nil, s.Settle(w.Context(), c, at, delta)
+	w.agree(fmt.Sprint("GiveBack ", at, " ", units, " "), c, func(s window.Store) ([]window.Decision, error) {
+		return nil, s.GiveBack(w.Context(), c, at, units)
+	})
+}
+
+func (w *logWalk) chargeMore(c window.Charge, units int64) {
+	w.Helper()
+	w.agree(fmt.Sprint("ChargeMore ", units, " "), c, func(s window.Store) ([]window.Decision, error) {
+		return nil, s.ChargeMore(w.Context(), c, units)
 	})
 }
 
@@ -234,7 +241,7 @@ func TestLogLong(t *testing.T) {
 		w.peek(c)
 		w.take(c)
 		if w.IntN(10) == 0 {
-			w.settle(c, spent[w.IntN(len(spent))], -1-w.Int64N(300))
+			w.giveBack(c, spent[w.IntN(len(spent))], 1+w.Int64N(300))
 		}
 	}
 }
@@ -256,12 +263,12 @@ func TestLogHugeUnits(t *testing.T) {
 			}
 			switch w.IntN(10) {
 			case 0, 1:
-				w.settle(c, at, -1-w.Int64N(c.Policies[0].Limit))
+				w.giveBack(c, at, 1+w.Int64N(c.Policies[0].Limit))
 			case 2, 3:
 				at = w.clock.Now()
-				w.settle(c, 0, 1+w.Int64N(window.MaxProduct)>>w.IntN(10))
+				w.chargeMore(c, 1+w.Int64N(window.MaxProduct)>>w.IntN(10))
 				if w.IntN(2) == 0 {
-					w.settle(c, at, -window.MaxProduct)
+					w.giveBack(c, at, window.MaxProduct)
 				}
 			case 4:
 				w.clock.Add(-w.Int64N(length / 2))
@@ -279,13 +286,13 @@ func TestLogRebase(t *testing.T) {
 		c.Algorithm = window.Log{}
 		start := w.clock.Now()
 		for range 20 {
-			w.settle(c, 0, 1<<32)
+			w.chargeMore(c, 1<<32)
 			w.clock.Add(1)
 		}
 		at := start + 999 + late
 		w.clock.Set(at)
-		w.settle(c, 0, window.MaxProduct)
-		w.settle(c, at, -window.MaxProduct)
+		w.chargeMore(c, window.MaxProduct)
+		w.giveBack(c, at, window.MaxProduct)
 		w.peek(c)
 		w.clock.Add(1)
 		w.take(c)
@@ -334,7 +341,7 @@ func TestLogEdge(t *testing.T) {
 		w.clock.Add(time.Second.Milliseconds() - n + gone)
 		for range 3 {
 			w.take(c)
-			w.settle(c, oldest, -1)
+			w.giveBack(c, oldest, 1)
 			w.peek(c)
 			w.clock.Add(1)
 		}
@@ -359,7 +366,7 @@ func TestLogWide(t *testing.T) {
 		c := zone(0)
 		w.clock.Add(w.Int64N(1 + int64(1)<<w.IntN(34)))
 		if w.IntN(10) == 0 {
-			w.settle(c, 0, 1+w.Int64N(1<<33))
+			w.chargeMore(c, 1+w.Int64N(1<<33))
 		}
 		w.take(c)
 		all(c)
@@ -376,7 +383,7 @@ func TestLogWide(t *testing.T) {
 		}
 		c = zone(10 + before)
 		c.Policies[0] = window.Policy{Limit: window.MaxProduct / 600_000, Window: 10 * time.Minute}
-		w.settle(c, 0, 1<<32-2*before)
+		w.chargeMore(c, 1<<32-2*before)
 		for range 6 {
 			w.clock.Add(1)
 			w.take(c)
@@ -482,7 +489,7 @@ func TestLogBorder(t *testing.T) {
 				ask.Policies = append(slices.Clone(ask.Policies), window.Policy{Limit: 1 + w.Int64N(200), Window: time.Duration(1+w.Int64N(3_999)) * time.Millisecond})
 			case 3:
 				if len(spent) > 0 {
-					w.settle(one, spent[len(spent)-1-w.IntN(min(len(spent), 300))], -1-w.Int64N(3))
+					w.giveBack(one, spent[len(spent)-1-w.IntN(min(len(spent), 300))], 1+w.Int64N(3))
 				}
 			case 4:
 				w.peek(ask)

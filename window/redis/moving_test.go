@@ -127,7 +127,7 @@ func lone(t *testing.T, m *moving, algo window.Algorithm, pack int64) {
 	m.begin()
 	defer m.end()
 	for back := int64(1); back <= 4; back++ {
-		if err := s.Settle(t.Context(), one, clock.Now(), -back); err != nil {
+		if err := s.GiveBack(t.Context(), one, clock.Now(), back); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := charged(t, s, one), 20-back*(back+1)/2; got != want {
@@ -184,14 +184,14 @@ func walkSlot(t *testing.T, m *moving, algo window.Algorithm, pack int64, seed u
 				if n == 8 {
 					at, back = spent[len(spent)-1], window.MaxProduct // all of the newest
 				}
-				ask(fmt.Sprint("Settle ", at-windowtest.Start, -back), func(s window.Store) ([]window.Decision, error) { return nil, s.Settle(t.Context(), c, at, -back) })
+				ask(fmt.Sprint("GiveBack ", at-windowtest.Start, " ", back), func(s window.Store) ([]window.Decision, error) { return nil, s.GiveBack(t.Context(), c, at, back) })
 				continue
 			case n == 9:
 				more := 1 + r.Int64N(20)
 				if huge {
 					more <<= r.IntN(45)
 				}
-				ask(fmt.Sprint("Settle +", more), func(s window.Store) ([]window.Decision, error) { return nil, s.Settle(t.Context(), c, 0, more) })
+				ask(fmt.Sprint("ChargeMore ", more), func(s window.Store) ([]window.Decision, error) { return nil, s.ChargeMore(t.Context(), c, more) })
 				continue
 			case n == 10 && r.IntN(12) == 0:
 				ask("Reset", func(s window.Store) ([]window.Decision, error) { return nil, s.Reset(t.Context(), c) })
@@ -242,10 +242,10 @@ func TestGiveBackWithoutMemory(t *testing.T) {
 			before := charged(t, s, one)
 			c.ConfigSet(t.Context(), "maxmemory", "1")
 			for _, at := range []int64{first, clock.Now()} {
-				err := s.Settle(t.Context(), one, at, -3)
+				err := s.GiveBack(t.Context(), one, at, 3)
 				got := charged(t, s, one)
 				if _, isGCRA := test.algo.(window.GCRA); err != nil && got != before || err == nil && got != before-3 && !isGCRA {
-					t.Errorf("%s of %d: Settle = %v, and %d units are left of %d", test.name, n, err, got, before)
+					t.Errorf("%s of %d: GiveBack = %v, and %d units are left of %d", test.name, n, err, got, before)
 				}
 				before = got
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -215,7 +216,7 @@ func (f *fleet) walk(steps int, stores ...window.Store) {
 		if window.Allowed(got) && charges[0].Cost > 0 && f.IntN(6) == 0 {
 			delta := f.Int64N(5) - 3
 			for _, s := range []window.Store{f.oracle, store} {
-				if err := s.Settle(f.Context(), charges[0], got[0].At, delta); err != nil {
+				if err := engine.Settle(f.Context(), s, charges[0], got[0].At, delta); err != nil {
 					f.Fatal(err)
 				}
 			}
@@ -252,7 +253,7 @@ func (f *fleet) checkBuckets(charges []window.Charge, got []window.Decision) {
 	}
 	for i, c := range charges {
 		if !window.Allowed(want) && c.Cost > 0 {
-			if err := f.oracle.Settle(f.Context(), c, 0, c.Cost); err != nil {
+			if err := f.oracle.ChargeMore(f.Context(), c, c.Cost); err != nil {
 				f.Fatal(err)
 			}
 		}

@@ -57,7 +57,7 @@ type Options struct {
 	// The secret before that one, while there are stores that do not have the new
 	// one yet, and for the longest window after: charges are made under both names.
 	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
-	// are then no leases, and what Settle gives back stays spent under the former
+	// are then no leases, and what is given back stays spent under the former
 	// name, but not what SettleBatch does. Not without KeySecret, and not the same.
 	FormerKeySecret string
 	// The longest that one call waits, also for a connection; the context may

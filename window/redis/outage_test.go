@@ -62,7 +62,7 @@ func TestClusterSilent(t *testing.T) {
 	two := []window.Charge{charge("zone", "key", 1, time.Hour), charge("zone", "another", 1, time.Hour)}
 	timed(t, func() error { _, err := s.Take(t.Context(), two[:1]); return err })
 	timed(t, func() error { _, err := s.Take(t.Context(), two); return err })
-	timed(t, func() error { return s.Settle(t.Context(), two[0], 0, 1) })
+	timed(t, func() error { return s.ChargeMore(t.Context(), two[0], 1) })
 	timed(t, func() error { return s.Ping(t.Context()) })
 }
 
@@ -140,7 +140,7 @@ func TestKilledAndBack(t *testing.T) {
 	}
 	timed(t, func() error { return s.Ping(t.Context()) })
 	timed(t, func() error { return s.Reset(t.Context(), c) })
-	timed(t, func() error { return s.Settle(t.Context(), c, 1, 1) })
+	timed(t, func() error { return s.ChargeMore(t.Context(), c, 1) })
 	own.Restart(t)
 	eventually(t, back, "a ping after the restart", func() bool { return s.Ping(t.Context()) == nil })
 	var ds []window.Decision
@@ -191,7 +191,7 @@ func TestScriptFlush(t *testing.T) {
 		t.Errorf("SCRIPT LOAD: %s, want calls=18: each of the three scripts each time", n)
 	}
 	flush()
-	if err := s.Settle(t.Context(), c, serverTime(t, raw), 4); err != nil {
+	if err := s.ChargeMore(t.Context(), c, 4); err != nil {
 		t.Error(err)
 	}
 	flush()

@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -281,7 +282,7 @@ func TestPackedTTL(t *testing.T) {
 	settle := func(one window.Charge, delta int64) func() int64 {
 		return func() int64 {
 			at := serverTime(t, c)
-			if err := s.Settle(t.Context(), one, at, delta); err != nil {
+			if err := engine.Settle(t.Context(), s, one, at, delta); err != nil {
 				t.Fatal(err)
 			}
 			return at

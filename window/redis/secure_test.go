@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -130,11 +131,11 @@ func everything(t *testing.T, s *redis.Store) error {
 			return err
 		}
 		for _, delta := range []int64{-1, 3, -10} {
-			if err := s.Settle(t.Context(), c, at, delta); err != nil {
+			if err := engine.Settle(t.Context(), s, c, at, delta); err != nil {
 				return err
 			}
 		}
-		if err := s.Settle(t.Context(), c, at+1, -10); err != nil {
+		if err := s.GiveBack(t.Context(), c, at+1, 10); err != nil {
 			return err
 		}
 		if err := s.Reset(t.Context(), c); err != nil {
@@ -173,7 +174,7 @@ func longHistory(t *testing.T, s *redis.Store) error {
 	at := first
 	for records := 0; err == nil && records < 40; {
 		before := at
-		if err = s.Settle(t.Context(), c, 0, 1<<40); err == nil {
+		if err = s.ChargeMore(t.Context(), c, 1<<40); err == nil {
 			at, err = clock()
 		}
 		if at > before {
@@ -181,7 +182,7 @@ func longHistory(t *testing.T, s *redis.Store) error {
 		}
 	}
 	for ; err == nil && at >= first; at-- {
-		err = s.Settle(t.Context(), c, at, -window.MaxProduct)
+		err = s.GiveBack(t.Context(), c, at, window.MaxProduct)
 	}
 	return err
 }

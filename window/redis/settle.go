@@ -15,20 +15,27 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-// Settle implements window.Store.
-func (s *Store) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	if err := engine.CheckSettle(charge, delta); err != nil || delta == 0 {
+// GiveBack implements window.Store.
+func (s *Store) GiveBack(ctx context.Context, charge window.Charge, at, units int64) error {
+	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
 	}
-	if delta < 0 && charge.Lease.Units > 0 && s.leases.GiveBack(&charge, at, -delta) {
+	if charge.Lease.Units > 0 && s.leases.GiveBack(&charge, at, units) {
 		return nil
 	}
-	if delta < 0 {
-		defer s.denials.Forget(&charge)
-	} else if charge.Lease.Units > 0 {
+	defer s.denials.Forget(&charge)
+	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, -units))
+}
+
+// ChargeMore implements window.Store.
+func (s *Store) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
+	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
+		return err
+	}
+	if charge.Lease.Units > 0 {
 		s.leases.EndOf(&charge)
 	}
-	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, delta))
+	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, 0, units))
 }
 
 // newSettleCalls writes calls that settle, one in all unless the names of a counter

@@ -18,8 +18,13 @@ import (
 // settledCharges are one of each kind that has receipts, on a limit of 10 in a minute.
 func settledCharges() (all []window.Charge) {
 	for i, algo := range []window.Algorithm{
-		window.Zset{}, window.Log{}, window.Stream{}, window.Slices{Count: 10}, window.Slices{Count: 10, Weighted: true},
-		window.Layers{Coarse: time.Second, Fine: time.Second}, window.Slices{Min: time.Millisecond, Max: time.Second},
+		window.Zset{},
+		window.Log{},
+		window.Stream{},
+		window.Slices{Count: 10},
+		window.Slices{Count: 10, Weighted: true},
+		window.Layers{Coarse: time.Second, Fine: time.Second},
+		window.Slices{Min: time.Millisecond, Max: time.Second},
 		window.Slices{Count: 2},
 	} {
 		c := charge("zone", fmt.Sprint("key ", i), 10, time.Minute)
@@ -63,8 +68,10 @@ func TestSettleBatch(t *testing.T) {
 		"redis":       newStore(t, redis.Options{Prefix: "settles", Now: clock.Now}),
 		"two secrets": newStore(t, redis.Options{Prefix: "settles", KeySecret: secret, FormerKeySecret: former, Now: clock.Now}),
 		"cluster":     newStore(t, redis.Options{Addresses: addresses, Now: clock.Now}),
-		"two secrets in a cluster": newStore(t, redis.Options{Addresses: addresses, Prefix: "twice",
-			KeySecret: secret, FormerKeySecret: former}), // each server has its own time
+		"two secrets in a cluster": newStore(t, redis.Options{
+			Addresses: addresses, Prefix: "twice",
+			KeySecret: secret, FormerKeySecret: former,
+		}), // each server has its own time
 	}
 	for name, s := range stores {
 		t.Run(name, func(t *testing.T) {

@@ -48,12 +48,21 @@ func (s *streamTest) take(cost int64, fields ...string) window.Decision {
 	return take(s.T, s.store, c)[0]
 }
 
-// settle gives back or charges more at a time after the clock's start.
-func (s *streamTest) settle(at, delta int64, fields ...string) {
+// giveBack gives back units of a time after the clock's start.
+func (s *streamTest) giveBack(at, units int64, fields ...string) {
 	s.Helper()
 	c := s.one
 	c.Fields = fields
-	if err := s.store.Settle(s.Context(), c, windowtest.Start+at, delta); err != nil {
+	if err := s.store.GiveBack(s.Context(), c, windowtest.Start+at, units); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *streamTest) chargeMore(units int64, fields ...string) {
+	s.Helper()
+	c := s.one
+	c.Fields = fields
+	if err := s.store.ChargeMore(s.Context(), c, units); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -173,7 +182,7 @@ func TestStreamBytes(t *testing.T) {
 		}
 	}
 	check("as written", 1)
-	s.settle(0, -1)
+	s.giveBack(0, 1)
 	check("after the first was given back", 0)
 	s.at(5)
 	s.take(1001)
@@ -230,7 +239,7 @@ func TestStreamForgets(t *testing.T) {
 	s.take(3)
 	s.wantRemaining(5)
 	s.wantEntries("0 2 2", "10000 2 4", "15000 2 6", "15000 2 8", "15000 2 10", "15000 1 11", "15000 1 12", "15000 3 15")
-	s.settle(0, -2) // long gone
+	s.giveBack(0, 2) // long gone
 	s.wantRemaining(5)
 	s.clock.Add(60_000)
 	s.wantRemaining(10)
@@ -243,7 +252,7 @@ func TestStreamGone(t *testing.T) {
 	s.take(3)
 	s.at(10_000)
 	s.take(2)
-	s.settle(0, -3)
+	s.giveBack(0, 3)
 	s.wantRemaining(8)
 	s.wantEntries("0 3 3", "10000 2 5")
 }
@@ -268,9 +277,9 @@ func TestStreamTTL(t *testing.T) {
 		s.take(1)
 		check("a request")
 		s.at(2)
-		s.settle(0, 2)
+		s.chargeMore(2)
 		check("a further charge")
-		s.settle(0, -1)
+		s.giveBack(0, 1)
 		check("the first was given back")
 		s.at(1)
 		s.take(100)
@@ -285,22 +294,22 @@ func TestStreamTTL(t *testing.T) {
 func TestStreamSettles(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		at, delta int64
+		at, units int64
 		fields    []string
 		want      []string
 	}{
-		{"the first", 0, -3, nil, []string{"1 1 1 b", "1 2 3 c", "1 1 4 b", "2 1 5 d", "2 1 6 e"}},
-		{"a part of the first", 0, -2, nil, []string{"0 1 1 a", "1 1 2 b", "1 2 4 c", "1 1 5 b", "2 1 6 d", "2 1 7 e"}},
-		{"the latest of its time", 1, -1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "2 1 7 d", "2 1 8 e"}},
-		{"its own", 1, -1, []string{"c", ""}, []string{"0 3 3 a", "1 1 4 b", "1 1 5 c", "1 1 6 b", "2 1 7 d", "2 1 8 e"}},
-		{"its own, the latest", 1, -1, []string{"b", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "2 1 7 d", "2 1 8 e"}},
-		{"more than its own", 1, -3, []string{"c", ""}, []string{"0 3 3 a", "1 1 4 b", "2 1 5 d", "2 1 6 e"}},
-		{"more than there was", 1, -100, nil, []string{"0 3 3 a", "2 1 4 d", "2 1 5 e"}},
-		{"the newest", 2, -1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d"}},
-		{"before the newest", 2, -1, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 e"}},
-		{"before the newest, and the newest", 2, -2, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
-		{"all of the newest time", 2, -2, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
-		{"nothing", 3, -1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d", "2 1 9 e"}},
+		{"the first", 0, 3, nil, []string{"1 1 1 b", "1 2 3 c", "1 1 4 b", "2 1 5 d", "2 1 6 e"}},
+		{"a part of the first", 0, 2, nil, []string{"0 1 1 a", "1 1 2 b", "1 2 4 c", "1 1 5 b", "2 1 6 d", "2 1 7 e"}},
+		{"the latest of its time", 1, 1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "2 1 7 d", "2 1 8 e"}},
+		{"its own", 1, 1, []string{"c", ""}, []string{"0 3 3 a", "1 1 4 b", "1 1 5 c", "1 1 6 b", "2 1 7 d", "2 1 8 e"}},
+		{"its own, the latest", 1, 1, []string{"b", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "2 1 7 d", "2 1 8 e"}},
+		{"more than its own", 1, 3, []string{"c", ""}, []string{"0 3 3 a", "1 1 4 b", "2 1 5 d", "2 1 6 e"}},
+		{"more than there was", 1, 100, nil, []string{"0 3 3 a", "2 1 4 d", "2 1 5 e"}},
+		{"the newest", 2, 1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d"}},
+		{"before the newest", 2, 1, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 e"}},
+		{"before the newest, and the newest", 2, 2, []string{"d", ""}, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
+		{"all of the newest time", 2, 2, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b"}},
+		{"nothing", 3, 1, nil, []string{"0 3 3 a", "1 1 4 b", "1 2 6 c", "1 1 7 b", "2 1 8 d", "2 1 9 e"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStreamTest(t, 0)
@@ -311,7 +320,7 @@ func TestStreamSettles(t *testing.T) {
 				s.at(e.at)
 				s.take(e.cost, e.field, "")
 			}
-			s.settle(c.at, c.delta, c.fields...)
+			s.giveBack(c.at, c.units, c.fields...)
 			want, total := c.want, int64(0)
 			for i, w := range want {
 				want[i] = w + " " // the empty value
@@ -322,7 +331,7 @@ func TestStreamSettles(t *testing.T) {
 			// What comes next fits in, at the same time and if the clock steps back.
 			s.take(1, "f", "")
 			s.wantEntries(append(want, fmt.Sprintf("2 1 %d f ", total+1))...)
-			s.settle(2, -1, "f", "")
+			s.giveBack(2, 1, "f", "")
 			s.at(1)
 			if d := s.take(10 - total); !d.Allowed || d.Remaining != 0 {
 				t.Errorf("Take = %+v, want 0 remaining", d)
@@ -353,10 +362,10 @@ func TestStreamFindsNewestUnit(t *testing.T) {
 				kept.Decide(clock.Now(), c, true)
 			}
 			for _, at := range spent[len(spent)-gone:] {
-				if err := s.Settle(t.Context(), c, at, -1); err != nil {
+				if err := s.GiveBack(t.Context(), c, at, 1); err != nil {
 					t.Fatal(err)
 				}
-				kept.Settle(clock.Now(), c, at, -1)
+				kept.GiveBack(clock.Now(), c, at, 1)
 			}
 			want := kept.Decide(clock.Now(), c, false)
 			want[0].At = clock.Now()
@@ -371,11 +380,11 @@ func TestStreamFindsNewestUnit(t *testing.T) {
 func TestStreamGivesAllBack(t *testing.T) {
 	s := newStreamTest(t, 0)
 	s.take(4, "user", "anna")
-	s.settle(0, -4)
+	s.giveBack(0, 4)
 	if n := s.redis.Exists(t.Context(), s.key).Val(); n != 0 {
 		t.Error("an empty stream is left")
 	}
-	s.settle(0, 2, "user", "bert")
+	s.chargeMore(2, "user", "bert")
 	s.wantEntries("0 2 2 user bert")
 }
 
@@ -440,7 +449,7 @@ func TestStreamOutOfMemory(t *testing.T) {
 	if _, err := s.store.Take(t.Context(), []window.Charge{s.one}); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("Take = %v, want OOM", err)
 	}
-	s.settle(1, -1)
-	s.settle(3, -1)
+	s.giveBack(1, 1)
+	s.giveBack(3, 1)
 	s.wantEntries("0 1 1 n 0", "2 1 2 n 2")
 }

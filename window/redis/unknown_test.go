@@ -73,7 +73,7 @@ func TestRefusedBeforeTheScript(t *testing.T) {
 			permit(t, test.without)
 			_, err := s.Take(t.Context(), []window.Charge{c})
 			wantUnknown(t, "Take", test.unknown, err)
-			wantUnknown(t, "Settle", test.unknown, s.Settle(t.Context(), c, 0, 1))
+			wantUnknown(t, "ChargeMore", test.unknown, s.ChargeMore(t.Context(), c, 1))
 			if !errors.Is(err, window.ErrRefused) || !strings.Contains(err.Error(), "lacks a permission") {
 				t.Errorf("Take = %v, want ErrRefused, and advice", err)
 			}
@@ -120,7 +120,7 @@ func TestSettledUnderOneName(t *testing.T) {
 	errs := make(map[string]error)
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		errs[key] = both.Settle(t.Context(), countedCharge("zone", key), 0, 5)
+		errs[key] = both.ChargeMore(t.Context(), countedCharge("zone", key), 5)
 	}
 	free()
 	partly := 0

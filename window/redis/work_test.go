@@ -114,9 +114,14 @@ func (w *work) check() {
 	}
 }
 
-func (w *work) settle(at, delta int64) {
+func (w *work) giveBack(at, units int64) {
 	w.Helper()
-	w.call(fmt.Sprintf("Settle(%d before now, %d)", w.clock.Now()-at, delta), func() error { return w.store.Settle(w.Context(), w.one, at, delta) })
+	w.call(fmt.Sprintf("GiveBack(%d before now, %d)", w.clock.Now()-at, units), func() error { return w.store.GiveBack(w.Context(), w.one, at, units) })
+}
+
+func (w *work) chargeMore(units int64) {
+	w.Helper()
+	w.call(fmt.Sprintf("ChargeMore(%d)", units), func() error { return w.store.ChargeMore(w.Context(), w.one, units) })
 }
 
 func (w *work) take(cost int64) {
@@ -153,19 +158,19 @@ func TestWorkIsBounded(t *testing.T) {
 			w, r := newWork(t, one, test.n, test.gap), rand.New(rand.NewPCG(1, 1))
 			for range 300 {
 				w.clock.Add(r.Int64N(3))
-				w.settle(w.spent[r.IntN(len(w.spent))], -1-r.Int64N(3))
+				w.giveBack(w.spent[r.IntN(len(w.spent))], 1+r.Int64N(3))
 				w.take(1 + r.Int64N(20))
-				w.settle(w.clock.Now(), -1-r.Int64N(20))
+				w.giveBack(w.clock.Now(), 1+r.Int64N(20))
 				w.take(1_000_000) // denied
 			}
-			w.settle(0, 12_345)
-			w.settle(w.clock.Now(), -6_789)
+			w.chargeMore(12_345)
+			w.giveBack(w.clock.Now(), 6_789)
 			// All of it leaves the window, and what comes next tidies up.
 			w.clock.Add(test.length.Milliseconds() - 50)
 			for range 300 {
 				w.take(1)
 				w.clock.Add(1)
-				w.settle(w.clock.Now()-1, -1)
+				w.giveBack(w.clock.Now()-1, 1)
 			}
 			w.call("Reset", func() error { return w.store.Reset(w.Context(), w.one) })
 			w.check()
@@ -185,8 +190,8 @@ func TestWorkOfManyGiveBacks(t *testing.T) {
 			for i, k := range r.Perm(len(w.spent) - 100)[:8_000] {
 				back := 1 + r.Int64N(3)
 				if i%50 == 0 {
-					w.settle(w.spent[k], -back)
-				} else if err := w.store.Settle(t.Context(), one, w.spent[k], -back); err != nil {
+					w.giveBack(w.spent[k], back)
+				} else if err := w.store.GiveBack(t.Context(), one, w.spent[k], back); err != nil {
 					t.Fatal(err)
 				}
 				left -= back

@@ -76,7 +76,7 @@ func TestZsetMembers(t *testing.T) {
 			if d := take(t, s, one)[0]; !d.Allowed || d.Remaining != limit-step.counted {
 				t.Errorf("cost %d: %+v, want %d remaining", step.cost, d, limit-step.counted)
 			}
-		} else if err := s.Settle(t.Context(), one, clock.Now(), -step.back); err != nil {
+		} else if err := s.GiveBack(t.Context(), one, clock.Now(), step.back); err != nil {
 			t.Fatal(err)
 		}
 		if got := charged(t, s, one); got != step.counted {
@@ -114,7 +114,7 @@ func TestZsetTimes(t *testing.T) {
 	clock.Add(1_000)
 	take(t, s, one)
 	for _, at := range []int64{math.MinInt64, clock.Now() - far, -1, clock.Now() - 1, clock.Now() + far, far + 1_000, math.MaxInt64} {
-		if err := s.Settle(t.Context(), one, at, -200); err != nil {
+		if err := s.GiveBack(t.Context(), one, at, 200); err != nil {
 			t.Error(err)
 		}
 		if got := charged(t, s, one); got != 246 {
@@ -141,7 +141,7 @@ func TestZsetWithoutMemory(t *testing.T) {
 	if _, err := s.Take(t.Context(), []window.Charge{one}); !errors.Is(err, window.ErrUnavailable) {
 		t.Errorf("Take = %v, want ErrUnavailable: there is no memory", err)
 	}
-	if err := s.Settle(t.Context(), one, clock.Now(), -1); err != nil {
+	if err := s.GiveBack(t.Context(), one, clock.Now(), 1); err != nil {
 		t.Error(err)
 	}
 	if got := charged(t, s, one); got != 999 {

@@ -132,20 +132,21 @@ func testSettle(t *testing.T, open Open) {
 		first := f.take(c)[0].At
 		f.clock.Add(6_000)
 		second := f.take(c)[0].At
-		f.settle(c, second, 0)
+		f.chargeMore(c, 0)
+		f.giveBack(c, second, 0)
 		f.wantRemaining(c, 2)
-		f.settle(c, first, -1)
+		f.giveBack(c, first, 1)
 		f.wantRemaining(c, 3)
 		// No more comes back than was spent then.
-		f.settle(c, first, -100)
+		f.giveBack(c, first, 100)
 		f.wantRemaining(c, 6)
-		f.settle(c, first, -100)
+		f.giveBack(c, first, 100)
 		f.wantRemaining(c, 6)
-		f.settle(c, second, -2)
+		f.giveBack(c, second, 2)
 		f.wantRemaining(c, 8)
 		// More is booked above the limit, too, and now.
 		f.clock.Add(2_000)
-		f.settle(c, second, 9)
+		f.chargeMore(c, 9)
 		f.wantRemaining(c, 0)
 		one := c
 		one.Cost = 1
@@ -160,16 +161,19 @@ func testSettle(t *testing.T, open Open) {
 func testSettleNothing(t *testing.T, open Open) {
 	each(t, open, func(f *fixture) {
 		c := f.charge("zone", "key", 1)
-		f.settle(c, Start, -1)
+		f.giveBack(c, Start, 1)
 		f.wantRemaining(c, 10)
-		f.settle(c, Start, 3)
+		f.chargeMore(c, 3)
 		f.wantRemaining(c, 7)
-		f.settle(c, Start-20_000, -1)
-		f.settle(c, Start+1, -1)
+		f.giveBack(c, Start-20_000, 1)
+		f.giveBack(c, Start+1, 1)
 		f.wantRemaining(c, 7)
-		for _, delta := range []int64{-1 << 63, 1<<63 - 1} {
-			if err := f.store.Settle(f.Context(), c, Start, delta); !errors.Is(err, window.ErrInvalid) {
-				f.Errorf("Settle(%d) = %v, want ErrInvalid", delta, err)
+		for _, units := range []int64{-1 << 63, -1, window.MaxProduct + 1, 1<<63 - 1} {
+			if err := f.store.GiveBack(f.Context(), c, Start, units); !errors.Is(err, window.ErrInvalid) {
+				f.Errorf("GiveBack(%d) = %v, want ErrInvalid", units, err)
+			}
+			if err := f.store.ChargeMore(f.Context(), c, units); !errors.Is(err, window.ErrInvalid) {
+				f.Errorf("ChargeMore(%d) = %v, want ErrInvalid", units, err)
 			}
 		}
 		f.wantRemaining(c, 7)
@@ -182,9 +186,9 @@ func testSettleMany(t *testing.T, open Open) {
 		c := f.charge("zone", "key", 9_998, per(10_000, 10_000))
 		at := f.take(c)[0].At
 		f.wantRemaining(c, 2)
-		f.settle(c, at, -9_997)
+		f.giveBack(c, at, 9_997)
 		f.wantRemaining(c, 9_999)
-		f.settle(c, at, -1)
+		f.giveBack(c, at, 1)
 		f.wantRemaining(c, 10_000)
 	})
 }
@@ -341,13 +345,16 @@ func testInvalid(t *testing.T, open Open) {
 			f.Errorf("case %d: TakeBatch = %v, want ErrInvalid", i, r[0].Err)
 		}
 		if len(charges) == 1 {
-			if err := f.store.Settle(f.Context(), charges[0], Start, 1); !errors.Is(err, window.ErrInvalid) {
-				f.Errorf("case %d: Settle = %v, want ErrInvalid", i, err)
+			if err := f.store.GiveBack(f.Context(), charges[0], Start, 1); !errors.Is(err, window.ErrInvalid) {
+				f.Errorf("case %d: GiveBack = %v, want ErrInvalid", i, err)
+			}
+			if err := f.store.ChargeMore(f.Context(), charges[0], 1); !errors.Is(err, window.ErrInvalid) {
+				f.Errorf("case %d: ChargeMore = %v, want ErrInvalid", i, err)
 			}
 		}
 	}
-	if err := f.store.Settle(f.Context(), gcra(native, per(1, 1_000)), Start, 1); !errors.Is(err, window.ErrInvalid) {
-		f.Errorf("native: Settle = %v, want ErrInvalid", err)
+	if err := f.store.ChargeMore(f.Context(), gcra(native, per(1, 1_000)), 1); !errors.Is(err, window.ErrInvalid) {
+		f.Errorf("native: ChargeMore = %v, want ErrInvalid", err)
 	}
 	f.wantRemaining(good, 10)
 	if ds := f.take(); len(ds) != 0 {

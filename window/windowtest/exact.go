@@ -58,15 +58,15 @@ func testExact(f *fixture) {
 				}
 				*own[0] = nil
 			case 1:
-				delta := r.Int64N(4)
-				f.settle(charges[0], now, delta)
-				own[0].Spend(now, delta)
+				units := r.Int64N(4)
+				f.chargeMore(charges[0], units)
+				own[0].Spend(now, units)
 			case 2:
 				at, n := now-r.Int64N(2_000), r.Int64N(3)
 				if len(*own[0]) > 0 {
 					at = (*own[0])[r.IntN(len(*own[0]))]
 				}
-				f.settle(charges[0], at, -n)
+				f.giveBack(charges[0], at, n)
 				own[0].GiveBack(at, n)
 			case 3:
 				if got, want := f.peek(charges...), Expect(now, charges, own, false); !slices.Equal(got, want) {

@@ -357,39 +357,39 @@ func testGCRASettle(t *testing.T, open Open) {
 	f.clock.Add(1_500)
 	second := f.take(c)[0].At // 1.5 of the first have leaked
 	f.wantRemaining(c, 3)
-	f.settle(c, second+1, -4)
+	f.giveBack(c, second+1, 4)
 	f.wantRemaining(c, 3)
-	f.settle(c, first, -1) // it may have been the first to leak
+	f.giveBack(c, first, 1) // it may have been the first to leak
 	f.wantRemaining(c, 3)
-	f.settle(c, first, -3)
+	f.giveBack(c, first, 3)
 	f.wantRemaining(c, 5)
-	f.settle(c, second, -4)
+	f.giveBack(c, second, 4)
 	f.wantRemaining(c, 9)
-	f.settle(c, second, -100)
+	f.giveBack(c, second, 100)
 	f.wantRemaining(c, 10)
-	f.settle(c, second, 3)
+	f.chargeMore(c, 3)
 	f.wantRemaining(c, 7)
-	f.settle(c, second, 9)
+	f.chargeMore(c, 9)
 	f.wantRemaining(c, 0)
 	if d := f.peek(c)[0]; d.RetryAfter != 6*time.Second || d.ResetAfter != 12*time.Second {
 		f.Errorf("2 more spent than fit: Peek = %+v, want 12 in the bucket", d)
 	}
-	f.settle(c, second, 100)
+	f.chargeMore(c, 100)
 	if d := f.peek(c)[0]; d.RetryAfter != 14*time.Second || d.ResetAfter != 20*time.Second {
 		f.Errorf("many more spent than fit: Peek = %+v, want twice a full bucket", d)
 	}
 	c = f.charge("zone", "step", 10)
 	second = f.take(c)[0].At
 	f.clock.Add(-5_000) // what was spent at second may be there still
-	f.settle(c, second, -2)
+	f.giveBack(c, second, 2)
 	f.wantRemaining(c, 2)
 	huge := f.charge("zone", "huge", 10)
 	f.take(huge)
 	f.clock.Add(100)
-	f.settle(huge, f.clock.Now()-100, -window.MaxProduct)
+	f.giveBack(huge, f.clock.Now()-100, window.MaxProduct)
 	f.wantRemaining(huge, 10)
-	f.settle(huge, f.clock.Now(), window.MaxProduct)
-	f.settle(huge, -window.MaxProduct, -window.MaxProduct)
+	f.chargeMore(huge, window.MaxProduct)
+	f.giveBack(huge, -window.MaxProduct, window.MaxProduct)
 	f.wantRemaining(huge, 0)
 }
 
@@ -437,8 +437,8 @@ func testGCRAClockBack(t *testing.T, open Open) {
 		f.Errorf("1s after the look: Take = %+v, want it to pass: at %d", d, f.clock.Now())
 	}
 	for name, change := range map[string]func(c window.Charge){
-		"Take":   func(c window.Charge) { f.take(c) },
-		"Settle": func(c window.Charge) { f.settle(c, f.clock.Now(), 1) },
+		"Take":       func(c window.Charge) { f.take(c) },
+		"ChargeMore": func(c window.Charge) { f.chargeMore(c, 1) },
 	} {
 		c := f.charge("step", name, 3)
 		f.clock.Add(24 * 3_600_000)

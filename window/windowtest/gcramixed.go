@@ -73,14 +73,14 @@ func testGCRALimitsDiffer(t *testing.T, open Open) {
 			case n == 0 && len(log) > 0: // at once, as in a cluster, or later
 				s := &log[len(log)-1]
 				back := min(s.units, 1+r.Int64N(3))
-				f.settle(last, s.at, -back)
+				f.giveBack(last, s.at, back)
 				s.units -= back
 			case n == 1 && len(log) > 1:
 				s := &log[len(log)-2]
 				back := min(s.units, 1+r.Int64N(3))
-				f.settle(window.Charge{
+				f.giveBack(window.Charge{
 					Zone: "differ", Key: name, Algorithm: c.Algorithm, Policies: []window.Policy{per(limits[s.by], ms)},
-				}, s.at, -back)
+				}, s.at, back)
 				s.units -= back
 				freed = append(freed, spent{now, back, s.by})
 				late++
@@ -179,7 +179,7 @@ func testGCRAWindowsDiffer(t *testing.T, open Open) {
 			if r.IntN(20) == 0 && len(log) > 0 {
 				s := &log[len(log)-1]
 				back := min(s.units, 1+r.Int64N(3))
-				f.settle(last, s.at, -back)
+				f.giveBack(last, s.at, back)
 				s.units -= back
 				continue
 			}

@@ -20,8 +20,14 @@ func (k *Kept) Decide(now int64, c window.Charge, take bool) []window.Decision {
 	return ds
 }
 
-// Settle settles as a store does.
-func (k *Kept) Settle(now int64, c window.Charge, at, delta int64) {
+// GiveBack gives back as a store does.
+func (k *Kept) GiveBack(now int64, c window.Charge, at, units int64) {
 	c.Algorithm = k.Algorithm
-	k.History = k.History.Settle(now, &c, at, delta)
+	k.History = k.History.GiveBack(now, &c, at, units)
+}
+
+// ChargeMore charges more as a store does.
+func (k *Kept) ChargeMore(now int64, c window.Charge, units int64) {
+	c.Algorithm = k.Algorithm
+	k.History = k.History.ChargeMore(now, &c, units)
 }

@@ -106,7 +106,7 @@ func (m *mixed) step(name string) {
 		back := m.seen[last]
 		if last == 0 || m.seen[last-1].at != back.at {
 			c := m.charge(name, "key", 1, back.policy)
-			m.settle(c, back.at, -back.units)
+			m.giveBack(c, back.at, back.units)
 			m.seen = m.seen[:last]
 		}
 		return

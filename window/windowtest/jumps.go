@@ -132,7 +132,7 @@ func testClockBackWithoutUnits(t *testing.T, open Open) {
 		f.take(f.charge("zone", "key", 1, per(9, 4_000)))
 		for _, after := range []int64{5_000, 7_000} { // the first unit has left by then
 			f.clock.Add(after)
-			f.settle(c, f.take(c)[0].At, -1)
+			f.giveBack(c, f.take(c)[0].At, 1)
 		}
 		f.clock.Add(-3_600_000)
 		f.take(c)
@@ -148,7 +148,7 @@ func testForgottenStays(t *testing.T, open Open) {
 		for _, forgotten := range []window.Charge{short, long} {
 			f.take(forgotten)
 			f.clock.Add(25_000)
-			f.settle(short, f.take(short)[0].At, -1)
+			f.giveBack(short, f.take(short)[0].At, 1)
 			day := f.charge("zone", "key", 1, per(9, day))
 			f.wantRemaining(day, 9)
 			f.clock.Add(-10_000)
@@ -170,8 +170,8 @@ func testHorizonGoes(t *testing.T, open Open) {
 		f.clock.Add(30_000)
 		second := f.take(long)[0].At
 		f.clock.Add(11_000)
-		f.settle(short, f.take(short)[0].At, -1)
-		f.settle(short, second, -1)
+		f.giveBack(short, f.take(short)[0].At, 1)
+		f.giveBack(short, second, 1)
 		f.take(short)
 		f.clock.Add(5_000)
 		f.take(short)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -37,8 +38,11 @@ func testLayersAreFine(t *testing.T, open Open) {
 				switch r.IntN(20) {
 				case 0:
 					at, delta := spent[max(0, len(spent)-1-r.IntN(10))], r.Int64N(12)-8
-					f.settle(c, at, delta)
-					f.settle(plain, at, delta)
+					for _, c := range []window.Charge{c, plain} {
+						if err := engine.Settle(f.Context(), f.store, c, at, delta); err != nil {
+							f.Fatal(err)
+						}
+					}
 				case 1:
 					if got, want := f.peek(c), f.peek(plain); !slices.Equal(got, want) {
 						f.Fatalf("%s, step %d, %+v: Peek(%v) = %+v, want %+v", name, step, layers, c, got, want)

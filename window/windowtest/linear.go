@@ -32,7 +32,7 @@ const (
 // over, and then repairs the store.
 type Fault func(hold func())
 
-// Linearizable calls Take, TakeBatch, Peek, Settle and Reset from many goroutines on stores
+// Linearizable calls all methods of a Store from many goroutines on stores
 // that share their counters, while faults come and go. It holds that the answers are those
 // that the Go algorithms give to the same calls, one after the other, in some order in which no
 // call comes before one that had ended when it began. A call that ended with ErrUnknown may have
@@ -212,7 +212,7 @@ func (l *linear) call(r *rand.Rand, store window.Store, p *pair) {
 	case c.op == "peek":
 		a.decisions, err = store.Peek(l.Context(), c.charges)
 	case c.op == "settle":
-		err = store.Settle(l.Context(), c.charges[0], c.at, c.delta)
+		err = engine.Settle(l.Context(), store, c.charges[0], c.at, c.delta)
 	case c.op == "reset":
 		err = store.Reset(l.Context(), c.charges[0])
 	case r.IntN(8) == 0:
@@ -295,7 +295,11 @@ func (c linearCall) run(s [2]window.History) ([]window.Decision, [2]window.Histo
 		return nil, s
 	case "settle":
 		charge := c.charges[0]
-		*first = first.Settle(c.now, &charge, c.at, c.delta)
+		if c.delta < 0 {
+			*first = first.GiveBack(c.now, &charge, c.at, -c.delta)
+		} else {
+			*first = first.ChargeMore(c.now, &charge, c.delta)
+		}
 		return nil, s
 	}
 	ds := make([]window.Decision, engine.CountPolicies(c.charges))

@@ -74,8 +74,12 @@ func (s changing) Peek(ctx context.Context, charges []window.Charge) ([]window.D
 	return s.Store.Peek(ctx, s.change(charges...))
 }
 
-func (s changing) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	return s.Store.Settle(ctx, s.change(charge)[0], at, delta)
+func (s changing) GiveBack(ctx context.Context, charge window.Charge, at, units int64) error {
+	return s.Store.GiveBack(ctx, s.change(charge)[0], at, units)
+}
+
+func (s changing) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
+	return s.Store.ChargeMore(ctx, s.change(charge)[0], units)
 }
 
 func (s changing) Reset(ctx context.Context, charge window.Charge) error {

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Op is a method of window.Store.
+// Op is a method of window.Store, or one of two.
 type Op string
 
-// The methods that a Call names.
+// What a Call names. Settle gives back for a Delta below 0, and charges more for one above.
 const (
 	Take      Op = "Take"
 	Peek      Op = "Peek"
@@ -28,7 +29,7 @@ type Call struct {
 	Now int64
 	// Requests are those of TakeBatch. The other methods have one, and Settle and Reset one charge.
 	Requests [][]window.Charge
-	// At and Delta are arguments of Settle.
+	// At and Delta are for Settle.
 	At, Delta int64
 }
 
@@ -45,7 +46,7 @@ func (c *Call) on(ctx context.Context, s window.Store) []window.Result {
 	case TakeBatch:
 		return s.TakeBatch(ctx, c.Requests)
 	case Settle:
-		return one(nil, s.Settle(ctx, charges[0], c.At, c.Delta))
+		return one(nil, engine.Settle(ctx, s, charges[0], c.At, c.Delta))
 	default:
 		return one(nil, s.Reset(ctx, charges[0]))
 	}
@@ -220,8 +221,17 @@ func (r recorder) Peek(_ context.Context, charges []window.Charge) ([]window.Dec
 	return got.Decisions, got.Err
 }
 
-// Settle implements window.Store.
-func (r recorder) Settle(_ context.Context, charge window.Charge, at, delta int64) error {
+// GiveBack implements window.Store.
+func (r recorder) GiveBack(_ context.Context, charge window.Charge, at, units int64) error {
+	return r.settle(charge, at, -units)
+}
+
+// ChargeMore implements window.Store.
+func (r recorder) ChargeMore(_ context.Context, charge window.Charge, units int64) error {
+	return r.settle(charge, 0, units)
+}
+
+func (r recorder) settle(charge window.Charge, at, delta int64) error {
 	return r.twin.do(Call{Op: Settle, Requests: [][]window.Charge{{charge}}, At: at, Delta: delta})[0].Err
 }
 

@@ -229,13 +229,22 @@ func (r *Remembering) TakeBatch(ctx context.Context, requests [][]window.Charge)
 	return results
 }
 
-// Settle implements window.Store.
-func (r *Remembering) Settle(ctx context.Context, charge window.Charge, at, delta int64) error {
-	if err := r.Store.Settle(ctx, charge, at, delta); err != nil {
+// GiveBack implements window.Store.
+func (r *Remembering) GiveBack(ctx context.Context, charge window.Charge, at, units int64) error {
+	if err := r.Store.GiveBack(ctx, charge, at, units); err != nil {
 		return err
 	}
 	r.meet([]window.Charge{charge})
-	if delta > 0 {
+	return nil
+}
+
+// ChargeMore implements window.Store.
+func (r *Remembering) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
+	if err := r.Store.ChargeMore(ctx, charge, units); err != nil {
+		return err
+	}
+	r.meet([]window.Charge{charge})
+	if units > 0 {
 		r.added++
 	}
 	return nil

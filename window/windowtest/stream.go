@@ -45,9 +45,9 @@ func (f *fixture) anyCall(r *rand.Rand, charges []window.Charge) []window.Decisi
 	case n < 2:
 		return f.peek(charges...)
 	case n < 3:
-		f.settle(charges[0], f.clock.Now(), 1+r.Int64N(3))
+		f.chargeMore(charges[0], 1+r.Int64N(3))
 	case n < 6:
-		f.settle(charges[0], f.clock.Now()-r.Int64N(1+r.Int64N(2_000)), -1-r.Int64N(5))
+		f.giveBack(charges[0], f.clock.Now()-r.Int64N(1+r.Int64N(2_000)), 1+r.Int64N(5))
 	default:
 		return f.take(charges...)
 	}

@@ -230,10 +230,17 @@ func (f *fixture) peek(charges ...window.Charge) []window.Decision {
 	return ds
 }
 
-func (f *fixture) settle(c window.Charge, at, delta int64) {
+func (f *fixture) giveBack(c window.Charge, at, units int64) {
 	f.Helper()
-	if err := f.store.Settle(f.Context(), c, at, delta); err != nil {
-		f.Fatalf("Settle(%v, %d, %d): %v", c, at, delta, err)
+	if err := f.store.GiveBack(f.Context(), c, at, units); err != nil {
+		f.Fatalf("GiveBack(%v, %d, %d): %v", c, at, units, err)
+	}
+}
+
+func (f *fixture) chargeMore(c window.Charge, units int64) {
+	f.Helper()
+	if err := f.store.ChargeMore(f.Context(), c, units); err != nil {
+		f.Fatalf("ChargeMore(%v, %d): %v", c, units, err)
 	}
 }
 

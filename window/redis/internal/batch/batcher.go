@@ -235,7 +235,7 @@ func (b *Batcher) fill(own *batch) bool {
 	defer b.mu.Unlock()
 	own.since = time.Since(b.began)
 	if len(b.inFlight) == 0 || b.env.Trip() > far || b.mayFollow(own.since) {
-		b.collect(own, b.share())
+		b.collect(own, b.portion())
 	}
 	if len(own.waiters) == 0 {
 		b.rest(own)
@@ -246,9 +246,9 @@ func (b *Batcher) fill(own *batch) bool {
 	return true
 }
 
-// share returns the number of waiting requests to send now: half of all that wait or are in
+// portion returns the number of waiting requests to send now: half of all that wait or are in
 // flight, if the rest is enough for another batch; else all that wait. b.mu must be held.
-func (b *Batcher) share() int {
+func (b *Batcher) portion() int {
 	all := len(b.waiting)
 	for _, other := range b.inFlight {
 		all += len(other.waiters)

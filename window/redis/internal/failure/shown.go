@@ -77,19 +77,19 @@ func Shown(err error) error {
 	if err == nil {
 		return nil
 	}
-	if err == goredis.Nil { // the client's own word for nothing
+	if err == goredis.Nil { //nolint:errorlint // wrapped ones are unwrapped below
 		return err
 	}
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed,
 		goredis.ErrClosed, goredis.ErrPoolTimeout, goredis.ErrPoolExhausted, ErrUncertain, ErrForbidden, ErrNoConnection, ErrLater,
 	} {
-		if err == known {
+		if err == known { //nolint:errorlint // as above
 			return err
 		}
 	}
-	switch e := err.(type) {
-	case OwnError, *net.OpError, *net.DNSError, net.Error, syscall.Errno, *tls.CertificateVerificationError, tls.RecordHeaderError, tls.AlertError,
+	switch e := err.(type) { //nolint:errorlint // as above
+	case OwnError, syscall.Errno, *net.OpError, *net.DNSError, net.Error, *tls.CertificateVerificationError, tls.RecordHeaderError, tls.AlertError,
 		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
 		return err
 	case UnwrittenError:

@@ -1,63 +1,81 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/adminapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/walk"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// inspectRequest says which zones count an example of a request, and what they would decide.
-func inspectRequest(ctx context.Context, example *control.Request) (int, any, error) {
-	r, err := example.HTTP(context.Background()) // values of ctx are those of the admin endpoint
-	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
-	}
-	app, err := caddy.ActiveContext().AppIfConfigured("http")
-	if err != nil {
-		return 0, nil, apiError(http.StatusNotFound, errors.New("request: no HTTP server runs"))
-	}
-	w, err := walk.NewWalk(app.(*caddyhttp.App), example, r, func(w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
-		h, known := handler.(*Handler)
-		if !known {
-			return 0, false, false, nil
-		}
-		passes, err = (&inspectedWalk{w, ctx}).limit(h, r)
-		return h.Status, passes, true, err
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := w.Run(r); err != nil {
-		return 0, nil, err
-	}
-	w.Answer.WouldPass = wouldPass(w.Answer.Zones)
-	return http.StatusOK, &w.Answer, nil
+func init() {
+	caddy.RegisterModule(adminapi.New(meet))
 }
 
-// wouldPass reports whether all zones admit the request; nil if that is not known.
-func wouldPass(zones []control.MetZone) *bool {
-	passes, known := true, true
-	for _, z := range zones {
-		switch {
-		case z.Shadow:
-		case z.Unknown != nil:
-			known = false
-		case z.Inspection == nil || !z.WouldPass:
-			passes = false
-		}
+// newRunningZone returns a zone of h for the registry and the admin API.
+func (h *Handler) newRunningZone(z *Zone) *running.Zone {
+	own := *z
+	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
+	r := &running.Zone{
+		Configured: control.Zone{
+			Name: own.Name, Store: h.store.Name(), Key: own.Key, Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
+		},
+		Key: own.key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.percent,
+		Store: h.store, Local: h.OnError == onErrorLocal, Share: h.Share,
+		Control: own.control, Counters: own.counters.Zone, Seen: own.seen, Alerting: own.alerting, Load: own.load, Top: own.top,
+		Decider: decider{&own},
 	}
-	if passes && !known {
-		return nil
+	for _, l := range own.Limits {
+		p := l.plain()
+		r.Configured.Limits = append(r.Configured.Limits, control.Limit{Max: string(p.Max), Window: string(p.Window)})
 	}
-	return &passes
+	r.InBook = &overridebook.Zone{
+		Name: own.Name, Longest: own.longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
+		Orders: &own.control.Sync, Obey: r.Obey, InForce: own.overrides,
+	}
+	return r
+}
+
+// algorithmName returns the algorithm in the words of the configuration.
+func (z *Zone) algorithmName() string {
+	if z.Algorithm == nil {
+		return window.Zset{}.Name()
+	}
+	return cmp.Or(z.Algorithm.Name, window.Zset{}.Name())
+}
+
+// decider implements running.Decider.
+type decider struct{ zone *Zone }
+
+func (d decider) Charge(key string) (window.Charge, *overrides.Rule) {
+	return d.zone.chargeUnder(key, caddy.NewReplacer())
+}
+
+func (d decider) SourceOf(p window.Policy) string { return d.zone.sourceOf(p) }
+
+func (d decider) Enforced() int64 { return d.zone.enforced() }
+
+func (d decider) Enforce(word string, until time.Time) error { return d.zone.setEnforce(word, until) }
+
+// meet implements adminapi.Meet.
+func meet(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
+	h, known := handler.(*Handler)
+	if !known {
+		return 0, false, false, nil
+	}
+	passes, err = (&inspectedWalk{w, ctx}).limit(h, r)
+	return h.Status, passes, true, err
 }
 
 // inspectedWalk is a walk on which somebody asks what zones would decide.
@@ -96,7 +114,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 			req.publish()
 			return false, nil
 		case rule.Decides():
-			i := h.newRunningZone(z).decidedBy(&c, rule)
+			i := h.newRunningZone(z).Overridden(&c, rule)
 			shadow := !z.isKeyEnforced(req, z.enforced())
 			w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 			if rule.Deny && shadow {
@@ -125,7 +143,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 func (w *inspectedWalk) peek(h *Handler, req *request) error {
 	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
 	if err != nil {
-		w.Failed = h.newRunningZone(req.zones[0]).unavailable(err)
+		w.Failed = adminapi.Unavailable(h.newRunningZone(req.zones[0]), err)
 		return w.Failed
 	}
 	req.decisions, req.allowed = ds, true
@@ -134,15 +152,14 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 		if shadow {
 			own, _, _, err := h.store.PeekShadow(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
 			if err != nil {
-				w.Failed = h.newRunningZone(z).unavailable(err)
+				w.Failed = adminapi.Unavailable(h.newRunningZone(z), err)
 				return w.Failed
 			}
 			copy(req.decisionsOf(i), own)
 		} else if !window.Allowed(req.decisionsOf(i)) {
 			req.allowed = false
 		}
-		running := h.newRunningZone(z)
-		i := running.under(running.inspection(&req.charges[i], req.decisionsOf(i), by, cause), req.ruleHere(z.Name))
+		i := h.newRunningZone(z).Inspection(&req.charges[i], req.ruleHere(z.Name), req.decisionsOf(i), by, cause)
 		w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil

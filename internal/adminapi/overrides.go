@@ -1,4 +1,4 @@
-package slidingwindow
+package adminapi
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -26,20 +26,20 @@ import (
 func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 	filter, err := control.DecodeFilter(body)
 	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
+		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	if filter.Zone != "" && len(running.find(filter.Zone)) == 0 {
-		_, err := selectZone(control.Selector{Zone: filter.Zone})
+	if filter.Zone != "" && len(running.Zones.Find(filter.Zone)) == 0 {
+		_, err := findZone(filter.Zone, "")
 		return 0, nil, err
 	}
 	answer := control.OverrideList{Stores: []control.OverrideSet{}}
-	for _, s := range running.stores() {
+	for _, s := range running.Zones.Stores() {
 		if filter.Store == "" || filter.Store == s.Name() {
 			answer.Stores = append(answer.Stores, overrideSet(s, filter.Zone))
 		}
 	}
 	if filter.Store != "" && len(answer.Stores) == 0 {
-		_, err := storeOf(filter.Store)
+		_, err := findStore(filter.Store)
 		return 0, nil, err
 	}
 	return http.StatusOK, answer, nil
@@ -57,12 +57,12 @@ func overrideSet(s *openstore.Store, zone string) control.OverrideSet {
 			set.Records = append(set.Records, r)
 		}
 	}
-	for _, zones := range running.list() {
+	for _, zones := range running.Zones.List() {
 		z := zones[0]
-		if z.store != s || zone != "" && z.zone.Name != zone {
+		if z.Store != s || zone != "" && z.Name() != zone {
 			continue
 		}
-		for _, m := range z.zone.overrides.Misfits() {
+		for _, m := range z.InBook.InForce.Misfits() {
 			if set.Misfits == nil {
 				set.Misfits = make(map[string]string)
 			}
@@ -72,36 +72,6 @@ func overrideSet(s *openstore.Store, zone string) control.OverrideSet {
 	return set
 }
 
-// overrideState is overrideSet in short.
-func overrideState(s *openstore.Store) control.OverrideState {
-	set := overrideSet(s, "")
-	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
-	if c, _ := s.Overrides.Current(); s.Overrides.Shared() && !c.Read.IsZero() {
-		age := time.Since(c.Read).Seconds()
-		state.Age = &age
-	}
-	return state
-}
-
-// storeOf returns the store of a name; the only one if it has no name here.
-func storeOf(store string) (*openstore.Store, error) {
-	all := running.stores()
-	if store == "" && len(all) == 1 {
-		return all[0], nil
-	}
-	var names []string
-	for _, s := range all {
-		if s.Name() == store {
-			return s, nil
-		}
-		names = append(names, strconv.Quote(s.Name()))
-	}
-	if store == "" && len(all) > 1 {
-		return nil, apiError(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", joinWords(names)))
-	}
-	return nil, apiError(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+joinWords(names)))
-}
-
 // setOverrides sets records. Each takes the place of one with the same selector.
 func setOverrides(r *http.Request, body []byte) (int, any, error) {
 	records, err := overrides.Decode(body)
@@ -109,84 +79,41 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		err = errors.New("body: an empty list; send one override or more")
 	}
 	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
+		return 0, nil, refused(http.StatusBadRequest, err)
 	}
 	var s *openstore.Store
-	zones := make([]*runningZone, len(records))
+	zones := make([]*running.Zone, len(records))
 	for i := range records {
 		o := &records[i]
-		found, err := selectZone(control.Selector{Zone: o.Zone, Store: o.Store})
+		found, err := findZone(o.Zone, o.Store)
 		if o.Zone == "" {
-			err = apiError(http.StatusBadRequest, errors.New("zone: required; GET "+control.Base+"zones lists the zones"))
+			err = refused(http.StatusBadRequest, errors.New("zone: required; GET "+control.Base+"zones lists the zones"))
 		}
 		if err != nil {
 			return 0, nil, err
 		}
 		z := found[0]
 		if s == nil {
-			s = z.store
+			s = z.Store
 		}
-		if s.Name() != z.store.Name() {
-			return 0, nil, apiError(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
+		if s.Name() != z.Store.Name() {
+			return 0, nil, refused(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
-		if err = z.complete(o, time.Now()); err == nil {
-			err = overrides.Check(o, z.zone.forOverrides(s.Overrides.Hasher()))
+		if err = complete(z, o, time.Now()); err == nil {
+			err = overrides.Check(o, z.InBook.Records(s.Overrides.Hasher()))
 		}
 		if err != nil {
-			return 0, nil, apiError(http.StatusBadRequest, err)
+			return 0, nil, refused(http.StatusBadRequest, err)
 		}
 		zones[i] = z
 	}
 	return changeOverrides(s, r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
 		for i := range records {
-			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return zones[i].isSame(&o, &records[i]) }), records[i])
+			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return isSame(zones[i], &o, &records[i]) }), records[i])
 		}
 		return all, nil
 	})
-}
-
-// complete makes a record that an operator sends one that can be kept.
-func (z *runningZone) complete(r *overrides.Record, now time.Time) error {
-	if err := r.Complete(now); err != nil {
-		return err
-	}
-	if err := z.seal(r); err != nil {
-		return err
-	}
-	return r.Complete(now)
-}
-
-// isSame reports whether two records have the same selector in the zone.
-func (z *runningZone) isSame(a, b *overrides.Record) bool {
-	if a.IsSame(b) {
-		return true
-	}
-	key, ok := z.keyOfRecord(a)
-	other, same := z.keyOfRecord(b)
-	return ok && same && key == other
-}
-
-// keyOfRecord returns the key of a record, as the zone counts it.
-func (z *runningZone) keyOfRecord(r *overrides.Record) (key string, ok bool) {
-	values := r.Values
-	if r.Key != nil {
-		values = []string{*r.Key}
-	}
-	if values == nil || r.Zone != z.zone.Name {
-		return "", false
-	}
-	key, _, err := z.zone.key.KeyOf(values)
-	return key, err == nil
-}
-
-// clientOf returns the address of who asks.
-func clientOf(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // deleteOverrides deletes the record with an ID, or with a selector.
@@ -196,17 +123,17 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 		err = errors.New("body: a list; send one object with id, or with zone and key, values, cidr, pattern or all")
 	}
 	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
+		return 0, nil, refused(http.StatusBadRequest, err)
 	}
 	wanted := &records[0]
 	var s *openstore.Store
 	is := func(o *overrides.Record) bool { return o.ID == wanted.ID }
 	if wanted.ID != "" {
-		s, err = storeWith(wanted.Store, is)
+		s, err = findStoreWith(wanted.Store, is)
 	} else {
-		var z *runningZone
+		var z *running.Zone
 		if z, err = selectorOf(wanted); err == nil {
-			s, is = z.store, func(o *overrides.Record) bool { return z.isSame(o, wanted) }
+			s, is = z.Store, func(o *overrides.Record) bool { return isSame(z, o, wanted) }
 		}
 	}
 	if err != nil {
@@ -223,43 +150,24 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 			return true
 		})
 		if gone == nil {
-			return nil, apiError(http.StatusNotFound, errors.New("id: there is no such override; POST "+control.Base+"overrides/list lists them"))
+			return nil, refused(http.StatusNotFound, errors.New("id: there is no such override; POST "+control.Base+"overrides/list lists them"))
 		}
 		return all, nil
 	})
 }
 
-// storeWith returns the store of a name, or the one that has a record.
-func storeWith(store string, is func(*overrides.Record) bool) (*openstore.Store, error) {
-	if store == "" {
-		for _, s := range running.stores() {
-			c, _ := s.Overrides.Current()
-			for i := range c.Records {
-				if is(&c.Records[i]) {
-					return s, nil
-				}
-			}
-		}
-	}
-	all := running.stores()
-	if store == "" && len(all) > 0 {
-		return all[0], nil // another Caddy may just have set it; else it is not found there
-	}
-	return storeOf(store)
-}
-
 // selectorOf completes a record of which the selector alone counts, and returns its zone.
-func selectorOf(r *overrides.Record) (*runningZone, error) {
+func selectorOf(r *overrides.Record) (*running.Zone, error) {
 	if r.Zone == "" {
-		return nil, apiError(http.StatusBadRequest, errors.New("id: required, or zone and key, values, cidr, pattern or all"))
+		return nil, refused(http.StatusBadRequest, errors.New("id: required, or zone and key, values, cidr, pattern or all"))
 	}
-	found, err := selectZone(control.Selector{Zone: r.Zone, Store: r.Store})
+	found, err := findZone(r.Zone, r.Store)
 	if err != nil {
 		return nil, err
 	}
 	r.Limits, r.Factor, r.Deny, r.Exempt, r.Until, r.TTL = nil, 0, true, false, nil, ""
-	if err := found[0].complete(r, time.Now()); err != nil {
-		return nil, apiError(http.StatusBadRequest, err)
+	if err := complete(found[0], r, time.Now()); err != nil {
+		return nil, refused(http.StatusBadRequest, err)
 	}
 	return found[0], nil
 }
@@ -268,9 +176,9 @@ func selectorOf(r *overrides.Record) (*runningZone, error) {
 func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	set, err := control.DecodeSet(body)
 	if err != nil {
-		return 0, nil, apiError(http.StatusBadRequest, err)
+		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	s, err := storeOf(set.Store)
+	s, err := findStore(set.Store)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -282,8 +190,8 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		o.By = cmp.Or(o.By, clientOf(r))
 		created := o.Created
 		err := o.Complete(now)
-		if z := zoneNamed(s, o.Zone); err == nil && z != nil {
-			err = z.complete(o, now)
+		if z := zoneOn(s, o.Zone); err == nil && z != nil {
+			err = complete(z, o, now)
 		} else if err == nil && s.Overrides.Hasher() != nil && (o.Key != nil || o.Values != nil) {
 			err = errors.New("zone: no zone of this name runs on the store, so that the key cannot be hashed")
 		}
@@ -291,7 +199,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 			err = errors.New("key: another override has the same selector; send one of them")
 		}
 		if err != nil {
-			return 0, nil, apiError(http.StatusBadRequest, fmt.Errorf("records: number %d: %w", i+1, err))
+			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("records: number %d: %w", i+1, err))
 		}
 		if !created.IsZero() && created.Before(now) {
 			o.Created = created
@@ -301,22 +209,6 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	return changeOverrides(s, r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
 }
 
-// emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
-// by this Caddy. The zone and the ID are empty if all of them were replaced.
-func emitOverride(store, what, version string, o *overrides.Record) {
-	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
-}
-
-// zoneNamed returns a running zone on a store; nil without one of that name.
-func zoneNamed(s *openstore.Store, name string) *runningZone {
-	for _, zones := range running.find(name) {
-		if zones[0].store.Name() == s.Name() {
-			return zones[0]
-		}
-	}
-	return nil
-}
-
 // changeOverrides changes the overrides of a store, and tells the log what was done with the records
 // at told, which edit may put there.
 func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
@@ -324,11 +216,11 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]o
 	c, err := s.Overrides.Change(r.Context(), version, edit)
 	switch {
 	case errors.Is(err, overridebook.ErrChanged) && version != "":
-		return 0, nil, apiError(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))
+		return 0, nil, refused(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))
 	case errors.Is(err, overridebook.ErrChanged), errors.Is(err, overridebook.ErrFull):
-		return 0, nil, apiError(http.StatusConflict, err)
+		return 0, nil, refused(http.StatusConflict, err)
 	case errors.Is(err, window.ErrUnavailable):
-		return 0, nil, apiError(http.StatusServiceUnavailable, err)
+		return 0, nil, refused(http.StatusServiceUnavailable, err)
 	case err != nil:
 		return 0, nil, err
 	}
@@ -345,4 +237,19 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]o
 		}
 	}
 	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: records}, nil
+}
+
+// emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
+// by this Caddy. The zone and the ID are empty if all of them were replaced.
+func emitOverride(store, what, version string, o *overrides.Record) {
+	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
+}
+
+// clientOf returns the address of who asks.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }

@@ -1,0 +1,79 @@
+package adminapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+func TestMain(m *testing.M) { os.Exit(caddyrun.Main(m, func() {})) }
+
+func serve(a API, method, path string) (*httptest.ResponseRecorder, error) {
+	w := httptest.NewRecorder()
+	return w, a.Routes()[0].Handler.ServeHTTP(w, httptest.NewRequest(method, control.Base+path, nil))
+}
+
+// The answer to another path names all paths, overrides by one of them. Every path refuses other methods, and a POST
+// another content type. No GET changes anything.
+func TestEndpoints(t *testing.T) {
+	a := New(nil)
+	_, unknown := serve(a, http.MethodGet, "other")
+	if unknown == nil {
+		t.Fatal("another path is served")
+	}
+	named := strings.FieldsFunc(unknown.Error(), func(c rune) bool { return c == ' ' || c == ',' })
+	for path, e := range a.endpoints() {
+		name := path
+		if group, _, ok := strings.Cut(path, "/"); ok {
+			name = group + "/list"
+		}
+		if !slices.Contains(named, name) {
+			t.Errorf("%s: %q leaves it out", path, unknown)
+		}
+		w, err := serve(a, http.MethodDelete, path)
+		if err == nil || err.Error() != "method not allowed; use "+e.method || w.Header().Get("Allow") != e.method {
+			t.Errorf("DELETE %s: got %v, Allow %q", path, err, w.Header().Get("Allow"))
+		}
+		if reads := path == "zones" || path == "status"; reads != (e.method == http.MethodGet) {
+			t.Errorf("%s is a %s", path, e.method)
+		}
+		if e.method == http.MethodGet {
+			continue
+		}
+		if _, err := serve(a, e.method, path); err == nil || err.Error() != "Content-Type: must be application/json" {
+			t.Errorf("%s without a content type: got %v", path, err)
+		}
+	}
+}
+
+// Whether a request passes is known if a zone denies it, or if all that are known admit it and no other may count it.
+func TestWouldPass(t *testing.T) {
+	passes, denies := control.MetZone{Inspection: &control.Inspection{WouldPass: true}}, control.MetZone{Inspection: &control.Inspection{}}
+	unknown, shadow := control.MetZone{Unknown: []string{"{http.request.uuid}"}}, control.MetZone{Shadow: true, Inspection: &control.Inspection{}}
+	keyless := control.MetZone{EmptyKey: "deny"}
+	for _, c := range []struct {
+		zones []control.MetZone
+		want  string
+	}{
+		{nil, "true"},
+		{[]control.MetZone{passes, shadow}, "true"},
+		{[]control.MetZone{passes, denies}, "false"},
+		{[]control.MetZone{passes, keyless}, "false"},
+		{[]control.MetZone{passes, unknown}, "unknown"},
+		{[]control.MetZone{unknown, denies}, "false"},
+	} {
+		got := "unknown"
+		if passes := wouldPass(c.zones); passes != nil {
+			got = map[bool]string{true: "true", false: "false"}[*passes]
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.zones, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package adminapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+)
+
+// noteUnsent says that other Caddys do not know yet.
+const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+
+// setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
+func setEnforcement(r *http.Request, body []byte) (int, any, error) {
+	e, err := control.DecodeEnforce(body)
+	if err != nil {
+		return 0, nil, refused(http.StatusBadRequest, err)
+	}
+	var until time.Time
+	if e.TTL != "" {
+		ttl, err := duration.Parse(e.TTL)
+		if err != nil || ttl <= 0 || ttl > enforce.Longest {
+			return 0, nil, refused(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
+		}
+		until = time.Now().Add(ttl)
+	}
+	zones := running.Zones.List()
+	if !e.All {
+		own, err := findZone(e.Zone, e.Store)
+		if err != nil {
+			return 0, nil, err
+		}
+		zones = [][]*running.Zone{own}
+	}
+	var answer control.Enforced
+	var changed []*running.Zone
+	order := enforce.NewOrder(e.Mode, until, e.Reason)
+	answer.Zones = []control.ZoneEnforced{}
+	for _, all := range zones {
+		z := all[0]
+		err := z.Decider.Enforce(e.Mode, until)
+		if err != nil && !e.All {
+			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
+		}
+		one := control.ZoneEnforced{Zone: z.Name(), Store: z.Store.Name()}
+		one.Enforce, one.Until = z.Enforced()
+		if err != nil {
+			one.Error = err.Error()
+		}
+		answer.Zones = append(answer.Zones, one)
+		if err == nil {
+			z.Control.Order(order)
+			changed = append(changed, z)
+			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
+				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
+				zap.String("until", one.Until), zap.String("reason", e.Reason))
+			z.Control.Emit(one.Enforce, one.Until, e.Reason)
+		}
+	}
+	if unsent := running.SendOrder(r.Context(), changed, order); len(unsent) > 0 {
+		for i := range answer.Zones {
+			if one := &answer.Zones[i]; slices.Contains(unsent, running.ID{Store: one.Store, Zone: one.Zone}) {
+				one.Note = noteUnsent
+			}
+		}
+		return http.StatusAccepted, &answer, nil
+	}
+	return http.StatusOK, &answer, nil
+}

@@ -1,0 +1,116 @@
+package adminapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// counter is a counter that an operator has named.
+type counter struct {
+	zones  []*running.Zone // of all handlers that have it
+	charge window.Charge
+	rule   *overrides.Rule // of the charge; nil without one
+}
+
+// findCounter returns the counter that a selector names. Its errors hold no value of it.
+func findCounter(s control.Selector) (*counter, error) {
+	zones, err := findZone(s.Zone, s.Store)
+	if err != nil {
+		return nil, err
+	}
+	z := zones[0]
+	values := s.Values
+	if s.Key != nil {
+		values = []string{*s.Key}
+		if z.Key.Placeholders > 1 {
+			return nil, refused(http.StatusBadRequest, fmt.Errorf("key: the zone's key has %d placeholders; send values, in order", z.Key.Placeholders))
+		}
+	}
+	key, empty, err := z.Key.KeyOf(values)
+	if err == nil && empty && z.EmptyKey != "" {
+		err = fmt.Errorf("key: empty, and with empty_key %s such requests are not counted", z.EmptyKey)
+	}
+	if err != nil {
+		return nil, refused(http.StatusBadRequest, err)
+	}
+	c, rule := z.Decider.Charge(key)
+	return &counter{zones, c, rule}, nil
+}
+
+// findZone returns the zone of a name, of all handlers that have it. The store may be empty if one
+// store has the zone.
+func findZone(name, store string) ([]*running.Zone, error) {
+	all := running.Zones.Find(name)
+	if len(all) == 0 {
+		return nil, refused(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+control.Base+"zones lists the zones"))
+	}
+	if store == "" && len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, zones := range all {
+		if zones[0].Store.Name() == store {
+			return zones, nil
+		}
+		names = append(names, strconv.Quote(zones[0].Store.Name()))
+	}
+	if store == "" {
+		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", strings.Join(names, ", ")))
+	}
+	return nil, refused(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", strings.Join(names, ", ")))
+}
+
+// findStore returns the store of a name; the only one if the name is empty.
+func findStore(name string) (*openstore.Store, error) {
+	all := running.Zones.Stores()
+	if name == "" && len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, s := range all {
+		if s.Name() == name {
+			return s, nil
+		}
+		names = append(names, strconv.Quote(s.Name()))
+	}
+	if name == "" && len(all) > 1 {
+		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", strings.Join(names, ", ")))
+	}
+	return nil, refused(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+strings.Join(names, ", ")))
+}
+
+// findStoreWith returns the store of a name, or the one that has a record.
+func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.Store, error) {
+	all := running.Zones.Stores()
+	if name != "" || len(all) == 0 {
+		return findStore(name)
+	}
+	for _, s := range all {
+		c, _ := s.Overrides.Current()
+		for i := range c.Records {
+			if is(&c.Records[i]) {
+				return s, nil
+			}
+		}
+	}
+	return all[0], nil // another Caddy may just have set it; else it is not found there
+}
+
+// zoneOn returns a running zone on a store; nil without one of that name.
+func zoneOn(s *openstore.Store, name string) *running.Zone {
+	for _, zones := range running.Zones.Find(name) {
+		if zones[0].Store.Name() == s.Name() {
+			return zones[0]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/internal/walk"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// inspect says what the next request on a counter meets, or a request that is like an example.
+func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
+	selector, err := control.DecodeSelector(body)
+	if err != nil {
+		return 0, nil, refused(http.StatusBadRequest, err)
+	}
+	if selector.Request != nil {
+		return a.inspectRequest(r.Context(), selector.Request)
+	}
+	found, err := findCounter(selector)
+	if err != nil {
+		return 0, nil, err
+	}
+	z, c := found.zones[0], &found.charge
+	if found.rule.Decides() {
+		return http.StatusOK, z.Overridden(c, found.rule), nil
+	}
+	peek := z.Store.Peek
+	if !enforce.IsEnforced(c.Zone, c.Key, z.Decider.Enforced()) {
+		peek = z.Store.PeekShadow
+	}
+	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.Local, z.Share)
+	if err != nil {
+		return 0, nil, Unavailable(z, err)
+	}
+	return http.StatusOK, z.Inspection(c, found.rule, ds, by, cause), nil
+}
+
+// Unavailable returns the answer of the API to an error of the store of a zone.
+func Unavailable(z *running.Zone, err error) error {
+	if !errors.Is(err, window.ErrUnavailable) {
+		return refused(http.StatusInternalServerError, err)
+	}
+	if z.Local {
+		return refused(http.StatusServiceUnavailable, err)
+	}
+	return refused(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides until it is back", err, z.Configured.OnError))
+}
+
+// Meet has the zones of a handler meet a request on a walk, and adds what they would decide to the answer of the
+// walk. It returns whether the request passes, and the status otherwise. known is false for handlers without zones.
+// ctx is that of the operator's request.
+type Meet func(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
+
+// inspectRequest says which zones count an example of a request, and what they would decide.
+func (a API) inspectRequest(ctx context.Context, example *control.Request) (int, any, error) {
+	r, err := example.HTTP(context.Background()) // values of ctx are those of the admin endpoint
+	if err != nil {
+		return 0, nil, refused(http.StatusBadRequest, err)
+	}
+	app, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		return 0, nil, refused(http.StatusNotFound, errors.New("request: no HTTP server runs"))
+	}
+	w, err := walk.NewWalk(app.(*caddyhttp.App), example, r, func(w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (int, bool, bool, error) {
+		return a.meet(ctx, w, handler, r)
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := w.Run(r); err != nil {
+		return 0, nil, err
+	}
+	w.Answer.WouldPass = wouldPass(w.Answer.Zones)
+	return http.StatusOK, &w.Answer, nil
+}
+
+// wouldPass reports whether all zones admit the request; nil if that is not known.
+func wouldPass(zones []control.MetZone) *bool {
+	passes, known := true, true
+	for _, z := range zones {
+		switch {
+		case z.Shadow:
+		case z.Unknown != nil:
+			known = false
+		case z.Inspection == nil || !z.WouldPass:
+			passes = false
+		}
+	}
+	if passes && !known {
+		return nil
+	}
+	return &passes
+}

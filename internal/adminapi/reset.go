@@ -1,0 +1,57 @@
+package adminapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+)
+
+// Notes of a reset.
+const (
+	noteAway   = "the store is away: this Caddy has forgotten the counter, and tells the store when it is back; other Caddys may book what they let pass"
+	noteShared = "other Caddys follow within 1 s"
+	noteLease  = "other Caddys follow within 1 s, but may still let pass what they hold in leases"
+)
+
+// reset forgets the history of a counter.
+func reset(r *http.Request, body []byte) (int, any, error) {
+	selector, err := control.DecodeSelector(body)
+	if err == nil && selector.Request != nil {
+		err = errors.New("request: only inspect takes one; send zone, and key or values")
+	}
+	if err != nil {
+		return 0, nil, refused(http.StatusBadRequest, err)
+	}
+	found, err := findCounter(selector)
+	if err != nil {
+		return 0, nil, err
+	}
+	s, c := found.zones[0].Store, &found.charge
+	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Store: s.Name(), Done: true}
+	var told []*openstore.Store
+	for _, z := range found.zones { // stores of one name may differ in options, and remember apart
+		if slices.Contains(told, z.Store) {
+			continue
+		}
+		told = append(told, z.Store)
+		done, err := z.Store.Reset(r.Context(), *c)
+		if err != nil {
+			return 0, nil, Unavailable(z, err)
+		}
+		answer.Done = answer.Done && done
+	}
+	switch {
+	case !answer.Done:
+		answer.Note = noteAway
+		return http.StatusAccepted, answer, nil
+	case !s.IsRemote():
+	case c.Lease.Units > 0:
+		answer.Note = noteLease
+	default:
+		answer.Note = noteShared
+	}
+	return http.StatusOK, answer, nil
+}

@@ -1,0 +1,68 @@
+package adminapi
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+)
+
+// getZones lists the zones that run.
+func getZones(*http.Request, []byte) (int, any, error) {
+	return http.StatusOK, control.Zones{Zones: listZones()}, nil
+}
+
+func listZones() []control.Zone {
+	all := []control.Zone{}
+	for _, zones := range running.Zones.List() {
+		all = append(all, zones[0].State())
+	}
+	return all
+}
+
+// getStatus says how stores, alerts and loads are, and which zones run if the query of the request asks for them:
+// then one request, which is one line of Caddy's log, tells all.
+func getStatus(r *http.Request, _ []byte) (int, any, error) {
+	answer := control.Status{Version: control.Version(), Stores: []control.Store{}, Alerts: running.Alerts()}
+	for _, s := range running.Zones.Stores() {
+		state := s.State()
+		state.Overrides = overrideState(s)
+		answer.Stores = append(answer.Stores, state)
+	}
+	answer.Loads = running.Loads()
+	if r.URL.Query().Has("zones") {
+		answer.Zones = listZones()
+	}
+	return http.StatusOK, answer, nil
+}
+
+// overrideState is overrideSet in short.
+func overrideState(s *openstore.Store) control.OverrideState {
+	set := overrideSet(s, "")
+	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
+	if c, _ := s.Overrides.Current(); s.Overrides.Shared() && !c.Read.IsZero() {
+		age := time.Since(c.Read).Seconds()
+		state.Age = &age
+	}
+	return state
+}
+
+// top says which keys of a zone are denied or charged most.
+func top(_ *http.Request, body []byte) (int, any, error) {
+	query, err := control.DecodeTop(body)
+	if err != nil {
+		return 0, nil, refused(http.StatusBadRequest, err)
+	}
+	zones, err := findZone(query.Zone, query.Store)
+	if err != nil {
+		return 0, nil, err
+	}
+	t := zones[0].Top
+	if t == nil {
+		return 0, nil, refused(http.StatusConflict, errors.New("zone: keeps no top talkers; write top_talkers in it"))
+	}
+	return http.StatusOK, t.Top(query.By, *query.Count), nil
+}

@@ -1,0 +1,52 @@
+package running
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+)
+
+// Enforced returns the word for how the zone is enforced, and until when if that is not what is
+// configured.
+func (z *Zone) Enforced() (word, until string) {
+	if set := z.Control.Current(); set != nil && set.Percent == z.Decider.Enforced() {
+		return enforce.Word(set.Percent), set.Until.UTC().Format(time.RFC3339)
+	}
+	return enforce.Word(z.Percent), ""
+}
+
+// Obey has the zone enforced as an operator has told another Caddy.
+func (z *Zone) Obey(store string, o enforce.Order) {
+	o, holds := o.HoldsFrom(time.Now())
+	if !holds {
+		return
+	}
+	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
+	if err := z.Decider.Enforce(o.Mode, o.Until); err != nil {
+		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+		return
+	}
+	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
+	word, until := z.Enforced()
+	z.Control.Emit(word, until, o.Reason)
+}
+
+// SendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
+func SendOrder(ctx context.Context, zones []*Zone, order string) (unsent []ID) {
+	for s, zones := range InBooks(zones) {
+		orders := make(map[string]string, len(zones))
+		for _, z := range zones {
+			orders[z.Name] = order
+		}
+		if err := s.Overrides.Send(ctx, zones, orders); err != nil {
+			for _, z := range zones {
+				unsent = append(unsent, ID{s.Name(), z.Name})
+			}
+		}
+	}
+	return unsent
+}

@@ -1,0 +1,72 @@
+package running
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Inspection returns what is said of a charge with these decisions. The rule is the override of its key; nil
+// without one. The cause is why the store did not decide.
+func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.Decision, by engine.Source, cause error) *control.Inspection {
+	store := z.Store.Name()
+	answer := &control.Inspection{
+		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
+		Store: control.InspectedStore{Name: store, State: control.StateOK},
+	}
+	if by == engine.SourceStore {
+		answer.DecidedBy, _, _ = strings.Cut(store, " ")
+	}
+	if n, ok := z.Store.Raw.(engine.CounterNamer); ok {
+		answer.RedisKey = n.CounterName(*c)
+	}
+	if cause != nil {
+		state := z.Store.State()
+		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
+	}
+	answer.Enforce, _ = z.Enforced()
+	for i := range ds {
+		answer.Limits = append(answer.Limits, z.limitState(c.Policies[i], &ds[i]))
+	}
+	z.noteOverride(answer, rule)
+	return answer
+}
+
+// limitState returns what is used of a limit.
+func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
+	state := control.LimitState{
+		Max: p.Limit, Window: duration.Short(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
+		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
+	}
+	if d.RetryAfter != window.Never {
+		wait := d.RetryAfter.Seconds()
+		state.RetryAfter = &wait
+	}
+	return state
+}
+
+// noteOverride completes what is said of a charge for the override of its key.
+func (z *Zone) noteOverride(answer *control.Inspection, rule *overrides.Rule) {
+	if rule != nil {
+		answer.Override = rule.Record
+		for i := range answer.Limits {
+			answer.Limits[i].Source = control.SourceOverride
+		}
+	} else if m := z.Store.Overrides.Misfit(z.InBook, answer.Key); m != nil {
+		answer.Override, answer.Misfit = m.Record, m.Err.Error()
+	}
+}
+
+// Overridden returns what is said of a charge on which an override decides.
+func (z *Zone) Overridden(c *window.Charge, rule *overrides.Rule) *control.Inspection {
+	word, _ := z.Enforced()
+	return &control.Inspection{
+		Enforce: word, Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
+		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.Store.Name(), State: control.StateOK},
+	}
+}

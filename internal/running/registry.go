@@ -1,0 +1,74 @@
+package running
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+)
+
+// Zones lists the zones of the configurations that run in this process: of one, or of two while
+// Caddy reloads.
+var Zones Registry
+
+// Registry lists zones from Add to Remove. Operators read it, and requests look nothing up. It is safe
+// for concurrent use.
+type Registry struct {
+	mu    sync.Mutex // guards zones
+	zones []*Zone
+}
+
+// Add adds zones, which are newer than those that are there.
+func (r *Registry) Add(zones []*Zone) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.zones = append(r.zones, zones...)
+}
+
+// Remove undoes Add.
+func (r *Registry) Remove(zones []*Zone) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.zones = slices.DeleteFunc(r.zones, func(z *Zone) bool { return slices.Contains(zones, z) })
+}
+
+// List returns the zones by name and store. The newest of each comes first.
+func (r *Registry) List() [][]*Zone {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all [][]*Zone
+	places := make(map[ID]int)
+	for _, z := range slices.Backward(r.zones) {
+		at, ok := places[z.ID()]
+		if !ok {
+			at = len(all)
+			places[z.ID()] = at
+			all = append(all, nil)
+		}
+		all[at] = append(all[at], z)
+	}
+	slices.SortFunc(all, func(a, b []*Zone) int {
+		return cmp.Or(cmp.Compare(a[0].Name(), b[0].Name()), cmp.Compare(a[0].ID().Store, b[0].ID().Store))
+	})
+	return all
+}
+
+// Find returns the zones of a name, by store.
+func (r *Registry) Find(name string) [][]*Zone {
+	return slices.DeleteFunc(r.List(), func(z []*Zone) bool { return z[0].Name() != name })
+}
+
+// Stores returns the stores of the zones, by name, each once.
+func (r *Registry) Stores() []*openstore.Store {
+	var all []*openstore.Store
+	for _, zones := range r.List() {
+		for _, z := range zones {
+			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.Name() == z.Store.Name() }) {
+				all = append(all, z.Store)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *openstore.Store) int { return cmp.Compare(a.Name(), b.Name()) })
+	return all
+}

@@ -1,0 +1,41 @@
+package running
+
+import (
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+)
+
+// Watcher looks at the zones that run, each second.
+var Watcher = alert.NewWatcher(watch)
+
+// watch looks at all zones that run. Of two configurations, the newer one says what to watch for.
+func watch(now time.Time) {
+	for _, zones := range Zones.List() {
+		z := zones[0]
+		z.Control.Current() // which notes that its time is over
+		z.Seen.Watch(z.Alerting, now)
+	}
+}
+
+// Alerts returns the alerts that have fired, by zone.
+func Alerts() []control.Alert {
+	all := []control.Alert{}
+	for _, zones := range Zones.List() {
+		if a := zones[0].Seen.Alert(); a != nil {
+			all = append(all, *a)
+		}
+	}
+	return all
+}
+
+// Loads returns the load of the zones that run.
+func Loads() (all []control.ZoneLoad) {
+	for _, zones := range Zones.List() {
+		if l := zones[0].Load; l != nil {
+			all = append(all, l.State())
+		}
+	}
+	return all
+}

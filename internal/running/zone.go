@@ -1,0 +1,85 @@
+// Package running has the zones that run in this process: which they are, and what each says of itself to
+// operators, metrics and alerts.
+package running
+
+import (
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Zone is a zone of a handler. It keeps nothing of a caddy.Context. Fields that may be nil say so.
+type Zone struct {
+	// Configured is the zone as it is configured. Fields that change while the zone runs are empty.
+	Configured control.Zone
+	Key        template.Key
+	// EmptyKey is `skip` or `deny`; empty if requests without a key share one counter.
+	EmptyKey string
+	// Percent is the share of keys that the zone denies, as configured.
+	Percent int64
+
+	Store *openstore.Store
+	// Local is whether this Caddy decides while the store is away, and Share whether it then divides the limits.
+	Local, Share bool
+
+	// InBook is the zone as the book of overrides of its store knows it.
+	InBook   *overridebook.Zone
+	Control  *enforce.Control
+	Counters metrics.Zone
+	Seen     alert.Seen
+	Alerting *alert.Rule      // nil: no alert
+	Load     *load.Limits     // nil: the limits do not follow the load
+	Top      *toptalkers.Zone // nil: no top talkers
+
+	Decider Decider
+}
+
+// Decider is what only the handler of a zone can tell. It is safe for concurrent use.
+type Decider interface {
+	// Charge returns what a request on a key would spend, as far as that is known without the request. The
+	// rule is the override of the key; nil without one.
+	Charge(key string) (c window.Charge, rule *overrides.Rule)
+	// SourceOf returns where a limit comes from that no override has changed, such as [control.SourceConfig].
+	SourceOf(p window.Policy) string
+	// Enforced returns the percentage of keys whose requests the zone may deny now.
+	Enforced() int64
+	// Enforce enforces the zone as word says until a time, wherever the zone is used in this process. The word
+	// config goes back to the configuration.
+	Enforce(word string, until time.Time) error
+}
+
+// ID is what counters are told apart by, beside their keys.
+type ID struct{ Store, Zone string }
+
+// ID names the counters of the zone.
+func (z *Zone) ID() ID { return ID{z.Store.Name(), z.Name()} }
+
+// Name returns the name of the zone.
+func (z *Zone) Name() string { return z.Configured.Name }
+
+// State returns the zone as it is now.
+func (z *Zone) State() control.Zone {
+	state := z.Configured
+	state.Enforce, state.EnforceUntil = z.Enforced()
+	state.Outcomes = z.Counters.Outcomes()
+	return state
+}
+
+// InBooks returns zones as the books of overrides know them, by store.
+func InBooks(zones []*Zone) map[*openstore.Store][]*overridebook.Zone {
+	all := make(map[*openstore.Store][]*overridebook.Zone)
+	for _, z := range zones {
+		all[z.Store] = append(all[z.Store], z.InBook)
+	}
+	return all
+}
