@@ -35,7 +35,6 @@ func TestAlertIsPlain(t *testing.T) {
 
 // What counts in the tally of a zone, by what the store decides: the summary tells it, with the denial at its end.
 func TestTally(t *testing.T) {
-	const onKey = `"key":"{http.request.header.X-Key}","empty_key":"deny",`
 	for name, c := range map[string]struct {
 		decide     Decide // nil: the memory store
 		zone, more string
@@ -45,7 +44,7 @@ func TestTally(t *testing.T) {
 		"denied":        {Decides(window.Decision{Limit: 1}), TwoAnHour, ``, [4]int64{0, 4, 0, 0}},
 		"failed_open":   {Away, TwoAnHour, `,"on_error":"allow"`, [4]int64{0, 1, 3, 0}},
 		"failed_closed": {Away, TwoAnHour, `,"on_error":"deny"`, [4]int64{0, 1, 0, 3}},
-		"keyless":       {nil, onKey + TwoAnHour, ``, [4]int64{0, 4, 0, 0}},
+		"keyless":       {nil, ofKey + `"empty_key":"deny",` + TwoAnHour, ``, [4]int64{0, 4, 0, 0}},
 		"shadow":        {nil, `"enforce":"shadow","limits":[{"max":0,"window":"1h"}]`, ``, [4]int64{0, 1, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,9 +45,7 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 // A set of an override is an event, which holds no key.
 func TestOverrideEvent(t *testing.T) {
 	take := heard(t)
-	_, ctx := New(t, OfZone(t, `"key":"{http.request.header.X-Key}",`+TwoAnHour, ""))
-	Start(t, ctx)
-	t.Cleanup(func() { Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`) })
+	operated(t, OfZone(t, ofKey+TwoAnHour, ""))
 	body := `{"zone":"` + ZoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
 	if answer := Admin(t, http.MethodPost, "overrides/set", body); !strings.Contains(answer, `"version"`) {
 		t.Fatal(answer)

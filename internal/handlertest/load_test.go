@@ -17,6 +17,8 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 )
 
 // pressure is a CPU that a test sets.
@@ -150,20 +152,13 @@ func TestLoadBesideAnotherZone(t *testing.T) {
 // its factor multiplies the scaled ones.
 func TestLoadThenOverride(t *testing.T) {
 	p := newPressure(t)
-	h, _ := p.loaded(t, OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
-	t.Cleanup(func() { Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`) })
-	told[control.OverrideChange](t, http.MethodPost, "overrides/replace", fmt.Sprintf(`{"records":[
-		{"zone":%[1]q,"key":"fixed","limits":[{"max":50,"window":"1m"}]},{"zone":%[1]q,"key":"doubled","factor":2}]}`, ZoneName(t)))
+	h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
+	p.step(21)
+	setRecords(t, overridestest.Limited("fixed", overrides.Limit{Max: 50, Window: "1m"}), overridestest.Multiplied("doubled", 2))
 	p.at(1, 3)
 	for key, want := range map[string]int{"fixed": 50, "doubled": 60, "none": 30} {
-		passed := 0
-		for range 120 {
-			if Serve(t, Get("X-Key", key), h).Code == http.StatusNoContent {
-				passed++
-			}
-		}
-		if passed != want {
-			t.Errorf("%s: %d passed under load, want %d", key, passed, want)
+		if n := passes(t, h, key, 120); n != want {
+			t.Errorf("%s: %d passed under load, want %d", key, n, want)
 		}
 		r := Get("X-Key", key)
 		w := Serve(t, r, h)

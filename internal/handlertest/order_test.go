@@ -16,7 +16,7 @@ import (
 // order, is over or does not fit the zone changes nothing, and neither does one that was heard before.
 func TestEnforceOrders(t *testing.T) {
 	server := redistest.Start(t)
-	config := OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`)
+	config := OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`)
 	_, ctx := New(t, config)
 	zone, stop := ZoneName(t), Start(t, ctx)
 	look := func() { // as the app does when it starts

@@ -10,13 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 
@@ -55,21 +51,6 @@ func cut(reason any) caddyhttp.HandlerFunc {
 			return err
 		}
 		panic(reason)
-	}
-}
-
-// gathered returns what Metric returns, of what the registry of a configuration says now.
-func gathered(t *testing.T, ctx caddy.Context) func(name string, labels ...string) float64 {
-	t.Helper()
-	families, err := ctx.GetMetricsRegistry().Gather()
-	now := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, err })
-	return func(name string, labels ...string) float64 {
-		t.Helper()
-		value, ok := metricstest.Find(t, now, name, labels...)
-		if !ok {
-			t.Fatalf("no metric %s%q", name, labels)
-		}
-		return value
 	}
 }
 
@@ -138,22 +119,21 @@ func TestSettle(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%d units are spent, want %d", got, c.want)
 			}
-			metric := gathered(t, ctx)
 			for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {
 				want := 0.0
 				if reason == c.missing {
 					want = 1
 				}
-				if n := metric("caddy_sliding_window_settle_missing_total", "zone", ZoneName(t), "reason", string(reason)); n != want {
+				if n := Metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", ZoneName(t), "reason", string(reason)); n != want {
 					t.Errorf("%v answers missed by %s, want %v", n, reason, want)
 				}
 			}
 			for direction, want := range map[string]int64{"kept": min(c.want, 100), "given_back": max(0, 100-c.want), "excess": max(0, c.want-100)} {
-				if n := metric("caddy_sliding_window_settled_units_total", "zone", ZoneName(t), "direction", direction); n != float64(want) {
+				if n := Metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", ZoneName(t), "direction", direction); n != float64(want) {
 					t.Errorf("%v units are %s, want %d", n, direction, want)
 				}
 			}
-			if n := metric("caddy_sliding_window_settle_seconds", "zone", ZoneName(t)); n != 1 {
+			if n := Metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", ZoneName(t)); n != 1 {
 				t.Errorf("%v settlements are timed, want 1", n)
 			}
 		})
@@ -164,7 +144,7 @@ func TestSettle(t *testing.T) {
 func TestSettleHangUp(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	h, ctx := New(t, OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
+	h, ctx := New(t, OfZone(t, ofKey+`"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
 	Start(t, ctx)
 	for key, next := range map[string]caddyhttp.HandlerFunc{
 		"returns":     fails(nil),

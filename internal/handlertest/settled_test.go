@@ -33,12 +33,11 @@ func TestSettledMetrics(t *testing.T) {
 	want := func(want string) {
 		t.Helper()
 		Poll(t, want, func() bool { // a remote store settles in the background
-			metric := gathered(t, ctx)
 			units := func(direction string) float64 {
-				return metric("caddy_sliding_window_settled_units_total", "zone", ZoneName(t), "direction", direction)
+				return Metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", ZoneName(t), "direction", direction)
 			}
 			failures := func(reason string) float64 {
-				return metric("caddy_sliding_window_settle_errors_total", "zone", ZoneName(t), "reason", reason)
+				return Metric(t, ctx, "caddy_sliding_window_settle_errors_total", "zone", ZoneName(t), "reason", reason)
 			}
 			return want == fmt.Sprintf("%v kept, %v given back, %v unknown, %v failed", units("kept"), units("given_back"), failures("unknown"), failures("failed"))
 		})
