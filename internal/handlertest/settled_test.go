@@ -70,7 +70,7 @@ func TestSettledMetrics(t *testing.T) {
 	}
 }
 
-// overtaken is a store that a test decides in the place of. Others can settle meanwhile.
+// overtaken is a store that a test decides in the place of. Others settle beside it.
 type overtaken struct {
 	*Fake
 	decide func() window.Decision
