@@ -1,15 +1,20 @@
 package slidingwindow
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -81,7 +86,7 @@ func BenchmarkHandler(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			var h caddyhttp.MiddlewareHandler = nothing{}
 			if c.config != "" {
-				h, _ = newHandler(b, c.config)
+				h, _ = handlertest.New(b, c.config)
 			}
 			var started atomic.Int64
 			b.ReportAllocs()
@@ -125,7 +130,7 @@ func TestAllocations(t *testing.T) {
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, _ := newHandler(t, c.config)
+			h, _ := handlertest.New(t, c.config)
 			client := newClient(1)
 			client.request.Header.Set("X-Key", "k3y")
 			send := func(h caddyhttp.MiddlewareHandler) func() {
@@ -140,5 +145,34 @@ func TestAllocations(t *testing.T) {
 				t.Errorf("the handler adds %v allocations to %v, want %v at most", got, without, c.most)
 			}
 		})
+	}
+}
+
+// A request whose key has no override allocates nothing more, however many overrides there are.
+func TestOverridesWithoutAHitAllocateNothing(t *testing.T) {
+	h, ctx := handlertest.New(t, handlertest.OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000000,"window":"1h"}]`, ""))
+	handlertest.Start(t, ctx)
+	client := newClient(1)
+	client.request.Header.Set("X-Key", "k3y")
+	send := func() {
+		if err := client.send(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := testing.AllocsPerRun(1000, send)
+	records := make([]overrides.Record, overrides.MaxRecords)
+	for i := range records {
+		records[i] = overrides.Record{Zone: handlertest.ZoneName(t), Pattern: fmt.Sprintf("customer-%d*", i), Deny: true}
+	}
+	body, err := json.Marshal(control.OverrideSet{Records: records})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := handlertest.Admin(t, http.MethodPost, "overrides/replace", string(body)); !strings.HasPrefix(answer, "{") {
+		t.Fatal(answer)
+	}
+	defer handlertest.Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`)
+	if after := testing.AllocsPerRun(1000, send); after > before {
+		t.Errorf("%v allocations, and %v without overrides", after, before)
 	}
 }

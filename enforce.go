@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -285,5 +286,5 @@ func (s *shadowed) field(name string) (any, bool) {
 	if ds == nil {
 		return decisionField(nil, name)
 	}
-	return decisionField(&(*ds)[tightest(*ds)], name)
+	return decisionField(&(*ds)[answer.Tightest(*ds)], name)
 }

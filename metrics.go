@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,14 +17,7 @@ import (
 )
 
 // collectors are all of them.
-var collectors = []prometheus.Collector{
-	metrics.DecisionsTotal, metrics.UnitsTotal, metrics.NearLimitTotal, metrics.UsedRatio, metrics.DecisionSeconds, metrics.StoreErrorsTotal, metrics.NoValueTotal,
-	metrics.SettledTotal, metrics.SettleErrorsTotal, metrics.SettleMissingTotal, metrics.SettleSeconds,
-	metrics.StoreOpen, metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInfo, metrics.StoreInstances,
-	metrics.AlertFiring, metrics.EventsDroppedTotal,
-	metrics.OverridesHeld, metrics.OverrideMisfitsTotal, metrics.OverridesNotApplied, metrics.OverrideErrorsTotal, load.NewCollector(running.Loads),
-	toptalkers.Collector{},
-}
+var collectors = append(slices.Clone(metrics.All), load.NewCollector(running.Loads), toptalkers.Collector{})
 
 // registerMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.

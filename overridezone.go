@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
@@ -188,7 +189,7 @@ func (req *request) source(zone string) any {
 			if len(req.decisions) == 0 {
 				return control.SourceConfig
 			}
-			return z.sourceOf(req.charges[i].Policies[tightest(req.decisionsOf(i))])
+			return z.sourceOf(req.charges[i].Policies[answer.Tightest(req.decisionsOf(i))])
 		}
 		if req.keyless != nil && req.keyless.Name == zone || req.shadowOf(zone) != nil {
 			return control.SourceConfig

@@ -44,7 +44,7 @@ type request struct {
 	vars map[string]any
 
 	// Room for the first lines of RateLimit-Policy and RateLimit.
-	lines [2][1]string
+	lines answer.Lines
 }
 
 // What most handlers need for a request, in one piece of memory, as each piece and each
@@ -211,7 +211,7 @@ func (req *request) placeholder(name string) (any, bool) {
 		for i := range req.charges {
 			if req.charges[i].Zone == zone && len(req.decisions) > 0 {
 				ds := req.decisionsOf(i)
-				return decisionField(&ds[tightest(ds)], field)
+				return decisionField(&ds[answer.Tightest(ds)], field)
 			}
 		}
 		if s := req.shadowOf(zone); s != nil {
@@ -278,7 +278,9 @@ func (req *request) quotas(i int) *answer.Quotas {
 }
 
 // tightest returns the decision that matters most to the client.
-func (req *request) tightest() *window.Decision { return &req.decisions[tightest(req.decisions)] }
+func (req *request) tightest() *window.Decision {
+	return &req.decisions[answer.Tightest(req.decisions)]
+}
 
 func (req *request) tightestZone() string {
 	if req.keyless != nil {
@@ -287,36 +289,13 @@ func (req *request) tightestZone() string {
 	if len(req.decisions) == 0 {
 		return ""
 	}
-	at := tightest(req.decisions)
+	at := answer.Tightest(req.decisions)
 	for i := range req.charges {
 		if at -= len(req.charges[i].Policies); at < 0 {
 			return req.charges[i].Zone
 		}
 	}
 	return ""
-}
-
-// tightest returns the index of the denial with the longest wait or, without
-// a denial, of the decision with the least remaining.
-func tightest(ds []window.Decision) int {
-	best := 0
-	for i := range ds {
-		if tighter(&ds[i], &ds[best]) {
-			best = i
-		}
-	}
-	return best
-}
-
-// tighter reports whether a decision matters more to the client than another one.
-func tighter(a, b *window.Decision) bool {
-	switch {
-	case a.Allowed != b.Allowed:
-		return !a.Allowed
-	case !a.Allowed:
-		return a.RetryAfter > b.RetryAfter
-	}
-	return a.Remaining < b.Remaining
 }
 
 // wait returns the time until the request would pass.

@@ -59,7 +59,7 @@ large='^TestMemoryIsFlat$'
 mapfile -t usage < <(among internal/usage)
 
 # The longest come first.
-own=('' internal/e2e internal/settling)
+own=('' internal/e2e internal/settling internal/handlertest)
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among "${own[@]}" window/redis window window/memory)")
 for package in $(among internal/e2e); do job -race "$package"; done
 if ((${#redis[@]})); then
@@ -67,7 +67,7 @@ if ((${#redis[@]})); then
 	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
 if ((${#others[@]})); then job -race -skip "$large" "${others[@]}"; fi
-for package in $(among internal/settling ''); do job -race "$package"; done
+for package in $(among internal/settling internal/handlertest ''); do job -race "$package"; done
 if ((${#local[@]})); then
 	job -race -skip "$single" "${local[@]}"
 	job -run "$single" "${local[@]}"

@@ -3,6 +3,7 @@
 package answer
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -115,4 +116,15 @@ func Seconds(d time.Duration) int64 {
 		s++
 	}
 	return s
+}
+
+// RetryAfter returns the value of Retry-After: whole seconds, rounded up, at
+// least 1, later by a random share of up to jitter. It is 0 if waiting cannot
+// help.
+func RetryAfter(wait time.Duration, jitter float64) int64 {
+	if wait == window.Never {
+		return 0
+	}
+	extra := time.Duration(rand.Float64() * jitter * float64(wait)) //nolint:gosec // spreads load, keeps no secret
+	return max(1, Seconds(wait+min(extra, window.Never-wait)))
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -231,5 +232,24 @@ func TestDenialLogOfSeveralZones(t *testing.T) {
 	want := map[string]any{"zone": "b", "retry_after": int64(60), "policies": []any{"a", "b"}, "key": "key_b"}
 	if got := logs.All()[0].ContextMap(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Retry-After comes later by up to the jitter of the handler.
+func TestRetryAfterWithJitter(t *testing.T) {
+	for jitter, latest := range map[string]int{"0": 3600, "0.5": 5400} {
+		_, store := NewFake(t, Decides(window.Decision{Limit: 1, RetryAfter: time.Hour}))
+		h, _ := New(t, OfZone(t, TwoAnHour, `,"jitter":`+jitter+`,"store":`+store))
+		different := make(map[int]bool)
+		for range 100 {
+			n, err := strconv.Atoi(Serve(t, Get(), h).Header().Get("Retry-After"))
+			if err != nil || n < 3600 || n > latest {
+				t.Fatalf("jitter %s: got %d, %v, want from 3600 to %d", jitter, n, err, latest)
+			}
+			different[n] = true
+		}
+		if (len(different) > 1) != (latest > 3600) {
+			t.Errorf("jitter %s: %d different values", jitter, len(different))
+		}
 	}
 }

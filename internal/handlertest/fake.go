@@ -30,7 +30,7 @@ func (fakeModule) CaddyModule() caddy.ModuleInfo {
 // Store returns the store of the test.
 func (m *fakeModule) Store() window.Store {
 	store, _ := fakes.Load(m.Name)
-	return store.(*Fake)
+	return store.(window.Store)
 }
 
 // ShadowStore returns the store that a test has given the other one.
@@ -81,6 +81,14 @@ func NewFake(t testing.TB, decide Decide) (*Fake, string) {
 	fakes.Store(t.Name(), f)
 	t.Cleanup(func() { fakes.Delete(t.Name()) })
 	return f, fmt.Sprintf(`{"module":"fake","name":%q}`, t.Name())
+}
+
+// Give registers a store of any type for the test, in place of one of NewFake, and returns what configures it.
+func Give(t testing.TB, store window.Store) string {
+	t.Helper()
+	fakes.Store(t.Name(), store)
+	t.Cleanup(func() { fakes.Delete(t.Name()) })
+	return fmt.Sprintf(`{"module":"plain","name":%q}`, t.Name())
 }
 
 // Take implements window.Store.

@@ -8,13 +8,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 )
 
@@ -29,6 +33,8 @@ func New(tb testing.TB, config string) (caddyhttp.MiddlewareHandler, caddy.Conte
 
 func provision(tb testing.TB, of *caddy.Config, config string) (caddyhttp.MiddlewareHandler, caddy.Context) {
 	tb.Helper()
+	root, _ := json.Marshal(caddy.AppDataDir()) // of the tests: the default is that of when this process began
+	of.StorageRaw = json.RawMessage(`{"module":"file_system","root":` + string(root) + `}`)
 	base, err := caddy.ProvisionContext(of)
 	if err != nil {
 		tb.Fatal(err)
@@ -118,11 +124,29 @@ func Expand(r *http.Request, text string) string {
 // observations) with these labels, name after name.
 func Metric(t testing.TB, ctx caddy.Context, name string, labels ...string) float64 {
 	t.Helper()
-	value, ok := metricstest.Find(t, ctx.GetMetricsRegistry(), name, labels...)
+	value, ok := metricstest.Find(t, gatherer(t, ctx.GetMetricsRegistry(), name), name, labels...)
 	if !ok {
 		t.Fatalf("no metric %s%q", name, labels)
 	}
 	return value
+}
+
+// gatherer returns what gathers a metric of a registry: it alone if that can be, as the others have the zones of all
+// tests.
+func gatherer(t testing.TB, registry *prometheus.Registry, name string) prometheus.Gatherer {
+	t.Helper()
+	for _, c := range metrics.All {
+		descriptions := make(chan *prometheus.Desc, 1)
+		c.Describe(descriptions)
+		if d := <-descriptions; !strings.Contains(d.String(), fmt.Sprintf("fqName: %q", name)) {
+			continue
+		}
+		if registry.Register(c) == nil {
+			t.Fatalf("no configuration registers %s", name)
+		}
+		return metricstest.Of(c)
+	}
+	return registry
 }
 
 // Outcomes returns the decisions on a zone beyond those before: allowed, denied,
@@ -142,8 +166,8 @@ func Poll(t testing.TB, what string, done func() bool) {
 	caddyrun.Eventually(t, 10*time.Second, what, done)
 }
 
-// Start starts the app of a configuration until the end of the test.
-func Start(tb testing.TB, ctx caddy.Context) {
+// Start starts the app of a configuration until the end of the test, or until stop is called.
+func Start(tb testing.TB, ctx caddy.Context) (stop func()) {
 	tb.Helper()
 	app, err := ctx.App("sliding_window")
 	if err != nil {
@@ -152,7 +176,9 @@ func Start(tb testing.TB, ctx caddy.Context) {
 	if err := app.(caddy.App).Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = app.(caddy.App).Stop() })
+	stop = sync.OnceFunc(func() { _ = app.(caddy.App).Stop() })
+	tb.Cleanup(stop)
+	return stop
 }
 
 // Admin returns what the admin API answers below /sliding_window/, or the text of its error. It knows the zones of

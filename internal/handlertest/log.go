@@ -40,14 +40,26 @@ func (c *logCore) Provision(caddy.Context) error {
 
 var logCores sync.Map
 
-// NewObserved is New for a test that reads the log, from a level on.
+// NewObserved is New for a test that reads the log of a handler, from a level on.
 func NewObserved(t testing.TB, level zapcore.LevelEnabler, config string) (caddyhttp.MiddlewareHandler, caddy.Context, *observer.ObservedLogs) {
+	t.Helper()
+	return observe(t, "observed", level, config)
+}
+
+// NewObservedByDefault is NewObserved with what stores and alerts write, too, until another configuration is provisioned.
+func NewObservedByDefault(t testing.TB, level zapcore.LevelEnabler, config string) (caddyhttp.MiddlewareHandler, caddy.Context, *observer.ObservedLogs) {
+	t.Helper()
+	return observe(t, caddy.DefaultLoggerName, level, config)
+}
+
+// observe has the log of a name tell what is written.
+func observe(t testing.TB, log string, level zapcore.LevelEnabler, config string) (caddyhttp.MiddlewareHandler, caddy.Context, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(level)
 	logCores.Store(t.Name(), core)
 	t.Cleanup(func() { logCores.Delete(t.Name()) })
 	name, _ := json.Marshal(t.Name())
-	of := &caddy.Config{Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"observed": {BaseLog: caddy.BaseLog{
+	of := &caddy.Config{Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{log: {BaseLog: caddy.BaseLog{
 		Level:   "FATAL", // on standard error
 		CoreRaw: json.RawMessage(`{"module":"handlertest","name":` + string(name) + `}`),
 	}}}}}

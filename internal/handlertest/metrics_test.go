@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	dto "github.com/prometheus/client_model/go"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -136,5 +137,52 @@ func TestBusy(t *testing.T) {
 	}
 	if got := Metric(t, ctx, "caddy_sliding_window_breaker_open", "store", f.Name, "node", ""); got != 0 {
 		t.Error("the breaker has opened")
+	}
+}
+
+// usedUpTo returns how many observations of used_ratio of a zone are in the buckets up to a bound.
+func usedUpTo(t *testing.T, ctx caddy.Context, zone string, bound float64) uint64 {
+	t.Helper()
+	families, err := ctx.GetMetricsRegistry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			of := func(l *dto.LabelPair) bool { return l.GetName() == "zone" && l.GetValue() == zone }
+			if family.GetName() != "caddy_sliding_window_used_ratio" || !slices.ContainsFunc(m.GetLabel(), of) {
+				continue
+			}
+			for _, b := range m.GetHistogram().GetBucket() {
+				if b.GetUpperBound() == bound {
+					return b.GetCumulativeCount()
+				}
+			}
+		}
+	}
+	t.Fatalf("no bucket up to %v", bound)
+	return 0
+}
+
+// Requests that pass are near the limit from 80 % on, by the limit of which most is used. Units count
+// as the requests wanted to spend them.
+func TestNearLimitAndUnits(t *testing.T) {
+	h, ctx := New(t, OfZone(t, `"cost":3,"limits":[{"max":15,"window":"1h"},{"max":300,"window":"2h"}]`, ``))
+	for range 7 { // 3, 6, 9, 12, 15 of 15, and two denials
+		Serve(t, Get(), h)
+	}
+	zone := ZoneName(t)
+	for name, want := range map[string]float64{"allowed": 15, "denied": 6, "failed_open": 0, "failed_closed": 0} {
+		if got := Metric(t, ctx, "caddy_sliding_window_units_total", "zone", zone, "outcome", name); got != want {
+			t.Errorf("units %s: got %v, want %v", name, got, want)
+		}
+	}
+	if got := Metric(t, ctx, "caddy_sliding_window_near_limit_total", "zone", zone); got != 2 {
+		t.Errorf("near_limit_total: got %v, want 2: at 12 and 15 of 15", got)
+	}
+	for bound, want := range map[float64]uint64{0.25: 1, 0.5: 2, 0.8: 4, 0.9: 4, 1: 7} {
+		if got := usedUpTo(t, ctx, zone, bound); got != want {
+			t.Errorf("used_ratio up to %v: got %d, want %d", bound, got, want)
+		}
 	}
 }

@@ -126,3 +126,12 @@ var (
 		Help: "Events that no handler heard of, as 64 others waited for slow handlers or Caddy stopped, by event.",
 	}, []string{"event"})
 )
+
+// All are the metrics of this package.
+var All = []prometheus.Collector{
+	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
+	SettledTotal, SettleErrorsTotal, SettleMissingTotal, SettleSeconds,
+	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,
+	AlertFiring, EventsDroppedTotal,
+	OverridesHeld, OverrideMisfitsTotal, OverridesNotApplied, OverrideErrorsTotal,
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
@@ -18,7 +19,7 @@ import (
 func TestOverridesSurviveARestart(t *testing.T) {
 	store, storage := inMemory(t), new(storagetest.Storage)
 	before := bookOf(t, store, storage)
-	setRecords(t, before, denied("anna"))
+	setRecords(t, before, overridestest.Denied("anna"))
 	want, _ := before.Current()
 	for _, name := range storage.Files() {
 		if !strings.HasPrefix(name, "sliding_window/") || !strings.HasSuffix(name, "/overrides.json") || strings.Count(name, "/") != 2 {
@@ -31,7 +32,7 @@ func TestOverridesSurviveARestart(t *testing.T) {
 		t.Errorf("disk full: got %v, version %s", err, c.Version)
 	}
 	storage.Fails = nil
-	setRecords(t, before, denied("anna"), denied("otto"))
+	setRecords(t, before, overridestest.Denied("anna"), overridestest.Denied("otto"))
 	want, _ = before.Current()
 	if c, _ := bookOf(t, store, storage).Current(); c.Version != want.Version || len(c.Records) != 2 {
 		t.Errorf("after a restart: got %+v, want %+v", c, want)
@@ -46,7 +47,7 @@ func TestOverridesOnRedis(t *testing.T) {
 	storages := []*storagetest.Storage{new(storagetest.Storage), new(storagetest.Storage)}
 	a, b := bookOf(t, store, storages[0]), bookOf(t, store, storages[1])
 	add := func(book *Book, key string) error {
-		r := denied(key)
+		r := overridestest.Denied(key)
 		r.Zone = t.Name()
 		if err := r.Complete(time.Now()); err != nil {
 			return err
@@ -130,7 +131,7 @@ func TestOverrideOfAnotherVersion(t *testing.T) {
 // Sites can serve before the app starts: zones have what Caddy's storage has by then.
 func TestOverridesBeforeTheStart(t *testing.T) {
 	store, storage, z := inMemory(t), new(storagetest.Storage), newZone(t)
-	setRecords(t, bookOf(t, store, storage), denied("anna"))
+	setRecords(t, bookOf(t, store, storage), overridestest.Denied("anna"))
 	New(store).Foresee(z, storage)
 	if r := z.InForce.Rule("anna"); r == nil || !r.Deny {
 		t.Errorf("anna, who is denied: %+v", r)

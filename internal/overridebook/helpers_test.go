@@ -12,6 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -92,16 +93,7 @@ func setRecords(t *testing.T, b *Book, records ...overrides.Record) []overrides.
 	return c.Records
 }
 
-func keyed(key string) overrides.Record { return overrides.Record{Key: &key} }
-
-func denied(key string) overrides.Record {
-	r := keyed(key)
-	r.Deny = true
-	return r
-}
-
+// limited returns a record that limits a key to 10.
 func limited(key, window string) overrides.Record {
-	r := keyed(key)
-	r.Limits = []overrides.Limit{{Max: 10, Window: window}}
-	return r
+	return overridestest.Limited(key, overrides.Limit{Max: 10, Window: window})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -42,7 +43,7 @@ func TestOverridesLookBack(t *testing.T) {
 	want("anna's", time.Hour, time.Minute)
 	setRecords(t, b, limited("anna", "5m"), all)
 	want("a longer one that does not decide", 2*time.Hour, 2*time.Hour)
-	setRecords(t, b, denied("carl"))
+	setRecords(t, b, overridestest.Denied("carl"))
 	want("replaced and deleted", 2*time.Hour, 2*time.Hour)
 	age(b, 90*time.Minute)
 	want("90 minutes later", 2*time.Hour, 2*time.Hour)

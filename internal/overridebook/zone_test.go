@@ -7,6 +7,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 )
 
@@ -23,21 +24,17 @@ func TestOverridesNotApplied(t *testing.T) {
 			t.Errorf("%s: %v overrides are not applied (%v), want %v", what, got, ok, n)
 		}
 	}
-	huge := func(key string) overrides.Record {
-		r := keyed(key)
-		r.Factor = 1e6
-		return r
-	}
+	huge := func(key string) overrides.Record { return overridestest.Multiplied(key, 1e6) }
 	want("no overrides", 0)
 	ending := huge("carl")
 	ending.TTL = "1h"
-	setRecords(t, b, huge("anna"), ending, denied("otto"))
+	setRecords(t, b, huge("anna"), ending, overridestest.Denied("otto"))
 	want("two factors that are too large", 2)
 	b.mu.Lock()
 	b.apply(time.Now().Add(2 * time.Hour))
 	b.mu.Unlock()
 	want("one has ended", 1)
-	setRecords(t, b, denied("anna"))
+	setRecords(t, b, overridestest.Denied("anna"))
 	want("replaced", 0)
 	setRecords(t, b, huge("anna"))
 	want("set again", 1)
@@ -84,9 +81,8 @@ func TestNothingInForce(t *testing.T) {
 // A key is told which record it would have if that fitted the zone.
 func TestMisfit(t *testing.T) {
 	b, z := running(t)
-	huge := keyed("anna")
-	huge.Factor = 1e6
-	records := setRecords(t, b, huge, denied("otto"))
+	huge := overridestest.Multiplied("anna", 1e6)
+	records := setRecords(t, b, huge, overridestest.Denied("otto"))
 	m := b.Misfit(z, "anna")
 	if m == nil || m.Err == nil || m.Factor != huge.Factor {
 		t.Errorf("anna: got %+v of %+v", m, records)

@@ -1,4 +1,4 @@
-package slidingwindow
+package handlertest
 
 import (
 	"fmt"
@@ -7,20 +7,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 )
 
 const (
@@ -63,9 +58,8 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		step := loadtest.StandIn(t, nil, nil)
-		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":"back_end","key":"all","algorithm":{"name":"log"},%s}]}`, zone))
-		z := h.Zones[0]
-		z.load.Start()
+		h, ctx := New(t, fmt.Sprintf(`{"zones":[{"name":"back_end","key":"all","algorithm":{"name":"log"},%s}]}`, zone))
+		Start(t, ctx)
 		workers := make(chan struct{}, backEndWorkers)
 		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 			workers <- struct{}{}
@@ -79,9 +73,8 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 		var all sync.WaitGroup
 		begin := time.Now()
 		ask := func() {
-			r, w, from := handlertest.Get(), httptest.NewRecorder(), time.Now()
-			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
-			if err := h.ServeHTTP(w, r, next); err != nil {
+			w, from := httptest.NewRecorder(), time.Now()
+			if err := AnswerWith(h, w, Get(), next); err != nil {
 				t.Error(err)
 			}
 			second := time.Since(begin).Seconds() - backEndRun/2
@@ -109,14 +102,15 @@ func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 			for time.Since(sampled) >= load.Interval {
 				step(1)
 				sampled = sampled.Add(load.Interval)
-				if z.load == nil {
+				load := loadOf(t, "back_end")
+				if load == nil {
 					continue
 				}
 				if i := int(time.Since(begin) / (10 * time.Second)); i < len(f.course) {
-					f.course[i].factor = z.load.Factor()
+					f.course[i].factor = load.Factor
 				}
 				if time.Since(begin) >= backEndRun/2*time.Second {
-					f.factors = append(f.factors, z.load.Factor())
+					f.factors = append(f.factors, load.Factor)
 				}
 			}
 		}
@@ -163,35 +157,5 @@ func TestLoadBeforeABackEnd(t *testing.T) {
 		seconds := func(f *backEndFigures) float64 { return p99Of(f.course[i].took).Seconds() }
 		t.Logf("| %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |", 10*(i+1), seconds(&without), seconds(&best),
 			seconds(&short), seconds(&long), short.course[i].factor, long.course[i].factor)
-	}
-}
-
-// The load scales what is configured, and an override comes after it: its limits are not scaled, and
-// its factor multiplies the scaled ones.
-func TestLoadThenOverride(t *testing.T) {
-	p := newPressure(t)
-	h := p.loaded(t, handlertest.OfZone(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
-	b := runHandler(t, h, new(storagetest.Storage))
-	fixed, doubled := keyed("fixed"), keyed("doubled")
-	fixed.Limits = []overrides.Limit{{Max: 50, Window: "1m"}}
-	doubled.Factor = 2
-	setRecords(t, b, fixed, doubled)
-	p.at(1, 3)
-	for key, want := range map[string]int{"fixed": 50, "doubled": 60, "none": 30} {
-		if n := passes(t, h, key, 120); n != want {
-			t.Errorf("%s: %d passed under load, want %d", key, n, want)
-		}
-		r := handlertest.Get("X-Key", key)
-		w := handlertest.Serve(t, r, h)
-		source, problem := "override", "#quota-exceeded"
-		if key == "none" {
-			source, problem = "load", "#temporary-reduced-capacity"
-		}
-		if got := handlertest.Expand(r, "{http.sliding_window."+handlertest.ZoneName(t)+".source}"); got != source {
-			t.Errorf("%s: source %q, want %q", key, got, source)
-		}
-		if w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), problem) {
-			t.Errorf("%s: %d %s, want %s", key, w.Code, w.Body.String(), problem)
-		}
 	}
 }

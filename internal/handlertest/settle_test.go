@@ -1,8 +1,7 @@
-package slidingwindow
+package handlertest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,34 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// spent returns the units that count in the zones of a handler for such a request: of each zone with one
-// limit.
-func spent(t *testing.T, h *Handler, header ...string) (all []int64) {
-	t.Helper()
-	r := caddyhttp.PrepareRequest(handlertest.Get(header...), caddy.NewReplacer(), httptest.NewRecorder(), &caddyhttp.Server{})
-	req, err := h.newRequest(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range req.charges {
-		c.Cost = 0
-		ds, err := h.store.Raw.Peek(t.Context(), []window.Charge{c})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, ds[0].Limit-ds[0].Remaining)
-	}
-	return all
-}
+// client is the key of Get.
+const client = "192.0.2.1"
 
 // answers returns a handler that answers with a status, a text, and header fields, name after name.
 func answers(status int, text string, header ...string) caddyhttp.HandlerFunc {
@@ -126,12 +105,13 @@ func TestSettle(t *testing.T) {
 		{"header of an upgrade", `"header":"X-Units"`, answers(101, "", "X-Units", "12"), 12, ""},
 	} {
 		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
-			h, ctx := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{`+c.settle+`}`, ""))
-			_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), c.next)
-			got := spent(t, h)[0]
+			h, ctx := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{`+c.settle+`}`, ""))
+			Start(t, ctx)
+			_ = AnswerWith(h, httptest.NewRecorder(), Get(), c.next)
+			got := used(t, ZoneName(t), client)
 			if c.want > 1000 { // the rest of a debt is not shown
 				w := httptest.NewRecorder()
-				if _ = handlertest.AnswerWith(h, w, handlertest.Get(), c.next); w.Code != 429 || got != 1000 {
+				if _ = AnswerWith(h, w, Get(), c.next); w.Code != 429 || got != 1000 {
 					t.Errorf("status %d with %d units spent, want 429 with 1000", w.Code, got)
 				}
 				return
@@ -144,21 +124,16 @@ func TestSettle(t *testing.T) {
 				if reason == c.missing {
 					want = 1
 				}
-				if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", handlertest.ZoneName(t), "reason", string(reason)); n != want {
+				if n := Metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", ZoneName(t), "reason", string(reason)); n != want {
 					t.Errorf("%v answers missed by %s, want %v", n, reason, want)
 				}
 			}
-			w := c.want
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "kept"); n != float64(min(w, 100)) {
-				t.Errorf("%v units are kept, want %d", n, min(w, 100))
+			for direction, want := range map[string]int64{"kept": min(c.want, 100), "given_back": max(0, 100-c.want), "excess": max(0, c.want-100)} {
+				if n := Metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", ZoneName(t), "direction", direction); n != float64(want) {
+					t.Errorf("%v units are %s, want %d", n, direction, want)
+				}
 			}
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "given_back"); n != float64(max(0, 100-w)) {
-				t.Errorf("%v units are given back, want %d", n, max(0, 100-w))
-			}
-			if n := metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", handlertest.ZoneName(t), "direction", "excess"); n != float64(max(0, w-100)) {
-				t.Errorf("%v units are excess, want %d", n, max(0, w-100))
-			}
-			if n := metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", handlertest.ZoneName(t)); n != 1 {
+			if n := Metric(t, ctx, "caddy_sliding_window_settle_seconds", "zone", ZoneName(t)); n != 1 {
 				t.Errorf("%v settlements are timed, want 1", n)
 			}
 		})
@@ -169,7 +144,8 @@ func TestSettle(t *testing.T) {
 func TestSettleHangUp(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	h, ctx := newHandler(t, handlertest.OfZone(t, `"key":"{http.request.header.X-Key}","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
+	h, ctx := New(t, OfZone(t, ofKey+`"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","on_missing":"refund"}`, ""))
+	Start(t, ctx)
 	for key, next := range map[string]caddyhttp.HandlerFunc{
 		"returns":     fails(nil),
 		"fails":       fails(caddyhttp.Error(499, context.Canceled)),
@@ -178,16 +154,16 @@ func TestSettleHangUp(t *testing.T) {
 		"is written":  answers(200, ""),
 		"is an error": answers(500, ""),
 	} {
-		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get("X-Key", key).WithContext(gone), next)
-		if n := spent(t, h, "X-Key", key)[0]; n != 100 {
+		_ = AnswerWith(h, httptest.NewRecorder(), Get("X-Key", key).WithContext(gone), next)
+		if n := used(t, ZoneName(t), key); n != 100 {
 			t.Errorf("%s: %d units are spent, want 100", key, n)
 		}
 	}
-	_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get("X-Key", "told").WithContext(gone), answers(200, chatAnswer))
-	if n := spent(t, h, "X-Key", "told")[0]; n != 37 {
+	_ = AnswerWith(h, httptest.NewRecorder(), Get("X-Key", "told").WithContext(gone), answers(200, chatAnswer))
+	if n := used(t, ZoneName(t), "told"); n != 37 {
 		t.Errorf("%d units are spent by an answer that told all before, want 37", n)
 	}
-	if n := metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", handlertest.ZoneName(t), "reason", "aborted"); n != 6 {
+	if n := Metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", ZoneName(t), "reason", "aborted"); n != 6 {
 		t.Errorf("%v are aborted, want 6", n)
 	}
 }
@@ -197,48 +173,57 @@ func TestSettleStrip(t *testing.T) {
 	zone := func(name, more string) string {
 		return fmt.Sprintf(`{"name":"TestSettleStrip.%s","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"header":"X-Units"%s}}`, name, more)
 	}
-	outer, _ := newHandler(t, `{"zones":[`+zone("a", "")+`]}`)
-	inner, _ := newHandler(t, `{"zones":[`+zone("b", `,"strip":true`)+`,`+zone("c", `,"strip":true`)+`]}`)
+	outer, ctx := New(t, `{"zones":[`+zone("a", "")+`]}`)
+	Start(t, ctx)
+	inner, ctx := New(t, `{"zones":[`+zone("b", `,"strip":true`)+`,`+zone("c", `,"strip":true`)+`]}`)
+	Start(t, ctx)
 	w := httptest.NewRecorder()
-	err := handlertest.AnswerWith(outer, w, handlertest.Get(), func(w http.ResponseWriter, r *http.Request) error {
+	err := AnswerWith(outer, w, Get(), func(w http.ResponseWriter, r *http.Request) error {
 		return inner.ServeHTTP(w, r, answers(200, "", "X-Units", "12"))
 	})
-	if a, b := spent(t, outer), spent(t, inner); err != nil || a[0] != 12 || b[0] != 12 || b[1] != 12 || w.Header().Get("X-Units") != "" {
-		t.Errorf("%v and %v are spent, want 12 each; the client gets %q, %v", a, b, w.Header(), err)
+	for _, zone := range []string{"a", "b", "c"} {
+		if n := used(t, "TestSettleStrip."+zone, client); n != 12 {
+			t.Errorf("%s: %d units are spent, want 12", zone, n)
+		}
+	}
+	if err != nil || w.Header().Get("X-Units") != "" {
+		t.Errorf("the client gets %q, %v", w.Header(), err)
 	}
 }
 
 // The same zone in two handlers of one request is charged and settled once. Another one is not.
 func TestSettleOnce(t *testing.T) {
 	const zone = `{"zones":[{"name":"TestSettleOnce","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai"}}]}`
-	outer, ctx := newHandler(t, zone)
-	module, err := ctx.LoadModuleByID("http.handlers.sliding_window", []byte(zone))
+	outer, ctx := New(t, zone)
+	inner, err := Another(ctx, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner := module.(*Handler)
-	err = handlertest.AnswerWith(outer, httptest.NewRecorder(), handlertest.Get(), func(w http.ResponseWriter, r *http.Request) error {
-		if n := spent(t, outer)[0]; n != 100 {
+	Start(t, ctx)
+	spent := func() int64 { return used(t, "TestSettleOnce", client) }
+	err = AnswerWith(outer, httptest.NewRecorder(), Get(), func(w http.ResponseWriter, r *http.Request) error {
+		if n := spent(); n != 100 {
 			t.Errorf("%d are reserved, want 100", n)
 		}
 		return inner.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-			if n := spent(t, outer)[0]; n != 100 {
+			if n := spent(); n != 100 {
 				t.Errorf("%d are reserved after the second handler, want 100", n)
 			}
 			return answers(200, chatAnswer)(w, r)
 		}))
 	})
-	if n := spent(t, outer)[0]; err != nil || n != 37 {
+	if n := spent(); err != nil || n != 37 {
 		t.Errorf("%d units are spent, want 37: %v", n, err)
 	}
 }
 
 // A denial of this module costs nothing outside of it.
 func TestSettleOfDenials(t *testing.T) {
-	outer, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.outer","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","refund_if":{"status_code":[599]}}}]}`)
-	inner, _ := newHandler(t, `{"zones":[{"name":"TestSettleOfDenials.inner","limits":[{"max":0,"window":"1h"}]}]}`)
-	w := handlertest.Serve(t, handlertest.Get(), outer, inner)
-	if n := spent(t, outer)[0]; w.Code != 429 || n != 0 {
+	outer, ctx := New(t, `{"zones":[{"name":"TestSettleOfDenials.outer","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","refund_if":{"status_code":[599]}}}]}`)
+	Start(t, ctx)
+	inner, _ := New(t, `{"zones":[{"name":"TestSettleOfDenials.inner","limits":[{"max":0,"window":"1h"}]}]}`)
+	w := Serve(t, Get(), outer, inner)
+	if n := used(t, "TestSettleOfDenials.outer", client); w.Code != 429 || n != 0 {
 		t.Errorf("status %d, %d units are spent, want 429 and 0", w.Code, n)
 	}
 }
@@ -265,9 +250,12 @@ func TestReserve(t *testing.T) {
 		{"never below 1", `,"reserve_json":["max_tokens"]`, `{"max_tokens":0}`, 1000, 1},
 	} {
 		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
-			h, _ := newHandler(t, handlertest.OfZone(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
-			err := handlertest.AnswerWith(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(c.body)), func(_ http.ResponseWriter, r *http.Request) error {
-				if n := spent(t, h)[0]; n != c.want {
+			h, ctx := New(t, OfZone(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
+			Start(t, ctx)
+			passed := false
+			err := AnswerWith(h, httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(c.body)), func(_ http.ResponseWriter, r *http.Request) error {
+				passed = true
+				if n := used(t, ZoneName(t), client); n != c.want {
 					t.Errorf("%d are reserved, want %d", n, c.want)
 				}
 				if body, err := io.ReadAll(r.Body); err != nil || string(body) != c.body {
@@ -275,8 +263,8 @@ func TestReserve(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
+			if err != nil || !passed {
+				t.Errorf("passed %v, %v", passed, err)
 			}
 		})
 	}
@@ -289,31 +277,55 @@ func TestSettleByAlgorithm(t *testing.T) {
 		`"algorithm":{"name":"slices","weighted":true}`, `"algorithm":{"name":"slices","layers":{"coarse":"1m","fine":"10s"}}`,
 		`"algorithm":{"name":"slices","count":3},"pack":1000`,
 	} {
-		h, _ := newHandler(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":1000,"window":"1h"}],"cost":100,%s,"settle":{"header":"X-Units"}}]}`, handlertest.ZoneName(t), algorithm))
+		h, ctx := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"header":"X-Units"},`+algorithm, ""))
+		stop := Start(t, ctx)
 		for _, c := range []struct{ cost, want int64 }{{30, 30}, {500, 530}, {0, 530}, {5000, 1000}} {
-			if err := handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
+			if err := AnswerWith(h, httptest.NewRecorder(), Get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
 				t.Fatal(err)
 			}
-			if n := spent(t, h)[0]; n != c.want {
+			if n := used(t, ZoneName(t), client); n != c.want {
 				t.Errorf("%s: %d units are spent, want %d", algorithm, n, c.want)
 			}
 		}
-		if w := handlertest.Serve(t, handlertest.Get(), h); w.Code != 429 {
+		if w := Serve(t, Get(), h); w.Code != 429 {
 			t.Errorf("%s: status %d with a debt, want 429", algorithm, w.Code)
 		}
-		if err := h.store.Raw.Reset(t.Context(), window.Charge{Zone: h.Zones[0].Name, Key: "192.0.2.1", Algorithm: h.Zones[0].algorithm, Pack: h.Zones[0].pack}); err != nil {
-			t.Error(err)
+		answer := Admin(t, http.MethodPost, "reset", fmt.Sprintf(`{"zone":%q,"key":%q}`, ZoneName(t), client))
+		if n := used(t, ZoneName(t), client); n != 0 {
+			t.Errorf("%s: %d units are spent after a reset: %s", algorithm, n, answer)
 		}
+		stop()
 	}
 }
 
-// A zone that never finds the cost says so once. One that finds it once does not.
+// A zone that never finds the cost says so once. One that finds it once does not, and answers that were cut off say nothing.
 func TestSettleNeverFinds(t *testing.T) {
+	const seekLast = 100 // answers
 	const message = "answers of a zone with settle never tell what they cost; on_missing decides"
-	h, _, logs := handlertest.NewObserved(t, zap.WarnLevel, handlertest.OfZone(t, `"limits":[{"max":1000000,"window":"1h"}],"settle":{"usage":"openai"}`, ""))
+	zone := func(name string) string {
+		return `{"zones":[{"name":"` + ZoneName(t) + name + `","limits":[{"max":1000000,"window":"1h"}],"settle":{"usage":"openai"}}]}`
+	}
+	never, ctx, logs := NewObserved(t, zap.WarnLevel, zone(""))
+	finds, err := Another(ctx, zone(".finds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff, err := Another(ctx, zone(".cut"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(h caddyhttp.MiddlewareHandler, next caddyhttp.HandlerFunc) {
+		_ = AnswerWith(h, httptest.NewRecorder(), Get(), next)
+	}
+	answer(finds, answers(200, chatAnswer))
 	for i := range 3 * seekLast {
-		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(500, "{}"))
-		_ = handlertest.AnswerWith(h, httptest.NewRecorder(), handlertest.Get(), answers(200, "{}"))
+		answer(finds, answers(200, "{}"))
+		answer(cutOff, cut(http.ErrAbortHandler))
+		answer(never, answers(500, "{}"))
+		if n := logs.FilterMessage(message).Len(); n != min(1, i/seekLast) {
+			t.Fatalf("%d lines after %d answers", n, i)
+		}
+		answer(never, answers(200, "{}"))
 		if n := logs.FilterMessage(message).Len(); n != min(1, (i+1)/seekLast) {
 			t.Fatalf("%d lines after %d answers", n, i+1)
 		}
@@ -322,15 +334,8 @@ func TestSettleNeverFinds(t *testing.T) {
 
 // Two zones that mean the same are one, however they are written.
 func TestSettleDefinition(t *testing.T) {
-	definition := func(settle string) string {
-		z := new(Zone)
-		if err := json.Unmarshal([]byte(`{"name":"tokens","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}`), z); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.check(); err != nil {
-			t.Fatal(err)
-		}
-		return z.definition(false)
+	zone := func(settle string) string {
+		return OfZone(t, TwoAnHour+`,"settle":{`+settle+`}`, "")
 	}
 	for _, same := range [][2]string{
 		{`"usage":"openai"`, `"usage":"openai","on_missing":"keep","on_abort":"keep","max":"1000000000000","weight":{"input":1,"output":1},"refund_if":{"status_code":[4,5]}`},
@@ -338,28 +343,13 @@ func TestSettleDefinition(t *testing.T) {
 		{`"header":"X-Units","on_missing":0`, `"header":"x-units","on_missing":"refund"`},
 		{`"json":"units","on_missing":7,"max":"100"`, `"json":"units","on_missing":"07","max":100`},
 	} {
-		if a, b := definition(same[0]), definition(same[1]); a != b {
-			t.Errorf("%s\n%s", a, b)
+		_, ctx := New(t, zone(same[0]))
+		if _, err := Another(ctx, zone(same[1])); err != nil {
+			t.Errorf("%s beside %s: %v", same[1], same[0], err)
 		}
 	}
-	if a, b := definition(`"usage":"openai"`), definition(`"usage":"anthropic"`); a == b {
-		t.Errorf("%s twice", a)
-	}
-}
-
-// What only JSON can say, and is refused.
-func TestSettleRefusedInJSON(t *testing.T) {
-	for settle, want := range map[string]string{
-		`"usage":"openai","strip":true`:      "zone z: settle: strip takes off the field of header, but no header is named; take out strip",
-		`"usage":"openai","reserve_json":[]`: "zone z: settle: reserve_json: no field to estimate from; name one, such as max_tokens",
-		`"usage":"mistral"`:                  "zone z: settle: usage \"mistral\" is unknown; use one of openai, anthropic",
-	} {
-		h := new(Handler)
-		if err := json.Unmarshal([]byte(`{"zones":[{"name":"z","limits":[{"max":5,"window":"1m"}],"settle":{`+settle+`}}]}`), h); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.check(); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", settle, err, want)
-		}
+	_, ctx := New(t, zone(`"usage":"openai"`))
+	if _, err := Another(ctx, zone(`"usage":"anthropic"`)); err == nil || !strings.Contains(err.Error(), "defined twice, and not the same") {
+		t.Errorf("anthropic beside openai: got %v, want it refused", err)
 	}
 }

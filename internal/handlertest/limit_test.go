@@ -1,7 +1,9 @@
-package slidingwindow
+package handlertest
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,15 +12,15 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
-	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 func TestValueJSON(t *testing.T) {
 	for _, c := range []struct {
 		in   string
-		want Value
+		want slidingwindow.Value
 		out  string
 	}{
 		{`5`, "5", `5`},
@@ -40,7 +42,7 @@ func TestValueJSON(t *testing.T) {
 		{`""`, "", `""`},
 		{`null`, "", `""`},
 	} {
-		var got Value
+		var got slidingwindow.Value
 		if err := json.Unmarshal([]byte(c.in), &got); err != nil || got != c.want {
 			t.Errorf("Unmarshal(%s): got %q, %v, want %q", c.in, got, err, c.want)
 		}
@@ -49,51 +51,33 @@ func TestValueJSON(t *testing.T) {
 		}
 	}
 	for _, in := range []string{`true`, `[]`, `{}`, `[5]`} {
-		var v Value
+		var v slidingwindow.Value
 		if err := json.Unmarshal([]byte(in), &v); err == nil {
 			t.Errorf("Unmarshal(%s): got %q, want an error", in, v)
 		}
 	}
 }
 
-func TestValueDuration(t *testing.T) {
-	for _, c := range []struct {
-		in   Value
-		want time.Duration
-		ok   bool
-	}{
-		{"1m", time.Minute, true},
-		{"1d12h", 36 * time.Hour, true},
-		{"60000000000", time.Minute, true},
-		{"-1s", -time.Second, true},
-		{"", 0, false},
-		{"1 m", 0, false},
-		{"NaN", 0, false},
-	} {
-		got, err := c.in.duration()
-		if got != c.want || (err == nil) != c.ok {
-			t.Errorf("%q: got %s, %v, want %s", c.in, got, err, c.want)
+// charging returns what a zone charges for requests with these header fields, name after name, all of which pass.
+func charging(t *testing.T, zone string) func(header ...string) window.Charge {
+	t.Helper()
+	f, store := NewFake(t, func(_ context.Context, charges []window.Charge) ([]window.Decision, error) {
+		ds := make([]window.Decision, engine.CountPolicies(charges))
+		for i := range ds {
+			ds[i].Allowed = true
 		}
-	}
-}
-
-func TestShortDuration(t *testing.T) {
-	for _, c := range []struct {
-		in   time.Duration
-		want string
-	}{
-		{time.Millisecond, "1ms"},
-		{1500 * time.Millisecond, "1.5s"},
-		{time.Second, "1s"},
-		{90 * time.Second, "1m30s"},
-		{5 * time.Minute, "5m"},
-		{90 * time.Minute, "90m"},
-		{time.Hour, "1h"},
-		{24 * time.Hour, "24h"},
-	} {
-		if got := duration.Short(c.in); got != c.want {
-			t.Errorf("duration.Short(%s): got %s, want %s", c.in, got, c.want)
+		return ds, engine.CheckCharges(charges)
+	})
+	h, _ := New(t, OfZone(t, zone, `,"store":`+store))
+	return func(header ...string) window.Charge {
+		t.Helper()
+		before := len(f.Taken())
+		Serve(t, Get(header...), h)
+		taken := f.Taken()
+		if len(taken) != before+1 || len(taken[before]) != 1 {
+			t.Fatalf("the store was asked for %v", taken[before:])
 		}
+		return taken[before][0]
 	}
 }
 
@@ -101,6 +85,7 @@ func TestShortDuration(t *testing.T) {
 func TestExpandLimits(t *testing.T) {
 	fallback := window.Policy{Limit: 7, Window: time.Minute}
 	minute := func(n int64) window.Policy { return window.Policy{Limit: n, Window: time.Minute} }
+	charge := charging(t, `"limits":[{"max":"{http.request.header.X-Max}","window":"{http.request.header.X-Window}"}],"fallback":{"max":7,"window":"1m"}`)
 	for _, c := range []struct {
 		max, window string
 		want        window.Policy
@@ -127,12 +112,7 @@ func TestExpandLimits(t *testing.T) {
 		{"{", "}", fallback},
 		{"{max}", "1m", fallback},
 	} {
-		repl := caddy.NewEmptyReplacer()
-		repl.Set("max", c.max)
-		repl.Set("window", c.window)
-		z := Zone{Limits: []Limit{{Max: "{max}", Window: "{window}"}}, fallback: fallback, algorithm: window.Zset{}}
-		z.compileValues()
-		if got, _ := z.expandLimits(repl); !slices.Equal(got, []window.Policy{c.want}) {
+		if got := charge("X-Max", c.max, "X-Window", c.window).Policies; !slices.Equal(got, []window.Policy{c.want}) {
 			t.Errorf("limit %q %q: got %v, want %v", c.max, c.window, got, c.want)
 		}
 	}
@@ -141,6 +121,8 @@ func TestExpandLimits(t *testing.T) {
 // A window that does not go with the algorithm gives the fallback.
 func TestExpandLimitsWithLayers(t *testing.T) {
 	fallback := window.Policy{Limit: 7, Window: time.Minute}
+	charge := charging(t, `"limits":[{"max":5,"window":"{http.request.header.X-Window}"}],"fallback":{"max":7,"window":"1m"},
+		"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`)
 	for length, want := range map[string]window.Policy{
 		"10s":    {Limit: 5, Window: 10 * time.Second},
 		"10.5s":  {Limit: 5, Window: 10500 * time.Millisecond},
@@ -148,15 +130,7 @@ func TestExpandLimitsWithLayers(t *testing.T) {
 		"9999ms": fallback,
 		"3h":     fallback, // more than a thousand coarse slices
 	} {
-		repl := caddy.NewEmptyReplacer()
-		repl.Set("window", length)
-		z := Zone{
-			Limits:    []Limit{{Max: "5", Window: "{window}"}},
-			fallback:  fallback,
-			algorithm: window.Layers{Coarse: 10 * time.Second, Fine: time.Second},
-		}
-		z.compileValues()
-		if got, _ := z.expandLimits(repl); !slices.Equal(got, []window.Policy{want}) {
+		if got := charge("X-Window", length).Policies; !slices.Equal(got, []window.Policy{want}) {
 			t.Errorf("limit 5 %s: got %v, want %v", length, got, want)
 		}
 	}
@@ -164,33 +138,38 @@ func TestExpandLimitsWithLayers(t *testing.T) {
 
 // A placeholder may be a part of a value, and two limits of one window become the smaller.
 func TestExpandSeveralLimits(t *testing.T) {
-	repl := caddy.NewEmptyReplacer()
-	repl.Set("n", "1")
-	z := Zone{
-		algorithm: window.Zset{},
-		Limits: []Limit{
-			{Max: "{n}0", Window: "{n}m"},
-			{Max: "10", Window: "60s"},
-			{Max: "{unknown}", Window: "1h"},
-			{Max: "5", Window: "{unknown}"},
-			{Max: "5", Window: "1h"},
-			{Max: "{n}2", Window: "60s"},
-			{Max: "4", Window: "{n}h"},
-		},
-		fallback: window.Policy{Limit: 7, Window: time.Second},
-	}
-	z.compileValues()
+	charge := charging(t, strings.ReplaceAll(`"limits":[
+		{"max":"{n}0","window":"{n}m"},
+		{"max":10,"window":"60s"},
+		{"max":"{unknown}","window":"1h"},
+		{"max":5,"window":"{unknown}"},
+		{"max":5,"window":"{n}h"},
+		{"max":"{n}2","window":"0{n}m"},
+		{"max":4,"window":"0{n}h"}
+	],"fallback":{"max":7,"window":"1s"}`, "{n}", "{http.request.header.X-N}"))
 	want := []window.Policy{
 		{Limit: 10, Window: time.Minute},
 		{Limit: 7, Window: time.Second},
 		{Limit: 4, Window: time.Hour},
 	}
-	if got, _ := z.expandLimits(repl); !slices.Equal(got, want) {
+	if got := charge("X-N", "1").Policies; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
+// The fallback takes the place of a limit in whose window the burst cannot be counted.
+func TestBurstOfExpandedLimit(t *testing.T) {
+	charge := charging(t, fmt.Sprintf(`"limits":[{"max":1000000,"window":"{http.request.header.X-Window}"}],"fallback":{"max":1000000,"window":"1m"},
+		"algorithm":{"name":"gcra","burst":%d}`, window.MaxProduct/3_600_000))
+	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
+		if got := charge("X-Window", w).Policies[0]; got.Window != want {
+			t.Errorf("window %s: %+v, want %s", w, got, want)
+		}
+	}
+}
+
 func TestExpandCost(t *testing.T) {
+	charge := charging(t, `"limits":[{"max":5,"window":"1m"}],"cost":"{http.request.header.X-Cost}"`)
 	for _, c := range []struct {
 		text string
 		want int64
@@ -207,24 +186,16 @@ func TestExpandCost(t *testing.T) {
 		{"-9223372036854775809", 1},
 		{"{cost}", 1},
 	} {
-		repl := caddy.NewEmptyReplacer()
-		repl.Set("cost", c.text)
-		z := Zone{Cost: "{cost}", cost: 1, policies: []window.Policy{{Limit: 5, Window: time.Minute}}, algorithm: window.Zset{}}
-		z.compileValues()
-		if err := z.compile(); err != nil {
-			t.Fatal(err)
-		}
-		charge, _ := z.charge("k", repl)
-		if got := charge.Cost; got != c.want {
+		if got := charge("X-Cost", c.text).Cost; got != c.want {
 			t.Errorf("cost %q: got %d, want %d", c.text, got, c.want)
 		}
 	}
 }
 
 func TestLeaseDefault(t *testing.T) {
-	got, err := (&Lease{Units: "10"}).engine(window.Zset{})
-	if want := (window.Lease{Units: 10, TTL: time.Second}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	got := charging(t, `"limits":[{"max":100,"window":"1h"}],"lease":{"units":"10"}`)().Lease
+	if want := (window.Lease{Units: 10, TTL: time.Second}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -247,9 +218,9 @@ func TestCost(t *testing.T) {
 		{"log", "1e99", http.StatusNoContent, "99999"},
 		{"log", "10001", http.StatusNoContent, "89999"},
 	} {
-		h, _ := newHandler(t, handlertest.OfZone(t, `"limits":[{"max":100000,"window":"1h"}],"algorithm":{"name":"`+c.algorithm+`"},
+		h, _ := New(t, OfZone(t, `"limits":[{"max":100000,"window":"1h"}],"algorithm":{"name":"`+c.algorithm+`"},
 			"key":"`+c.algorithm+c.cost+`","cost":"{http.request.header.X-Cost}"`, `,"headers":"legacy"`))
-		w := handlertest.Serve(t, handlertest.Get("X-Cost", c.cost), h)
+		w := Serve(t, Get("X-Cost", c.cost), h)
 		if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != c.want || got != c.remaining || w.Header().Get("Retry-After") != "" {
 			t.Errorf("%s, cost %s: %d, %s remaining, Retry-After %q, want %d, %s and none",
 				c.algorithm, c.cost, w.Code, got, w.Header().Get("Retry-After"), c.want, c.remaining)
@@ -277,28 +248,6 @@ func TestNativeWithTwoSecrets(t *testing.T) {
 	for _, c := range [][2]string{{"on", one}, {"auto", two}, {"off", two}} {
 		if err := load(c[0], c[1]); err != nil {
 			t.Errorf("native %s, secrets %s: %v", c[0], c[1], err)
-		}
-	}
-}
-
-// TestBurstOfExpandedLimit takes the fallback for a window in which the burst
-// cannot be counted.
-func TestBurstOfExpandedLimit(t *testing.T) {
-	z := &Zone{
-		Limits:    []Limit{{Max: "1000000", Window: "{w}"}},
-		fallback:  window.Policy{Limit: 1_000_000, Window: time.Minute},
-		algorithm: window.GCRA{Burst: window.MaxProduct / 3_600_000},
-	}
-	z.compileValues()
-	if err := z.compile(); err != nil {
-		t.Fatal(err)
-	}
-	for w, want := range map[string]time.Duration{"1s": time.Second, "1h": time.Hour, "61m": time.Minute} {
-		repl := caddy.NewReplacer()
-		repl.Set("w", w)
-		c, _ := z.charge("key", repl)
-		if got := c.Policies[0]; got.Window != want {
-			t.Errorf("window %s: %+v, want %s", w, got, want)
 		}
 	}
 }

@@ -1,59 +1,29 @@
-package slidingwindow
+package handlertest
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 )
 
-// metric returns what a configuration's registry says of a counter, gauge or
-// histogram (how many observations) with these labels, name after name.
-func metric(t *testing.T, ctx caddy.Context, name string, labels ...string) float64 {
-	t.Helper()
-	value, ok := findMetric(t, ctx, name, labels...)
-	if !ok {
-		t.Fatalf("no metric %s%q", name, labels)
-	}
-	return value
-}
-
-// findMetric gathers one family if it can: the zones of all tests are in the others.
-func findMetric(t *testing.T, ctx caddy.Context, name string, labels ...string) (value float64, ok bool) {
-	t.Helper()
-	for _, c := range collectors {
-		descriptions := make(chan *prometheus.Desc, 100)
-		c.Describe(descriptions)
-		close(descriptions)
-		for d := range descriptions {
-			if strings.Contains(d.String(), fmt.Sprintf("fqName: %q", name)) {
-				return metricstest.Find(t, metricstest.Of(c), name, labels...)
-			}
-		}
-	}
-	return metricstest.Find(t, ctx.GetMetricsRegistry(), name, labels...)
-}
-
-// Names, units and help texts are as Prometheus wants them.
+// The names, units and help texts of all that a configuration registers are as Prometheus wants them.
 func TestMetricsAreWellNamed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	var vectors []prometheus.Collector
-	for _, c := range collectors {
-		switch c := c.(type) {
-		case interface{ Vectors() []prometheus.Collector }:
-			vectors = append(vectors, c.Vectors()...)
-		default:
-			vectors = append(vectors, c)
-		}
-	}
+	vectors := slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors())
 	for _, c := range vectors {
 		registry.MustRegister(c)
 		label(t, c)
+	}
+	_, ctx := New(t, OfZone(t, TwoAnHour, ``))
+	if got, want := describedBy(registry), describedBy(ctx.GetMetricsRegistry()); !slices.Equal(got, want) {
+		t.Errorf("got the metrics\n%s\nand a configuration registers\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -74,8 +44,25 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	}
 }
 
+// describedBy returns what describes the metrics of this plugin in a registry, in order.
+func describedBy(registry *prometheus.Registry) (all []string) {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		registry.Describe(descriptions)
+		close(descriptions)
+	}()
+	for d := range descriptions {
+		if strings.Contains(d.String(), `"caddy_sliding_window_`) {
+			all = append(all, d.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // label makes a series of a metric until the end of the test.
 func label(t *testing.T, c prometheus.Collector) {
+	t.Helper()
 	vec, ok := c.(interface{ DeleteLabelValues(...string) bool })
 	if !ok {
 		t.Fatalf("%T has no labels", c)

@@ -1,0 +1,26 @@
+package duration
+
+import (
+	"testing"
+	"time"
+)
+
+func TestShort(t *testing.T) {
+	for _, c := range []struct {
+		in   time.Duration
+		want string
+	}{
+		{time.Millisecond, "1ms"},
+		{1500 * time.Millisecond, "1.5s"},
+		{time.Second, "1s"},
+		{90 * time.Second, "1m30s"},
+		{5 * time.Minute, "5m"},
+		{90 * time.Minute, "90m"},
+		{time.Hour, "1h"},
+		{24 * time.Hour, "24h"},
+	} {
+		if got := Short(c.in); got != c.want {
+			t.Errorf("Short(%s): got %s, want %s", c.in, got, c.want)
+		}
+	}
+}

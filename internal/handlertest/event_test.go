@@ -1,0 +1,60 @@
+package handlertest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+)
+
+// heard has events of the test wait for heard's result, which returns them.
+func heard(t *testing.T) (take func() []events.Event) {
+	take, end := events.Hear()
+	t.Cleanup(end)
+	return take
+}
+
+// How a zone is enforced is an event when its time is over, once, whether or not a request comes.
+func TestEnforcedEventAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		take := heard(t)
+		_, ctx := New(t, OfZone(t, TwoAnHour, ``))
+		Start(t, ctx)
+		setEnforce(t, ZoneName(t), "shadow", "1m")
+		if all := take(); len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "shadow" {
+			t.Errorf("got the events %v, want one of the change", all)
+		}
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if all := take(); len(all) != 0 {
+			t.Errorf("got the events %v before the end", all)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		all := take()
+		if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != ZoneName(t) {
+			t.Errorf("got the events %v, want one that the configuration holds again", all)
+		}
+	})
+}
+
+// A set of an override is an event, which holds no key.
+func TestOverrideEvent(t *testing.T) {
+	take := heard(t)
+	operated(t, OfZone(t, ofKey+TwoAnHour, ""))
+	body := `{"zone":"` + ZoneName(t) + `","key":"anna","deny":true,"until":"2099-01-01T00:00:00Z","reason":"abuse"}`
+	if answer := Admin(t, http.MethodPost, "overrides/set", body); !strings.Contains(answer, `"version"`) {
+		t.Fatal(answer)
+	}
+	all := take()
+	if len(all) != 1 || all[0].Name != events.Override || all[0].Data["zone"] != ZoneName(t) || all[0].Data["change"] != "set" || all[0].Data["reason"] != "abuse" {
+		t.Errorf("events %v, want one of the override", all)
+	}
+	if text := fmt.Sprint(all); strings.Contains(text, "anna") {
+		t.Errorf("an event holds the key: %s", text)
+	}
+}
