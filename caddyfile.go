@@ -263,13 +263,7 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 			return fmt.Errorf("zone %s: %w", z.Name, err)
 		}
 	}
-	if err := z.check(); err != nil {
-		return d.WrapErr(err)
-	}
-	if err := z.checkFallbackIsUsed(); err != nil {
-		return d.WrapErr(fmt.Errorf("zone %s: %w", z.Name, err))
-	}
-	return nil
+	return wrap(d, z.check())
 }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is

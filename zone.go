@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
@@ -204,9 +203,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if !use.warned {
 		use.warned = true
 		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
-		if z.checkFallbackIsUsed() != nil {
-			ctx.Logger().Warn("fallback never holds: no limit holds a placeholder", zap.String("zone", z.Name))
-		}
+		z.warn(ctx.Logger())
 	}
 	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
 	if z.MatcherSetsRaw != nil {

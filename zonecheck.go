@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
@@ -50,7 +51,7 @@ func (z *Zone) checkFields() error {
 			return err
 		}
 	}
-	return z.checkCostFits()
+	return nil
 }
 
 func (z *Zone) checkEmptyKey() error {
@@ -135,27 +136,22 @@ func (z *Zone) checkFallback() error {
 	return z.Fallback.check("fallback")
 }
 
-// checkFallbackIsUsed reports a fallback that would never hold. JSON may have one, with a warning: the admin API
-// changes one value at a time.
-func (z *Zone) checkFallbackIsUsed() error {
-	if z.Fallback == nil || slices.ContainsFunc(z.Limits, Limit.dynamic) {
-		return nil
+// warn logs what is most likely a mistake in the limits, but may be meant: overrides give some keys
+// other ones.
+func (z *Zone) warn(logger *zap.Logger) {
+	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
+		logger.Warn("fallback never holds: no limit holds a placeholder; take fallback out", zap.String("zone", z.Name))
 	}
-	return fmt.Errorf("fallback %s %s: no limit holds a placeholder, so that it would never hold; take fallback out", z.Fallback.Max, z.Fallback.Window)
-}
-
-// checkCostFits reports a cost that no request can pay.
-func (z *Zone) checkCostFits() error {
 	cost, err := z.Cost.int()
 	if err != nil || z.Settle != nil { // which reserves the smallest limit at most
-		return nil
+		return
 	}
 	for _, l := range z.Limits {
 		if p, err := l.known().policy(); err == nil && !l.Max.dynamic() && p.Limit > 0 && cost > p.Limit {
-			return fmt.Errorf("cost %d is above limit %s %s, so that no request would pass; raise the limit, or write limit 0 to deny everything", cost, l.Max, l.Window)
+			logger.Warn("cost is above the limit, so that no request passes; raise the limit, or lower cost",
+				zap.String("zone", z.Name), zap.Int64("cost", cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
 		}
 	}
-	return nil
 }
 
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the

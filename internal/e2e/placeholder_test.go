@@ -114,7 +114,7 @@ func TestKnownShorthands(t *testing.T) {
 	var b strings.Builder
 	names := []string{
 		"host", "hostport", "port", "orig_method", "orig_uri", "orig_path", "orig_dir", "orig_file", "orig_query", "orig_?query",
-		"method", "uri", "%uri", "path", "%path", "dir", "file", "query", "%query", "?query", "remote", "remote_host", "remote_port", "scheme", "uuid",
+		"method", "uri", "%uri", "path", "%path", "dir", "file", "query", "%query", "?query", "remote", "remote_host", "remote_port", "scheme",
 		"tls_cipher", "tls_version", "tls_client_fingerprint", "tls_client_issuer", "tls_client_serial", "tls_client_subject",
 		"tls_client_certificate_pem", "tls_client_certificate_der_base64", "upstream_hostport", "client_ip",
 		"header.X-Key", "cookie.sid", "labels.0", "path.0", "file.base", "query.page", "re.name.1", "vars.plan", "rp.status_code", "resp.status_code",

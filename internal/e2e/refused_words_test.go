@@ -99,9 +99,6 @@ func TestEmptyWords(t *testing.T) {
 func TestCanOnlyBeAMistake(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n%s\n\t\t}\n\t}\n}\n", 4,
 		`{"handler":"sliding_window","zones":[{"name":"api",%s}]}`, []refusal{
-			{"limit 5 1m\nfallback 5 1h", 2, ``, `zone api: fallback 5 1h: no limit holds a placeholder, so that it would never hold; take fallback out`},
-			{"limit 5 1m\ncost 6", 2, `"limits":[{"max":5,"window":"1m"}],"cost":6`, `zone api: cost 6 is above limit 5 1m, so that no request would pass; raise the limit, or write limit 0 to deny everything`},
-			{"cost 6\nlimit 50 1m\nlimit 5 1s", 3, `"limits":[{"max":50,"window":"1m"},{"max":5,"window":"1s"}],"cost":6`, `zone api: cost 6 is above limit 5 1s, so that no request would pass; raise the limit, or write limit 0 to deny everything`},
 			{"limit {} 1m\nfallback 5 1m", 0, `"limits":[{"max":"{}","window":"1m"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit max "{}": {} names no placeholder; write its name, or \{\} for braces`},
 			{`limit "" 1m`, 0, `"limits":[{"max":"","window":"1m"}]`, `zone api: limit: max or window is missing; write limit <max> <window>`},
 			{`limit 5 ""`, 0, `"limits":[{"max":5}]`, `zone api: limit: max or window is missing; write limit <max> <window>`},
@@ -129,8 +126,18 @@ func TestCanOnlyBeAMistake(t *testing.T) {
 	})
 }
 
-// JSON may have a fallback that never holds: the admin API changes one value at a time.
-func TestUnusedFallback(t *testing.T) {
-	wantWarnings(t, warned(t, handlerConfig(t, `{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}}]}`)),
-		`"msg":"fallback never holds: no limit holds a placeholder","zone":"api"`)
+// What is most likely a mistake in limits is a warning: overrides give some keys other ones.
+func TestDoubtfulLimits(t *testing.T) {
+	for _, c := range []struct{ zone, want string }{
+		{`"limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}`, `"msg":"fallback never holds: no limit holds a placeholder; take fallback out","zone":"api"`},
+		{`"limits":[{"max":50,"window":"1m"},{"max":5,"window":"1s"}],"cost":6`, `"msg":"cost is above the limit, so that no request passes; raise the limit, or lower cost","zone":"api","cost":6,"limit":"5 1s"`},
+		{`"limits":[{"max":0,"window":"1m"}],"cost":6`, ``},
+		{`"limits":[{"max":5,"window":"1m"}],"cost":6,"settle":{"usage":"openai"}`, ``},
+	} {
+		var want []string
+		if c.want != "" {
+			want = []string{c.want}
+		}
+		wantWarnings(t, warned(t, handlerConfig(t, `{"handler":"sliding_window","zones":[{"name":"api",`+c.zone+`}]}`)), want...)
+	}
 }

@@ -40,7 +40,7 @@ func TestProblemDetails(t *testing.T) {
 			},
 		},
 		{
-			"never", `"cost":"{http.request.port}","limits":[{"max":1,"window":"1m"}]`,
+			"never", `"cost":2,"limits":[{"max":1,"window":"1m"}]`,
 			[]window.Decision{{Limit: 1, RetryAfter: window.Never}},
 			map[string]any{
 				"type": quota, "title": "Rate limit exceeded", "status": 429.0, "detail": "This request can never pass: it costs more than the limit.",
