@@ -164,7 +164,7 @@ func TestShadowLeavesRedisAlone(t *testing.T) {
 	const zones = `{"name":"kept_a","key":"{http.request.header.X-Key}","limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"log"}},
 		{"name":"kept_b","key":"all","limits":[{"max":9,"window":"1h"}],"algorithm":{"name":"gcra"}}`
 	const shadow = `{"name":"kept_shadow","key":"{http.request.header.X-Key}","limits":[{"max":1,"window":"1h"}],"enforce":"shadow"}`
-	run := func(zones string) (answers []string, sizes map[string]string) {
+	run := func(zones string) (answers []string, types map[string]string) {
 		server := redistest.Start(t)
 		h, ctx := New(t, `{"zones":[`+zones+`],"store":{"module":"redis","timeout":"10s","url":"redis://`+server.Addr+`"}}`)
 		for i := range 40 {
@@ -179,21 +179,21 @@ func TestShadowLeavesRedisAlone(t *testing.T) {
 		}
 		client := goredis.NewClient(&goredis.Options{Addr: server.Addr})
 		t.Cleanup(func() { _ = client.Close() })
-		sizes = make(map[string]string)
+		types = make(map[string]string) // not encodings: those of short strings depend on what scripts called before
 		for _, key := range client.Keys(t.Context(), "*").Val() {
 			if !strings.Contains(key, "kept_shadow") {
-				sizes[key] = fmt.Sprint(client.Type(t.Context(), key).Val(), client.ObjectEncoding(t.Context(), key).Val())
+				types[key] = client.Type(t.Context(), key).Val()
 			}
 		}
-		return answers, sizes
+		return answers, types
 	}
-	answers, sizes := run(zones)
+	answers, types := run(zones)
 	a, s := run(shadow + "," + zones)
 	if !reflect.DeepEqual(a, answers) {
 		t.Errorf("answers\n%q\nwithout the shadow zone\n%q", a, answers)
 	}
-	if !maps.Equal(s, sizes) || len(sizes) < 5 {
-		t.Errorf("keys %v, without the shadow zone %v", s, sizes)
+	if !maps.Equal(s, types) || len(types) < 5 {
+		t.Errorf("keys %v, without the shadow zone %v", s, types)
 	}
 }
 
