@@ -47,6 +47,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	answer.Zones = []control.ZoneEnforced{}
 	for _, all := range zones {
 		z := all[0]
+		isAsConfigured := e.Mode == enforce.Config && z.Control.Current() == nil
 		err := z.Decider.Enforce(e.Mode, until)
 		if err != nil && !e.All {
 			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
@@ -59,7 +60,10 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
 			z.Control.Order(order)
-			changed = append(changed, z)
+			changed = append(changed, z) // other Caddys may have been told otherwise
+			if isAsConfigured {
+				continue
+			}
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))

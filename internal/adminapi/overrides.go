@@ -106,7 +106,9 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		if err != nil {
 			return 0, nil, refused(http.StatusBadRequest, err)
 		}
-		zones[i] = z
+		if zones[i] = z; slices.ContainsFunc(records[:i], func(earlier overrides.Record) bool { return isSame(z, &earlier, o) }) {
+			return 0, nil, refused(http.StatusBadRequest, errors.New("key: another override of the list has the same selector; send one of them"))
+		}
 	}
 	return changeOverrides(s, r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
 		for i := range records {
@@ -150,7 +152,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 			return true
 		})
 		if gone == nil {
-			return nil, refused(http.StatusNotFound, errors.New("id: there is no such override; POST "+control.Base+"overrides/list lists them"))
+			return nil, refused(http.StatusNotFound, errors.New("there is no such override; POST "+control.Base+"overrides/list lists them"))
 		}
 		return all, nil
 	})

@@ -8,10 +8,12 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -80,6 +82,7 @@ func (t *Tally) Destruct() error {
 	t.closed = true
 	if last := t.Fired.Swap(nil); last != nil {
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
+		storestate.Logger(last.Store).Info("alert of zone is resolved: no configuration has the zone any more", zap.String("zone", last.Zone))
 		events.Emit(events.Resolved, map[string]any{
 			"zone": last.Zone, "store": last.Store, "since": last.Since,
 			"denied_ratio": last.DeniedRatio, "denied": last.Denied, "requests": last.Requests,

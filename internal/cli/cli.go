@@ -2,13 +2,13 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -116,8 +116,14 @@ func (c *command) enforceCommand() *cobra.Command {
 		if err := c.run(cmd, http.MethodPost, "enforce", e, &answer, func(w io.Writer) { printEnforced(w, &answer) }); err != nil {
 			return err
 		}
-		if len(answer.Zones) > 0 && !slices.ContainsFunc(answer.Zones, func(z control.ZoneEnforced) bool { return z.Error == "" }) {
-			return errors.New("no zone was changed")
+		unchanged := 0
+		for _, z := range answer.Zones {
+			if z.Error != "" {
+				unchanged++
+			}
+		}
+		if unchanged > 0 {
+			return fmt.Errorf("%d of %d zones were not changed", unchanged, len(answer.Zones))
 		}
 		return nil
 	}
@@ -176,8 +182,9 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 	if errRead != nil {
 		return errAnswer
 	}
-	table(cmd.OutOrStdout())
-	return nil
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	table(out)
+	return out.Flush() // which tells of all errors before
 }
 
 func (c *command) ask(method, path string, question any) ([]byte, error) {

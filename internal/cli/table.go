@@ -32,13 +32,13 @@ func printable(text string) string {
 }
 
 func printZones(w io.Writer, answer *control.Zones) {
-	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ENFORCE", "ALLOWED", "DENIED")
+	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ENFORCE", "ALLOWED", "DENIED", "SHADOW DENIED")
 	for _, z := range answer.Zones {
 		var limits []string
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), strings.Join(limits, ", "), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"]})
+		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), strings.Join(limits, ", "), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"], z.Outcomes["shadow_denied"]})
 	}
 	t.Render()
 }

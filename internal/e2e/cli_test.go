@@ -198,3 +198,39 @@ func TestCommands(t *testing.T) {
 		}
 	}
 }
+
+// A command fails if a part of what was asked is not done, and if nobody can read what it prints.
+func TestCommandsDoneInPart(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
+	site := caddyrun.FreeAddress(t)
+	process := caddyrun.Start(t, "{\n\tadmin {admin}\n}\nhttp://"+site+` {
+	sliding_window {
+		zone plain {
+			limit 2 1h
+		}
+		zone logins {
+			limit 2 1h
+			count_if status 401
+		}
+	}
+	respond ok
+}
+`, site)
+	dir := t.TempDir()
+	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
+		t.Fatal(err)
+	}
+	own := " --address " + process.Admin
+	stdout, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce shadow --all --ttl 1h"+own)
+	if ok || !strings.Contains(stderr, "1 of 2 zones were not changed") || !strings.Contains(stdout, "count_if cannot be combined") || !strings.Contains(stdout, "shadow until 20") {
+		t.Errorf("enforce of a part: success %v\n%s%s", ok, stdout, stderr)
+	}
+	if _, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce config --all"+own); !ok {
+		t.Errorf("enforce of all: %s", stderr)
+	}
+	for _, line := range []string{"zones", "status", "zones --json"} {
+		if _, stderr, ok := shell(t, dir, "", "caddy sliding-window "+line+own+" >/dev/full"); ok || !strings.Contains(stderr, "no space left") {
+			t.Errorf("%s on a full disk: success %v, %s", line, ok, stderr)
+		}
+	}
+}

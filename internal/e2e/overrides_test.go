@@ -137,6 +137,7 @@ func TestOverridesAPI(t *testing.T) {
 	refused("set", `{"zone":"two","cidr":"192.0.2.0/24","deny":true}`, "", http.StatusBadRequest, "cidr: the zone's key is more than one placeholder")
 	refused("set", `{"zone":"api","key":"carl","factor":1000000,"limits":[]}`, "", http.StatusBadRequest, "send exactly one")
 	refused("set", `[]`, "", http.StatusBadRequest, "an empty list")
+	refused("set", `[{"zone":"api","key":"carl","deny":true},{"zone":"api","key":"carl","exempt":true}]`, "", http.StatusBadRequest, "key: another override of the list has the same selector")
 	refused("delete", `{"id":"0123"}`, "", http.StatusNotFound, "there is no such override")
 	refused("delete", `{"zone":"api","key":"carl"}`, "", http.StatusNotFound, "there is no such override")
 	refused("delete", `{}`, "", http.StatusBadRequest, "id: required")

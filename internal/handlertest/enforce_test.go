@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 )
 
@@ -73,6 +74,10 @@ func TestSetEnforce(t *testing.T) {
 		want("as configured", 429, h, second)
 		set("shadow", "1h")
 		want("shadow", 204, h, second)
+		synctest.Wait() // their outcome comes beside the next handlers
+		if n := told[control.Zones](t, http.MethodGet, "zones", "").Zones[0].Outcomes["shadow_denied"]; n != 2 {
+			t.Errorf("zones tell of %d requests that shadow did not deny, want 2", n)
+		}
 		reloaded, _ := New(t, config)
 		want("after a reload", 204, reloaded)
 		set("on", "1h")

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"go.uber.org/zap"
 )
 
 // heard has events of the test wait for heard's result, which returns them.
@@ -38,6 +40,51 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 		all := take()
 		if len(all) != 1 || all[0].Name != events.Enforce || all[0].Data["enforce"] != "config" || all[0].Data["zone"] != ZoneName(t) {
 			t.Errorf("got the events %v, want one that the configuration holds again", all)
+		}
+	})
+}
+
+// A zone that is as configured is not changed by config, and nobody hears of it.
+func TestEnforceConfigTwice(t *testing.T) {
+	take := heard(t)
+	_, ctx := New(t, OfZone(t, TwoAnHour, ``))
+	Start(t, ctx)
+	for _, c := range []struct {
+		mode, ttl string
+		events    int
+	}{{"config", "", 0}, {"shadow", "1m", 1}, {"config", "", 1}, {"config", "", 0}} {
+		if answer := setEnforce(t, ZoneName(t), c.mode, c.ttl); !strings.HasPrefix(answer, "{") {
+			t.Error(answer)
+		}
+		if all := take(); len(all) != c.events {
+			t.Errorf("%s: got the events %v, want %d", c.mode, all, c.events)
+		}
+	}
+}
+
+// An alert of a zone that is taken out of the configuration is over: the log and the events say so.
+func TestAlertOfAZoneThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		take := heard(t)
+		h, ctx, logs := NewObservedByDefault(t, zap.InfoLevel, OfZone(t, TwoAnHour+`,"alert":{"denied":"50%","over":"10s","min":"4"}`, ``))
+		stop := Start(t, ctx)
+		for range 4 {
+			Serve(t, Get(), h)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if all := take(); len(all) != 1 || all[0].Name != events.Alert {
+			t.Fatalf("got the events %v, want an alert", all)
+		}
+		stop()
+		if err := h.(caddy.CleanerUpper).Cleanup(); err != nil {
+			t.Fatal(err)
+		}
+		if all := take(); len(all) != 1 || all[0].Name != events.Resolved || all[0].Data["zone"] != ZoneName(t) {
+			t.Errorf("got the events %v, want that the alert is resolved", all)
+		}
+		if n := logs.FilterMessageSnippet("alert of zone is resolved").FilterField(zap.String("zone", ZoneName(t))).Len(); n != 1 {
+			t.Errorf("%d lines say that the alert is resolved, want 1: %v", n, logs.All())
 		}
 	})
 }

@@ -40,10 +40,14 @@ func NewZone(name string) Zone {
 
 // Outcomes returns how many decisions there were of each kind, since the process began.
 func (z *Zone) Outcomes() map[string]int64 {
-	all := make(map[string]int64)
-	for name, counter := range map[string]OutcomeCounter{
+	return outcomes(map[string]OutcomeCounter{
 		"allowed": z.Allowed, "denied": z.Denied, "failed_open": z.FailedOpen, "failed_closed": z.FailedClosed,
-	} {
+	})
+}
+
+func outcomes(of map[string]OutcomeCounter) map[string]int64 {
+	all := make(map[string]int64)
+	for name, counter := range of {
 		var m dto.Metric
 		if counter.Write(&m) == nil {
 			all[name] = int64(m.GetCounter().GetValue())
@@ -66,4 +70,12 @@ func NewShadow(name string) Shadow {
 		FailedClosed: OutcomeOf(name, "shadow_failed_closed"),
 		Dropped:      OutcomeOf(name, "shadow_dropped"),
 	}
+}
+
+// Outcomes returns how many requests there were of each kind, since the process began.
+func (s *Shadow) Outcomes() map[string]int64 {
+	return outcomes(map[string]OutcomeCounter{
+		"shadow_allowed": s.Allowed, "shadow_denied": s.Denied, "shadow_failed_open": s.FailedOpen,
+		"shadow_failed_closed": s.FailedClosed, "shadow_dropped": s.Dropped,
+	})
 }

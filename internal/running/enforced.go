@@ -26,8 +26,12 @@ func (z *Zone) Obey(store string, o enforce.Order) {
 		return
 	}
 	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
+	isAsConfigured := o.Mode == enforce.Config && z.Control.Current() == nil
 	if err := z.Decider.Enforce(o.Mode, o.Until); err != nil {
 		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+		return
+	}
+	if isAsConfigured {
 		return
 	}
 	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))

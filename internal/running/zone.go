@@ -3,6 +3,7 @@
 package running
 
 import (
+	"maps"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
@@ -72,6 +73,10 @@ func (z *Zone) State() control.Zone {
 	state := z.Configured
 	state.Enforce, state.EnforceUntil = z.Enforced()
 	state.Outcomes = z.Counters.Outcomes()
+	if state.Enforce != enforce.Word(enforce.All) {
+		shadow := z.Control.Shadow()
+		maps.Copy(state.Outcomes, shadow.Outcomes())
+	}
 	return state
 }
 
