@@ -54,9 +54,10 @@ mapfile -t redis < <(among window/redis)
 mapfile -t local < <(among window window/memory)
 single="^Test($(paste -sd '|' scripts/single))\$"
 
-# To read a hundred megabytes takes the race detector half a minute.
-large='^TestMemoryIsFlat$'
-mapfile -t usage < <(among internal/usage)
+# So do these, of one goroutine and long: they read a hundred megabytes, or count hundreds of
+# thousands of keys or requests. They have to be in the packages that come next.
+long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd)$'
+mapfile -t ofLong < <(among internal/usage internal/enforce internal/topkeys internal/alert internal/handlertest)
 
 # The longest come first.
 own=('' internal/e2e internal/settling internal/handlertest)
@@ -66,13 +67,13 @@ if ((${#redis[@]})); then
 	job -race -skip "$single" "${redis[@]}" -windowtest.part 2
 	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
-if ((${#others[@]})); then job -race -skip "$large" "${others[@]}"; fi
-for package in $(among internal/settling internal/handlertest ''); do job -race "$package"; done
+if ((${#others[@]})); then job -race -skip "$long" "${others[@]}"; fi
+for package in $(among internal/settling internal/handlertest ''); do job -race -skip "$long" "$package"; done
 if ((${#local[@]})); then
 	job -race -skip "$single" "${local[@]}"
 	job -run "$single" "${local[@]}"
 fi
-if ((${#usage[@]})); then job -run "$large" "${usage[@]}"; fi
+if ((${#ofLong[@]})); then job -run "$long" "${ofLong[@]}"; fi
 while ((running)); do
 	wait -n || status=1
 	running=$((running - 1))

@@ -248,8 +248,8 @@ const longestTimeout = 30 * time.Second
 
 func errLong(timeout time.Duration) error {
 	err := fmt.Errorf("timeout %s: must be at most %s, as each request would wait for it while Redis is away", timeout, longestTimeout)
-	if minutes := timeout / time.Minute; timeout == minutes*time.Minute && minutes <= 1000 {
-		return fmt.Errorf("%w; write %dms for milliseconds", err, minutes)
+	if timeout%time.Minute == 0 && timeout <= 1000*time.Minute {
+		return fmt.Errorf("%w; write %dms for milliseconds", err, timeout/time.Minute)
 	}
 	return err
 }

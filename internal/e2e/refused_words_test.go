@@ -34,7 +34,7 @@ func TestMisspelt(t *testing.T) {
 		{"colour red", 0, ``, `unrecognized subdirective "colour" of sliding_window; use zone, store, on_error, status, headers, jitter or log_key`},
 		{"on_error local {\nshared\n}", 1, ``, `unrecognized subdirective "shared" of on_error; write share`},
 		{"store memory {\nmax_key 5\n}", 1, ``, `unrecognized subdirective "max_key" of store memory; write max_keys`},
-		{"store redis {\nadress localhost:6379\n}", 1, ``, `unrecognized subdirective "adress" of store redis; write address`},
+		{"store redis {\naddres localhost:6379\n}", 1, ``, `unrecognized subdirective "addres" of store redis; write address`},
 		{"store redis {\ndb 3 {\n}\n}", 1, ``, `db has no block; take out { and what belongs to it`},
 		{"store redis {\ntls {\nservername x\n}\n}", 2, ``, `unrecognized subdirective "servername" of store redis tls; write server_name`},
 		{"store redis {\ntls {\nverify\n}\n}", 2, ``, `unrecognized subdirective "verify" of store redis tls; use ca, cert, key, server_name or insecure_skip_verify`},
@@ -83,8 +83,10 @@ func TestEmptyWords(t *testing.T) {
 	} {
 		for _, option := range options {
 			name, _, _ := strings.Cut(option, " ")
-			refusals = append(refusals, refusal{"limit 5 1m\n" + block + "\n" + option + ` ""` + "\n}", 2, ``,
-				`zone api: ` + name + ` "": the value is empty; write one, or take the line out`})
+			refusals = append(refusals, refusal{
+				"limit 5 1m\n" + block + "\n" + option + ` ""` + "\n}", 2, ``,
+				`zone api: ` + name + ` "": the value is empty; write one, or take the line out`,
+			})
 		}
 	}
 	refusals = append(refusals,

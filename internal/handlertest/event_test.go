@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 )
 
 // heard has events of the test wait for heard's result, which returns them.

@@ -21,8 +21,15 @@ func TestSlips(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "abd", 1}, {"abc", "ab", 1},
-		{"abcd", "badc", 2}, {"limit", "latency", 6},
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "", 3},
+		{"abc", "abc", 0},
+		{"abc", "acb", 1},
+		{"abc", "abd", 1},
+		{"abc", "ab", 1},
+		{"abcd", "badc", 2},
+		{"limit", "latency", 6},
 	} {
 		if got := Slips(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q: got %d, want %d", c.a, c.b, got, c.want)

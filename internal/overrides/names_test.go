@@ -1,6 +1,9 @@
 package overrides
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestCheckNames(t *testing.T) {
 	for body, want := range map[string]error{
@@ -18,7 +21,7 @@ func TestCheckNames(t *testing.T) {
 		`{"a":`:                                     nil,
 		`}{`:                                        nil,
 	} {
-		if got := CheckNames([]byte(body)); got != want {
+		if got := CheckNames([]byte(body)); !errors.Is(got, want) {
 			t.Errorf("%s: got %v, want %v", body, got, want)
 		}
 	}
