@@ -226,23 +226,30 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]o
 	case err != nil:
 		return 0, nil, err
 	}
-	records := *told
+	tell(s, r, what, c.Version, *told)
+	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: *told}, nil
+}
+
+// mostTold is the number of records up to which each has a line of its own, and an event.
+const mostTold = 16
+
+// tell has the log and handlers of events know what was done with records. Keys stay out of both.
+func tell(s *openstore.Store, r *http.Request, what, version string, records []overrides.Record) {
 	logger := storestate.Logger(s.Name())
-	if what == "replaced" {
-		logger.Info("overrides were replaced", zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", c.Version))
-		emitOverride(s.Name(), what, c.Version, &overrides.Record{By: clientOf(r)})
-	} else {
-		for _, o := range records { // keys stay out of the log, and out of events
-			emitOverride(s.Name(), what, c.Version, &o)
-			logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
-				zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", c.Version))
-		}
+	if what == "replaced" || len(records) > mostTold {
+		logger.Info("overrides were "+what, zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", version))
+		emitOverride(s.Name(), what, version, &overrides.Record{By: clientOf(r)})
+		return
 	}
-	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: records}, nil
+	for _, o := range records {
+		emitOverride(s.Name(), what, version, &o)
+		logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
+			zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", version))
+	}
 }
 
 // emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
-// by this Caddy. The zone and the ID are empty if all of them were replaced.
+// by this Caddy. The zone and the ID are empty if there are many of them.
 func emitOverride(store, what, version string, o *overrides.Record) {
 	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
 }

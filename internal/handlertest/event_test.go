@@ -106,3 +106,28 @@ func TestOverrideEvent(t *testing.T) {
 		t.Errorf("an event holds the key: %s", text)
 	}
 }
+
+// Many overrides that are set at once are one event and one line, so that they push out no other.
+func TestManyOverridesAreOneEvent(t *testing.T) {
+	take := heard(t)
+	_, ctx, logs := NewObservedByDefault(t, zap.InfoLevel, OfZone(t, ofKey+TwoAnHour, ""))
+	Start(t, ctx)
+	t.Cleanup(func() { Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`) })
+	_ = logs.TakeAll()
+	for n, want := range map[int]int{16: 16, 17: 1} {
+		var records []string
+		for i := range n {
+			records = append(records, fmt.Sprintf(`{"zone":%q,"key":"%d of %d","deny":true}`, ZoneName(t), i, n))
+		}
+		if answer := Admin(t, http.MethodPost, "overrides/set", "["+strings.Join(records, ",")+"]"); !strings.Contains(answer, `"version"`) {
+			t.Fatal(answer)
+		}
+		if all := take(); len(all) != want || all[0].Data["change"] != "set" || (all[0].Data["id"] == "") != (want == 1) {
+			t.Errorf("%d overrides: got %d events, want %d: %v", n, len(all), want, all)
+		}
+		if lines := logs.FilterMessageSnippet("override").All(); len(lines) != want {
+			t.Errorf("%d overrides: got %d lines, want %d: %v", n, len(lines), want, lines)
+		}
+		_ = logs.TakeAll()
+	}
+}
