@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,8 +49,21 @@ func Start(tb testing.TB, args ...string) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(s.Kill)
+	tb.Cleanup(func() {
+		ended.Store(s.Addr, nil)
+		s.Kill()
+	})
 	return s
+}
+
+// ended has the addresses of the servers whose tests have ended.
+var ended sync.Map
+
+// HasEnded reports whether the test of the server at an address has ended. A store that is not closed
+// yet may then tell that the server is away, in the log of another test.
+func HasEnded(address string) bool {
+	_, ok := ended.Load(address)
+	return ok
 }
 
 // StartTLS is Start, with a second port that wants TLS. Servers reach each other,
@@ -59,6 +73,7 @@ func StartTLS(tb testing.TB, cert *Certificate, args ...string) *Server {
 	port := strconv.Itoa(FreePort(tb))
 	s := Start(tb, append(cert.args(port), args...)...)
 	s.TLSAddr = net.JoinHostPort("127.0.0.1", port)
+	tb.Cleanup(func() { ended.Store(s.TLSAddr, nil) })
 	return s
 }
 

@@ -61,3 +61,17 @@ func (s *Server) pingWithin(d time.Duration) bool {
 		return false
 	}
 }
+
+// TestHasEnded has a server that ends with a test.
+func TestHasEnded(t *testing.T) {
+	var address string
+	t.Run("a test", func(t *testing.T) {
+		address = Start(t).Addr
+		if HasEnded(address) {
+			t.Error("the server has ended while its test runs")
+		}
+	})
+	if !HasEnded(address) {
+		t.Error("the server of a test that has ended is said to run")
+	}
+}
