@@ -114,10 +114,13 @@ func (p *Process) Tell(tb testing.TB, method, path, contentType, text string) (s
 		status, body = resp.StatusCode, string(answer)
 		return err == nil
 	})
-	// The listener of the former configuration closes a moment after this answer, with connections that
-	// came to it and have sent nothing yet.
 	if path == "/load" {
-		time.Sleep(500 * time.Millisecond)
+		AfterReload()
 	}
 	return status, body
 }
+
+// AfterReload waits until the servers of the former configuration take no request any more. They end a
+// moment after Caddy says that the new one runs, with connections that came to them and of which they
+// have served no request yet.
+func AfterReload() { time.Sleep(500 * time.Millisecond) }
