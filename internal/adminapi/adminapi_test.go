@@ -52,6 +52,21 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// A mode in which no zone could be enforced is refused for all zones at once.
+func TestEnforceOfAllZones(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"all":true,"mode":"shadw","ttl":"1h"}`: "mode: must be on, shadow, config, or a whole percentage such as 25%",
+		`{"all":true,"mode":"101%","ttl":"1h"}`:  "mode: must be on, shadow, config, or a whole percentage such as 25%",
+		`{"all":true,"mode":"25%","ttl":"1h"}`:   "",
+		`{"all":true,"mode":"config"}`:           "",
+	} {
+		r := httptest.NewRequest(http.MethodPost, control.Base+"enforce", nil)
+		if _, _, err := setEnforcement(r, []byte(body)); err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+	}
+}
+
 // Whether a request passes is known if a zone denies it, or if all that are known admit it and no other may count it.
 func TestWouldPass(t *testing.T) {
 	passes, denies := control.MetZone{Inspection: &control.Inspection{WouldPass: true}}, control.MetZone{Inspection: &control.Inspection{}}

@@ -34,6 +34,9 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		until = time.Now().Add(ttl)
 	}
 	zones := running.Zones.List()
+	if _, err := enforce.Percent(e.Mode); e.All && err != nil && e.Mode != enforce.Config {
+		return 0, nil, refused(http.StatusBadRequest, errors.New("mode: must be on, shadow, config, or a whole percentage such as 25%"))
+	}
 	if !e.All {
 		own, err := findZone(e.Zone, e.Store)
 		if err != nil {
@@ -47,8 +50,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	answer.Zones = []control.ZoneEnforced{}
 	for _, all := range zones {
 		z := all[0]
-		isAsConfigured := e.Mode == enforce.Config && z.Control.Current() == nil
-		err := z.Decider.Enforce(e.Mode, until)
+		isChanged, err := z.Enforce(e.Mode, until, e.Reason)
 		if err != nil && !e.All {
 			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
 		}
@@ -61,13 +63,12 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		if err == nil {
 			z.Control.Order(order)
 			changed = append(changed, z) // other Caddys may have been told otherwise
-			if isAsConfigured {
+			if !isChanged {
 				continue
 			}
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
 				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
-			z.Control.Emit(one.Enforce, one.Until, e.Reason)
 		}
 	}
 	if unsent := running.SendOrder(r.Context(), changed, order); len(unsent) > 0 {

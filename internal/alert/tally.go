@@ -83,10 +83,7 @@ func (t *Tally) Destruct() error {
 	if last := t.Fired.Swap(nil); last != nil {
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
 		storestate.Logger(last.Store).Info("alert of zone is resolved: no configuration has the zone any more", zap.String("zone", last.Zone))
-		events.Emit(events.Resolved, map[string]any{
-			"zone": last.Zone, "store": last.Store, "since": last.Since,
-			"denied_ratio": last.DeniedRatio, "denied": last.Denied, "requests": last.Requests,
-		})
+		emit(events.Resolved, last)
 	}
 	return nil
 }

@@ -99,10 +99,6 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 		Zone: t.id.zone, Store: t.id.store, Since: since.UTC().Format(time.RFC3339),
 		DeniedRatio: math.Round(step.ratio*1e4) / 1e4, Denied: step.refused, Requests: step.requests,
 	}
-	data := map[string]any{
-		"zone": shown.Zone, "store": shown.Store, "since": shown.Since,
-		"denied_ratio": shown.DeniedRatio, "denied": shown.Denied, "requests": shown.Requests,
-	}
 	fields := []zap.Field{
 		zap.String("zone", shown.Zone), zap.Float64("denied_ratio", shown.DeniedRatio),
 		zap.Int64("denied", shown.Denied), zap.Int64("requests", shown.Requests),
@@ -112,15 +108,23 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 		t.Fired.Store(&shown)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Inc()
 		storestate.Logger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
-		events.Emit(events.Alert, data)
+		emit(events.Alert, &shown)
 	case step.resolved:
 		t.Fired.Store(nil)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
 		storestate.Logger(t.id.store).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
-		events.Emit(events.Resolved, data)
+		emit(events.Resolved, &shown)
 	default:
 		t.Fired.Store(&shown)
 	}
+}
+
+// emit has handlers of events hear of an alert.
+func emit(event string, a *control.Alert) {
+	events.Emit(event, map[string]any{
+		"zone": a.Zone, "store": a.Store, "since": a.Since,
+		"denied_ratio": a.DeniedRatio, "denied": a.Denied, "requests": a.Requests,
+	})
 }
 
 // summarize writes a line on what was decided since the last summary, if something was denied.

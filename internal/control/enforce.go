@@ -3,8 +3,6 @@ package control
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 )
 
 // The words for whether a zone denies. A percentage of keys is the third way.
@@ -49,8 +47,6 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 		return e, errors.New("zone: required; GET /sliding_window/zones lists the zones; or send all")
 	case e.Mode == "":
 		return e, errors.New("mode: required; use one of on, shadow, config, or a percentage such as 25%")
-	case e.All && !isMode(e.Mode): // of one zone it is known later what is wrong
-		return e, errors.New("mode: must be on, shadow, config, or a whole percentage such as 25%")
 	case e.Mode == "config" && e.TTL != "":
 		return e, errors.New("ttl: cannot be combined with mode config, which lasts")
 	case e.Mode != "config" && e.TTL == "":
@@ -59,13 +55,6 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 		return e, fmt.Errorf("reason: longer than %d bytes", maxReason)
 	}
 	return e, nil
-}
-
-// isMode reports whether any zone could be enforced so.
-func isMode(mode string) bool {
-	number, ok := strings.CutSuffix(mode, "%")
-	n, err := strconv.ParseInt(number, 10, 64)
-	return mode == EnforceOn || mode == EnforceShadow || mode == "config" || ok && err == nil && n >= 1 && n <= 100
 }
 
 // Enforced is the answer to POST /sliding_window/enforce.

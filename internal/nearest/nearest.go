@@ -9,7 +9,7 @@ func Word(word string, words []string) string {
 	if len(word) > 64 { // a comparison would take long
 		return ""
 	}
-	plain := squash(word)
+	plain := Squash(word)
 	most := 0
 	switch {
 	case len(plain) >= 8:
@@ -19,7 +19,7 @@ func Word(word string, words []string) string {
 	}
 	best, found := most+1, ""
 	for _, w := range words {
-		switch slips := Slips(plain, squash(w)); {
+		switch slips := Slips(plain, Squash(w)); {
 		case slips < best:
 			best, found = slips, w
 		case slips == best:
@@ -29,8 +29,8 @@ func Word(word string, words []string) string {
 	return found
 }
 
-// squash returns a word without what is easily mistaken in it.
-func squash(word string) string {
+// Squash returns a word without what is easily mistaken in it: case, `_` and `-`.
+func Squash(word string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(word))
 }
 

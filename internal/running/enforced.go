@@ -19,6 +19,18 @@ func (z *Zone) Enforced() (word, until string) {
 	return enforce.Word(z.Percent), ""
 }
 
+// Enforce enforces the zone as word says until a time, or as it is configured, and has handlers of events hear of
+// it. A zone that is as configured, and stays so, is not changed.
+func (z *Zone) Enforce(word string, until time.Time, reason string) (isChanged bool, err error) {
+	isAsConfigured := word == enforce.Config && z.Control.Current() == nil
+	if err := z.Decider.Enforce(word, until); err != nil || isAsConfigured {
+		return false, err
+	}
+	now, end := z.Enforced()
+	z.Control.Emit(now, end, reason)
+	return true, nil
+}
+
 // Obey has the zone enforced as an operator has told another Caddy.
 func (z *Zone) Obey(store string, o enforce.Order) {
 	o, holds := o.HoldsFrom(time.Now())
@@ -26,17 +38,12 @@ func (z *Zone) Obey(store string, o enforce.Order) {
 		return
 	}
 	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
-	isAsConfigured := o.Mode == enforce.Config && z.Control.Current() == nil
-	if err := z.Decider.Enforce(o.Mode, o.Until); err != nil {
+	switch isChanged, err := z.Enforce(o.Mode, o.Until, o.Reason); {
+	case err != nil:
 		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
-		return
+	case isChanged:
+		logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
 	}
-	if isAsConfigured {
-		return
-	}
-	logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
-	word, until := z.Enforced()
-	z.Control.Emit(word, until, o.Reason)
 }
 
 // SendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.

@@ -68,7 +68,7 @@ var nameByWord = func() map[string]string {
 
 // squash returns a name without what is easily mistaken in it. A final dot stays.
 func squash(name string) string {
-	word := strings.NewReplacer(".", "", "_", "", "-", "").Replace(strings.ToLower(name))
+	word := strings.ReplaceAll(nearest.Squash(name), ".", "")
 	if strings.HasSuffix(name, ".") {
 		word += "."
 	}
