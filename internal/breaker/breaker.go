@@ -55,6 +55,7 @@ type Breaker struct {
 	stop    context.CancelFunc
 	ctx     context.Context // of the probers; ends with Close
 	probers sync.WaitGroup  // at most one per part, while it is open
+	opening func()          // nil, or of a test: runs between the two writes of opens
 }
 
 // part is a part of a store that is away or not by itself.
@@ -118,9 +119,10 @@ func (b *Breaker) allowed(charges []window.Charge, ds []window.Decision) {
 	}
 }
 
-// succeeded ends a row of failures of a part that is not open.
+// succeeded resets the failures of a part that is not open. It reads failures only: opens sets open
+// a moment later, and a reset in between would take an open part out of failing.
 func (p *part) succeeded(b *Breaker) {
-	if n := p.failures.Load(); n != 0 && !p.open.Load() && p.failures.CompareAndSwap(n, 0) {
+	if n := p.failures.Load(); n != 0 && n < isOpen && p.failures.CompareAndSwap(n, 0) {
 		b.failing.Add(-1)
 	}
 }
@@ -282,10 +284,13 @@ func (b *Breaker) Reach(ctx context.Context) error {
 	}
 }
 
-// opens ends the trust in a part. b.mu is held.
+// opens marks a part as open. b.mu must be held.
 func (b *Breaker) opens(p *part) {
 	if p.failures.Swap(isOpen) == 0 {
 		b.failing.Add(1)
+	}
+	if b.opening != nil {
+		b.opening()
 	}
 	p.open.Store(true)
 }
