@@ -50,8 +50,8 @@ type Algorithm struct {
 	// CL.THROTTLE, if it is Dragonfly or has the module redis-cell. It takes a zone
 	// that is alone in its handler and has one limit, without placeholders, in a
 	// window of whole seconds of which a unit is a whole number of milliseconds;
-	// times are whole seconds then. `auto` uses it where all of that is so, `on`
-	// does not take less, `off` never does. Default: `auto`.
+	// times are whole seconds then, and overrides cannot change the limit. `auto` uses
+	// it where all of that is so, `on` does not take less, `off` never does. Default: `off`.
 	Native string `json:"native,omitempty"`
 
 	// Only for stream: what to note of each request that is admitted, in order.
@@ -182,7 +182,7 @@ func (a *Algorithm) plain(limits []Limit) *Algorithm {
 	if len(limits) == 1 {
 		p.Burst = unless(p.Burst, limits[0].Max)
 	}
-	p.Native = unless(p.Native, nativeAuto)
+	p.Native = unless(p.Native, nativeOff)
 	p.Keep = unless(p.Keep.plainDuration(), plainDuration(0))
 	p.MaxValue = unless(p.MaxValue.plainInt(), Value(strconv.Itoa(defaultMaxValue)))
 	p.MaxEntry = unless(p.MaxEntry.plainInt(), Value(strconv.FormatInt(a.defaultMaxEntry(), 10)))
@@ -205,12 +205,12 @@ func (a *Algorithm) gcra() (window.GCRA, error) {
 		}
 	}
 	switch a.Native {
-	case "", nativeAuto:
+	case nativeAuto:
 		g.Native = window.NativeAuto
 	case nativeOn:
 		g.Native = window.NativeOn
 	default:
-		err = checkWord("native", a.Native, nativeAuto, nativeOn, nativeOff)
+		err = checkWord("native", a.Native, "", nativeAuto, nativeOn, nativeOff)
 	}
 	return g, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
@@ -48,13 +49,15 @@ type App struct {
 	sender *events.Sender
 }
 
-// zoneUse is what the handlers that use a zone have in common. It is complete once
-// the configuration has loaded.
+// zoneUse is what the handlers that use a zone have in common. It is complete once the
+// configuration has loaded. What is derived from it earlier is derived again, see joins.
 type zoneUse struct {
 	definition string
 	// Whether a handler charges for other zones as well, so that a script has to
 	// decide in all of them: a counter is kept in one way.
 	script bool
+	// Zones of handlers that were provisioned while script was false.
+	alone []*overridebook.Zone
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
 	// All zones of the handlers with it, if they have others.
@@ -211,6 +214,18 @@ func (a *App) addZone(store window.Store, zone, definition string) (*zoneUse, er
 		return nil, fmt.Errorf("zone %s: defined twice, and not the same: %s and %s; give one of them another name", zone, use.definition, definition)
 	}
 	return use, nil
+}
+
+// joins adds a handler's zone. It returns the zones whose overrides have to be compiled: z, and those before it
+// if a server could decide on them until z came.
+func (u *zoneUse) joins(z *overridebook.Zone) []*overridebook.Zone {
+	u.alone = append(u.alone, z)
+	if !u.script {
+		return u.alone[len(u.alone)-1:]
+	}
+	all := u.alone
+	u.alone = nil
+	return all
 }
 
 // Interface guards.

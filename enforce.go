@@ -81,7 +81,7 @@ func (z *Zone) checkBeside() error {
 		return nil
 	}
 	for _, o := range z.use.beside {
-		if o.native != nil && !o.use.script {
+		if o.onServer() {
 			return fmt.Errorf("CL.THROTTLE may count zone %s, and decides on one zone at a time; change enforce in the configuration", o.Name)
 		}
 	}

@@ -139,9 +139,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if z.TopTalkers {
 			z.top = toptalkers.Acquire(store, z.Name)
 		}
-		if err := z.provision(ctx, use, h.decidesAlone(z)); err != nil {
+		if err := z.provision(ctx, use, store); err != nil {
 			return err
 		}
+		use.script = use.script || !h.decidesAlone(z)
 		if z.Load != nil {
 			z.load = load.AcquireLimits(store.String(), z.Name, z.Load.options, z.algorithm, z.policies)
 		}
@@ -153,12 +154,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if z.percent != enforce.All {
 			if err := use.checkShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
-			}
-		}
-		if c, ok := store.(engine.AlgorithmChecker); ok && z.native != nil {
-			z.onServer = !use.script
-			if err := c.CheckAlgorithm(z.native); err != nil {
-				return fmt.Errorf("zone %s: %w", z.Name, err)
 			}
 		}
 	}
@@ -177,7 +172,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	for _, z := range h.Zones {
 		running := h.newRunningZone(z)
-		h.store.Overrides.Foresee(running.InBook, ctx.Storage())
+		for _, o := range z.use.joins(running.InBook) {
+			h.store.Overrides.Foresee(o, ctx.Storage())
+		}
 		app.running = append(app.running, running)
 	}
 	return registerMetrics(ctx)

@@ -73,7 +73,7 @@ func (z *Zone) fits(policies []window.Policy) error {
 
 // fitRule is fits for a record. The limits of a factor are known if those of the zone are.
 func (z *Zone) fitRule(r *overrides.Rule) error {
-	if z.onServer {
+	if z.onServer() {
 		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
 	}
 	if r.Factor == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
@@ -140,9 +141,8 @@ type Zone struct {
 	limits         []limitTemplate // if one is dynamic
 	fallback       window.Policy
 	algorithm      window.Algorithm
-	compiled       *window.Zone     // its charges have the fallback if a limit is dynamic
-	native         window.Algorithm // instead, unless use.script; nil for none
-	compiledNative *window.Zone     // the same with native
+	compiled       *window.Zone // its charges have the fallback if a limit is dynamic
+	compiledNative *window.Zone // the same for CL.THROTTLE; nil: the zone or its store takes none. See onServer
 	use            *zoneUse
 	percent        int64            // of keys that are denied, as configured
 	control        *enforce.Control // which goes before it
@@ -152,7 +152,6 @@ type Zone struct {
 	load           *load.Limits     // nil without the option
 	counters       zoneCounters
 	empty          *placeholders.Empty
-	onServer       bool // whether the store's server may decide on native
 	overrides      *overridebook.InForce
 	longest        time.Duration // of the windows that the configuration tells
 	seen           alert.Seen
@@ -197,9 +196,8 @@ func unless[T ~string](configured, standard T) T {
 	return configured
 }
 
-// provision compiles the zone, which has been checked. It is alone in its handler
-// or not, and shares its use with the same zone in other handlers.
-func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
+// provision compiles the zone, which has been checked. It shares use with the same zone in other handlers.
+func (z *Zone) provision(ctx caddy.Context, use *zoneUse, store window.Store) error {
 	if !use.warned {
 		use.warned = true
 		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
@@ -233,12 +231,6 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	if z.percent, _ = enforce.Percent(z.Enforce); z.percent != enforce.All {
 		z.control.Shadow() // so that they are there before the first request
 	}
-	if native.Native != window.NativeOff {
-		if z.checkNative(native, alone) != nil {
-			use.script = true
-		}
-		z.native = native
-	}
 	z.notes = z.Algorithm.notes()
 	z.pack, _ = z.Pack.int() // 0 without pack
 	z.alerting, _ = z.Alert.rule()
@@ -257,7 +249,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 		}
 		z.quotas = answer.NewQuotas(z.Name, z.policies)
 	}
-	if err := z.compile(); err != nil {
+	if err := z.compile(store, native); err != nil {
 		return err
 	}
 	z.longest, z.overrides = z.longestKnown(), new(overridebook.InForce)
@@ -269,8 +261,8 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, alone bool) error {
 	return nil
 }
 
-// compile compiles what all charges of the zone have in common.
-func (z *Zone) compile() (err error) {
+// compile compiles what all charges of the zone have in common. native has what the server of the store may decide with.
+func (z *Zone) compile(store window.Store, native window.GCRA) (err error) {
 	var o window.Options
 	policies := z.policies
 	if policies == nil {
@@ -278,11 +270,23 @@ func (z *Zone) compile() (err error) {
 	}
 	o.Pack = z.pack
 	o.Lease, _ = z.Lease.engine(z.algorithm)
-	if z.compiled, err = window.NewZone(z.Name, z.algorithm, policies, o); err == nil && z.native != nil && !z.use.script {
-		z.compiledNative, err = window.NewZone(z.Name, z.native, policies, o)
+	if z.compiled, err = window.NewZone(z.Name, z.algorithm, policies, o); err != nil || native.Native == window.NativeOff {
+		return err
 	}
+	c, ok := store.(engine.AlgorithmChecker)
+	if !ok || z.checkNative(native, true) != nil {
+		return nil
+	}
+	if err := c.CheckAlgorithm(native); err != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	z.compiledNative, err = window.NewZone(z.Name, native, policies, o)
 	return err
 }
+
+// onServer reports whether the store's server may decide on the zone, with CL.THROTTLE. The configuration must have
+// loaded: a handler that comes later may have other zones beside this one.
+func (z *Zone) onServer() bool { return z.compiledNative != nil && !z.use.script }
 
 // settles reports whether charges of the zone are settled by the answers to their requests.
 func (z *Zone) settles() bool { return z.CountIf != nil || z.Settle != nil }
@@ -317,7 +321,7 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 // charge returns what the request wants to spend on a key, and which options came out empty.
 func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
 	compiled := z.compiled
-	if z.compiledNative != nil && !z.use.script {
+	if z.onServer() {
 		compiled = z.compiledNative
 	}
 	c = compiled.Charge(key, z.cost)

@@ -202,8 +202,8 @@ func (z *Zone) algorithms() (algorithm window.Algorithm, native window.GCRA, err
 	return algorithm, native, err
 }
 
-// checkNative reports why no server can decide by itself on the zone, which is
-// alone in its handler or not.
+// checkNative returns why no server can decide by itself on the zone; nil if one can. alone is whether the zone
+// is the only one of its handler.
 func (z *Zone) checkNative(native window.GCRA, alone bool) error {
 	switch {
 	case !alone:

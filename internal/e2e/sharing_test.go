@@ -90,9 +90,9 @@ func TestZonesWrittenInTwoWays(t *testing.T) {
 		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"2s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1000ms","max":2000000000}}`, true},
 		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"2s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"4s"}}`, false},
 		{limit + `,"algorithm":{"name":"slices","adaptive":{"min":"1s","max":"4s"}}`, limit + `,"algorithm":{"name":"slices","adaptive":{"min":"2s","max":"4s"}}`, false},
-		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"auto","burst":"05"}`, true},
+		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"off","burst":"05"}`, true},
 		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","burst":6}`, false},
-		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"off"}`, false},
+		{limit + `,"algorithm":{"name":"gcra"}`, limit + `,"algorithm":{"name":"gcra","native":"auto"}`, false},
 		{limit + `,"algorithm":{"name":"gcra"},"pack":100`, limit + `,"algorithm":{"name":"gcra"},"pack":"0100"`, true},
 		{limit + `,"algorithm":{"name":"gcra"},"pack":100`, limit + `,"algorithm":{"name":"gcra"},"pack":200`, false},
 		{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Clients of which the address is in are denied, and the others never. Addresses count as their
@@ -107,7 +108,8 @@ func TestSetEnforce(t *testing.T) {
 func TestSetEnforceRefused(t *testing.T) {
 	const native, shadow = "set_native", "set_shadow"
 	const shadowZone = `{"name":"` + shadow + `","key":"all","limits":[{"max":5,"window":"1h"}],"enforce":"shadow"}`
-	const both = `{"zones":[{"name":"` + native + `","limits":[{"max":5,"window":"1h"}],"algorithm":{"name":"gcra"}},` + shadowZone + `]}`
+	_, store := NewFake(t, Decides(window.Decision{Allowed: true, Limit: 5, Remaining: 4}))
+	both := `{"zones":[{"name":"` + native + `","limits":[{"max":5,"window":"1h"}],"algorithm":{"name":"gcra","native":"auto"}},` + shadowZone + `],"store":` + store + `}`
 	_, ctx := New(t, both)
 	stop := Start(t, ctx)
 	for _, c := range []struct {
@@ -133,7 +135,7 @@ func TestSetEnforceRefused(t *testing.T) {
 	}
 	stop()
 	// A reload may bring what cannot be enforced together: the zone stays as configured.
-	alone, ctx := New(t, `{"zones":[`+shadowZone+`]}`)
+	alone, ctx := New(t, `{"zones":[`+shadowZone+`],"store":`+store+`}`)
 	stop = Start(t, ctx)
 	if answer := setEnforce(t, shadow, "on", "1h"); !strings.HasPrefix(answer, "{") {
 		t.Error(answer)

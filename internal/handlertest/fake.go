@@ -117,6 +117,9 @@ func (f *Fake) TakeBatch(ctx context.Context, requests [][]window.Charge) []wind
 	return results
 }
 
+// CheckAlgorithm accepts all, as a store does whose server may have CL.THROTTLE.
+func (f *Fake) CheckAlgorithm(window.Algorithm) error { return nil }
+
 // Close implements window.Store.
 func (f *Fake) Close() error { return nil }
 

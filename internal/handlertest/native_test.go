@@ -16,8 +16,8 @@ import (
 // in every handler, and with one limit that it can keep.
 func TestNative(t *testing.T) {
 	const (
-		gcra  = `"algorithm":{"name":"gcra"}`
-		burst = `"algorithm":{"name":"gcra","burst":5}`
+		gcra  = `"algorithm":{"name":"gcra","native":"auto"}`
+		burst = `"algorithm":{"name":"gcra","native":"auto","burst":5}`
 		limit = `"limits":[{"max":10,"window":"1m"}]`
 		other = `,{"name":"other","limits":[{"max":1,"window":"1s"}]}`
 	)
@@ -30,7 +30,7 @@ func TestNative(t *testing.T) {
 	}{
 		0:  {gcra + `,` + limit, []string{""}, "", auto},
 		1:  {burst + `,` + limit, []string{""}, "", window.GCRA{Burst: 5, Native: window.NativeAuto}},
-		2:  {`"algorithm":{"name":"gcra","native":"auto"},` + limit, []string{"", ""}, "", auto},
+		2:  {gcra + `,` + limit, []string{"", ""}, "", auto},
 		3:  {`"algorithm":{"name":"gcra","native":"on"},` + limit, []string{""}, "", window.GCRA{Native: window.NativeOn}},
 		4:  {`"algorithm":{"name":"gcra","native":"off","burst":"5"},` + limit, []string{""}, "", window.GCRA{Burst: 5}},
 		5:  {gcra + `,` + limit, []string{other}, "", script},
@@ -43,6 +43,7 @@ func TestNative(t *testing.T) {
 		12: {gcra + `,"limits":[{"max":"{http.vars.none}","window":"1m"}],"fallback":{"max":10,"window":"1m"}`, []string{""}, "", script},
 		13: {`"algorithm":{"name":"zset"},` + limit, []string{""}, "", window.Zset{}},
 		14: {`"pack":9,` + gcra + `,` + limit, []string{""}, "", script},
+		15: {`"algorithm":{"name":"gcra"},` + limit, []string{""}, "", script},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			store, config := NewFake(t, nil)
