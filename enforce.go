@@ -48,9 +48,9 @@ func (z *Zone) enforced() int64 {
 	return set.Percent
 }
 
-// setEnforce enforces the zone as word says until a time, wherever the zone is used in this
+// setEnforce enforces the zone as word says until a time, for a reason, wherever the zone is used in this
 // process. The word config goes back to the configuration.
-func (z *Zone) setEnforce(word string, until time.Time) error {
+func (z *Zone) setEnforce(word string, until time.Time, reason string) error {
 	if word == enforce.Config {
 		z.control.Reset()
 		return nil
@@ -69,7 +69,7 @@ func (z *Zone) setEnforce(word string, until time.Time) error {
 	if err != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
-	z.control.Set(percent, until)
+	z.control.Set(enforce.Setting{Percent: percent, Until: until, Reason: reason})
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/walk"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -29,7 +30,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
 	r := &running.Zone{
 		Configured: control.Zone{
-			Name: own.Name, Store: h.store.Name(), Key: own.Key, Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
+			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
 		},
 		Key: own.key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.percent,
 		Store: h.store, Local: h.OnError == onErrorLocal, Share: h.Share,
@@ -38,7 +39,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 	}
 	for _, l := range own.Limits {
 		p := l.plain()
-		r.Configured.Limits = append(r.Configured.Limits, control.Limit{Max: string(p.Max), Window: string(p.Window)})
+		r.Configured.Limits = append(r.Configured.Limits, control.Limit{Max: template.Short(string(p.Max)), Window: string(p.Window)})
 	}
 	r.InBook = &overridebook.Zone{
 		Name: own.Name, Longest: own.longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
@@ -66,7 +67,9 @@ func (d decider) SourceOf(p window.Policy) string { return d.zone.sourceOf(p) }
 
 func (d decider) Enforced() int64 { return d.zone.enforced() }
 
-func (d decider) Enforce(word string, until time.Time) error { return d.zone.setEnforce(word, until) }
+func (d decider) Enforce(word string, until time.Time, reason string) error {
+	return d.zone.setEnforce(word, until, reason)
+}
 
 // meet implements adminapi.Meet.
 func meet(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {

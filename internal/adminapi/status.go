@@ -12,19 +12,24 @@ import (
 
 // getZones lists the zones that run.
 func getZones(*http.Request, []byte) (int, any, error) {
-	return http.StatusOK, control.Zones{Zones: listZones()}, nil
+	return http.StatusOK, control.Zones{Zones: listZones(false)}, nil
 }
 
-func listZones() []control.Zone {
+// listZones returns the zones that run, with what they have decided in the last minutes if recent.
+func listZones(recent bool) []control.Zone {
 	all := []control.Zone{}
 	for _, zones := range running.Zones.List() {
-		all = append(all, zones[0].State())
+		state := zones[0].State()
+		if recent {
+			state.Recent = zones[0].Seen.Tally.Recent.Shown()
+		}
+		all = append(all, state)
 	}
 	return all
 }
 
-// getStatus says how stores, alerts and loads are, and which zones run if the query of the request asks for them:
-// then one request, which is one line of Caddy's log, tells all.
+// getStatus says how stores, alerts and loads are. With the query zones it says which zones run, and with recent
+// what these have decided in the last minutes: then one request, which is one line of Caddy's log, tells all.
 func getStatus(r *http.Request, _ []byte) (int, any, error) {
 	answer := control.Status{Version: control.Version(), Stores: []control.Store{}, Alerts: running.Alerts()}
 	for _, s := range running.Zones.Stores() {
@@ -34,7 +39,7 @@ func getStatus(r *http.Request, _ []byte) (int, any, error) {
 	}
 	answer.Loads = running.Loads()
 	if r.URL.Query().Has("zones") {
-		answer.Zones = listZones()
+		answer.Zones = listZones(r.URL.Query().Has("recent"))
 	}
 	return http.StatusOK, answer, nil
 }

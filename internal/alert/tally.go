@@ -13,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -33,6 +34,9 @@ type Tally struct {
 	keys     distinct
 	frequent topkeys.Frequent // with log_key
 	logs     atomic.Bool      // whether keys may be logged: no longer after a reload without log_key
+
+	// What the zone has decided in the last minutes, in shadow, too. The watcher fills it from the metrics.
+	Recent recent.History
 
 	// What status shows of an alert that has fired; nil: none has.
 	Fired atomic.Pointer[control.Alert]

@@ -60,16 +60,33 @@ type Zones struct {
 type Zone struct {
 	Name      string  `json:"name"`
 	Store     string  `json:"store"`
-	Key       string  `json:"key"` // the template
+	Key       string  `json:"key"` // the template, as a Caddyfile has it
 	Limits    []Limit `json:"limits"`
 	Algorithm string  `json:"algorithm"`
 	OnError   string  `json:"on_error"`
 	Enforce   string  `json:"enforce"`
 	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
-	EnforceUntil string           `json:"enforce_until,omitempty"`
-	Outcomes     map[string]int64 `json:"outcomes"` // since the process began
+	EnforceUntil string `json:"enforce_until,omitempty"`
+	// Why an operator has set it.
+	EnforceReason string           `json:"enforce_reason,omitempty"`
+	Outcomes      map[string]int64 `json:"outcomes"` // since the process began
+	// With the query `recent` of status only.
+	Recent *Recent `json:"recent,omitempty"`
 	// Whether the zone has top talkers.
 	TopTalkers bool `json:"top_talkers,omitempty"`
+}
+
+// Recent is what a zone has decided in the last three minutes, or since this Caddy has the zone. Lists have rates
+// per second, the oldest first. A list of which all rates are 0 is left out.
+type Recent struct {
+	Until     string    `json:"until"` // in RFC 3339
+	Step      float64   `json:"step"`  // seconds between two rates
+	Samples   int       `json:"samples"`
+	Decisions []float64 `json:"decisions,omitempty"`
+	// What the zone has denied, for want of a store, too.
+	Denied []float64 `json:"denied,omitempty"`
+	// What it would have denied if it were enforced.
+	WouldDeny []float64 `json:"would_deny,omitempty"`
 }
 
 // Limit is a limit as configured.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 )
 
 // Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
@@ -19,13 +20,21 @@ type Control struct {
 	Shadow func() metrics.Shadow
 
 	store, zone string
-	setting     atomic.Pointer[Setting] // nil: as configured
+	setting     atomic.Pointer[Setting]  // nil: as configured
+	shadow      atomic.Pointer[counters] // nil: Shadow was not called
 }
 
-// Setting is how a zone is enforced until a time.
+// Setting is how a zone is enforced until a time, and why.
 type Setting struct {
 	Percent int64
 	Until   time.Time
+	Reason  string
+}
+
+// counters are those of Shadow, and what they were when this Control first used them.
+type counters struct {
+	metrics.Shadow
+	before recent.Counts
 }
 
 type controlID struct{ store, zone string }
@@ -38,7 +47,13 @@ func (*Control) Destruct() error { return nil }
 // Acquire returns the Control of a zone on a store. Release it.
 func Acquire(store, zone string) *Control {
 	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
-		return &Control{store: store, zone: zone, Shadow: sync.OnceValue(func() metrics.Shadow { return metrics.NewShadow(zone) })}, nil
+		c := &Control{store: store, zone: zone}
+		c.Shadow = sync.OnceValue(func() metrics.Shadow {
+			shadow := metrics.NewShadow(zone)
+			c.shadow.Store(&counters{shadow, shadow.Counts()})
+			return shadow
+		})
+		return c, nil
 	})
 	return value.(*Control)
 }
@@ -50,8 +65,17 @@ func (c *Control) Release() {
 	}
 }
 
+// ShadowCounts returns what Shadow has counted since it was first called.
+func (c *Control) ShadowCounts() recent.Counts {
+	s := c.shadow.Load()
+	if s == nil {
+		return recent.Counts{}
+	}
+	return s.Counts().Minus(s.before)
+}
+
 // Set has the zone enforced in a way until a time.
-func (c *Control) Set(percent int64, until time.Time) { c.setting.Store(&Setting{percent, until}) }
+func (c *Control) Set(s Setting) { c.setting.Store(&s) }
 
 // Reset has the zone enforced as it is configured.
 func (c *Control) Reset() { c.setting.Store(nil) }

@@ -16,7 +16,7 @@ func TestControl(t *testing.T) {
 	if c.Current() != nil {
 		t.Errorf("got %+v before anything is set", c.Current())
 	}
-	c.Set(25, time.Now().Add(time.Hour))
+	c.Set(Setting{Percent: 25, Until: time.Now().Add(time.Hour)})
 	c.Release()
 	if set := other.Current(); set == nil || set.Percent != 25 {
 		t.Errorf("got %+v, want 25%%", set)
@@ -25,7 +25,7 @@ func TestControl(t *testing.T) {
 	if c.Current() != nil {
 		t.Errorf("got %+v after it was reset", c.Current())
 	}
-	c.Set(None, time.Now().Add(-time.Second))
+	c.Set(Setting{Percent: None, Until: time.Now().Add(-time.Second)})
 	for range 2 {
 		if c.Current() != nil {
 			t.Errorf("got %+v after its time", c.Current())

@@ -3,6 +3,8 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 )
 
 // OutcomeCounter counts requests with an outcome, and the units that they wanted to spend.
@@ -48,12 +50,25 @@ func (z *Zone) Outcomes() map[string]int64 {
 func outcomes(of map[string]OutcomeCounter) map[string]int64 {
 	all := make(map[string]int64)
 	for name, counter := range of {
-		var m dto.Metric
-		if counter.Write(&m) == nil {
-			all[name] = int64(m.GetCounter().GetValue())
-		}
+		all[name] = counter.value()
 	}
 	return all
+}
+
+// value returns how many requests were counted.
+func (c OutcomeCounter) value() int64 {
+	var m dto.Metric
+	if c.Write(&m) != nil {
+		return 0
+	}
+	return int64(m.GetCounter().GetValue())
+}
+
+// Counts returns the decisions since the process began.
+func (z *Zone) Counts() recent.Counts {
+	c := recent.Counts{Denied: z.Denied.value() + z.FailedClosed.value()}
+	c.Decisions = c.Denied + z.Allowed.value() + z.FailedOpen.value()
+	return c
 }
 
 // Shadow counts what a zone would have decided on requests that it may not deny.
@@ -78,4 +93,11 @@ func (s *Shadow) Outcomes() map[string]int64 {
 		"shadow_allowed": s.Allowed, "shadow_denied": s.Denied, "shadow_failed_open": s.FailedOpen,
 		"shadow_failed_closed": s.FailedClosed, "shadow_dropped": s.Dropped,
 	})
+}
+
+// Counts returns the decisions since the process began.
+func (s *Shadow) Counts() recent.Counts {
+	c := recent.Counts{WouldDeny: s.Denied.value() + s.FailedClosed.value()}
+	c.Decisions = c.WouldDeny + s.Allowed.value() + s.FailedOpen.value()
+	return c
 }

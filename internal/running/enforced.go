@@ -23,7 +23,7 @@ func (z *Zone) Enforced() (word, until string) {
 // it. A zone that is as configured, and stays so, is not changed.
 func (z *Zone) Enforce(word string, until time.Time, reason string) (isChanged bool, err error) {
 	isAsConfigured := word == enforce.Config && z.Control.Current() == nil
-	if err := z.Decider.Enforce(word, until); err != nil || isAsConfigured {
+	if err := z.Decider.Enforce(word, until, reason); err != nil || isAsConfigured {
 		return false, err
 	}
 	now, end := z.Enforced()

@@ -94,7 +94,7 @@ func (d *decider) Charge(key string) (window.Charge, *overrides.Rule) {
 }
 func (d *decider) SourceOf(window.Policy) string { return control.SourceFallback }
 func (d *decider) Enforced() int64               { return d.percent }
-func (d *decider) Enforce(word string, _ time.Time) (err error) {
+func (d *decider) Enforce(word string, _ time.Time, _ string) (err error) {
 	d.percent, err = enforce.Percent(word)
 	return err
 }
@@ -112,7 +112,7 @@ func TestEnforced(t *testing.T) {
 		}
 	}
 	want("configured", "on", "")
-	z.Control.Set(25, time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))
+	z.Control.Set(enforce.Setting{Percent: 25, Until: time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)})
 	want("set", "25%", "2099-01-01T00:00:00Z")
 	d.percent = 100
 	want("set, and not possible", "on", "")

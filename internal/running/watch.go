@@ -16,7 +16,17 @@ func watch(now time.Time) {
 		z := zones[0]
 		z.Control.Current() // which notes that its time is over
 		z.Seen.Watch(z.Alerting, now)
+		z.note(now)
 	}
+}
+
+// note takes a sample of what the zone has decided, if it is time.
+func (z *Zone) note(now time.Time) {
+	h := &z.Seen.Tally.Recent
+	if !h.Due(now) {
+		return
+	}
+	h.Note(now, z.Counters.Counts().Plus(z.Control.ShadowCounts()))
 }
 
 // Alerts returns the alerts that have fired, by zone.

@@ -54,9 +54,9 @@ type Decider interface {
 	SourceOf(p window.Policy) string
 	// Enforced returns the percentage of keys whose requests the zone may deny now.
 	Enforced() int64
-	// Enforce enforces the zone as word says until a time, wherever the zone is used in this process. The word
+	// Enforce enforces the zone as word says until a time, for a reason, wherever the zone is used in this process. The word
 	// config goes back to the configuration.
-	Enforce(word string, until time.Time) error
+	Enforce(word string, until time.Time, reason string) error
 }
 
 // ID is what counters are told apart by, beside their keys.
@@ -72,6 +72,9 @@ func (z *Zone) Name() string { return z.Configured.Name }
 func (z *Zone) State() control.Zone {
 	state := z.Configured
 	state.Enforce, state.EnforceUntil = z.Enforced()
+	if set := z.Control.Current(); set != nil && state.EnforceUntil != "" {
+		state.EnforceReason = set.Reason
+	}
 	state.Outcomes = z.Counters.Outcomes()
 	if state.Enforce != enforce.Word(enforce.All) {
 		shadow := z.Control.Shadow()
