@@ -70,7 +70,7 @@ func (h *History) Note(now time.Time, c Counts) {
 	h.n = min(h.n+1, Samples)
 }
 
-// Shown returns the samples, the oldest first; nil if there are none. Lists of which all are 0 are left out.
+// Shown returns the samples, the oldest first; nil without any. Lists of which all are 0 are left out.
 func (h *History) Shown() *control.Recent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ var shortByLong = func() map[string]string {
 }()
 
 // Short returns a text with the shorthands of Caddyfiles in place of the names that Caddy expands them to:
-// {client_ip} for {http.vars.client_ip}. It is for people to read.
+// {client_ip} for {http.vars.client_ip}. People read it.
 func Short(text string) string {
 	for _, name := range Names(text) {
 		if short := shortName(name); short != "" {
