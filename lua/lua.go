@@ -5,7 +5,7 @@
 //   - what algorithms share: the verdict, the horizon, the record and some constants;
 //   - for some algorithms, a quick path in pass, which decides where all is simple.
 //
-// Two small scripts count processes and keep overrides. The header of each script names its
+// Three small scripts count processes, keep overrides, and exchange orders to enforce zones. The header of each script names its
 // keys, arguments and reply; that of each module what it returns, and what it keeps.
 package lua
 
@@ -43,6 +43,9 @@ var Instances = read("instances")
 
 // Overrides is the script that keeps what operators set while Caddy runs.
 var Overrides = read("overrides")
+
+// Enforce is the script by which Caddys tell each other how operators have zones enforced.
+var Enforce = read("enforce")
 
 func build() string {
 	var s strings.Builder

@@ -25,13 +25,12 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	var until time.Time
+	var ttl time.Duration
 	if e.TTL != "" {
-		ttl, err := duration.Parse(e.TTL)
+		ttl, err = duration.Parse(e.TTL)
 		if err != nil || ttl <= 0 || ttl > enforce.Longest {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
 		}
-		until = time.Now().Add(ttl)
 	}
 	zones := running.Zones.List()
 	if _, err := enforce.Percent(e.Mode); e.All && err != nil && e.Mode != enforce.Config {
@@ -45,11 +44,12 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		zones = [][]*running.Zone{own}
 	}
 	var answer control.Enforced
-	var changed []*running.Zone
-	order := enforce.NewOrder(e.Mode, until, e.Reason)
+	changed := make(map[*running.Zone]string)
 	answer.Zones = []control.ZoneEnforced{}
 	for _, all := range zones {
 		z := all[0]
+		now := z.Control.Clock().Now()
+		until := now.Add(ttl)
 		isChanged, err := z.Enforce(e.Mode, until, e.Reason)
 		if err != nil && !e.All {
 			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
@@ -61,8 +61,8 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Zones = append(answer.Zones, one)
 		if err == nil {
-			z.Control.Order(order)
-			changed = append(changed, z) // other Caddys may have been told otherwise
+			changed[z] = enforce.NewOrder(now, e.Mode, until, e.Reason)
+			z.Control.Order(changed[z]) // other Caddys may have been told otherwise
 			if !isChanged {
 				continue
 			}
@@ -71,7 +71,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 				zap.String("until", one.Until), zap.String("reason", e.Reason))
 		}
 	}
-	if unsent := running.SendOrder(r.Context(), changed, order); len(unsent) > 0 {
+	if unsent := running.SendOrders(r.Context(), changed); len(unsent) > 0 {
 		for i := range answer.Zones {
 			if one := &answer.Zones[i]; slices.Contains(unsent, running.ID{Store: one.Store, Zone: one.Zone}) {
 				one.Note = noteUnsent

@@ -52,8 +52,9 @@ func overrideSet(s *openstore.Store, zone string) control.OverrideSet {
 	if !c.Read.IsZero() {
 		set.Confirmed = c.Read.UTC().Format(time.RFC3339)
 	}
+	now := s.Overrides.Clock().Now()
 	for _, r := range c.Records {
-		if (zone == "" || r.Zone == zone) && !r.Expired(time.Now()) {
+		if (zone == "" || r.Zone == zone) && !r.Expired(now) {
 			set.Records = append(set.Records, r)
 		}
 	}
@@ -100,7 +101,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
-		if err = complete(z, o, time.Now()); err == nil {
+		if err = complete(z, o, s.Overrides.Clock().Now()); err == nil {
 			err = overrides.Check(o, z.InBook.Records(s.Overrides.Hasher()))
 		}
 		if err != nil {
@@ -168,7 +169,7 @@ func selectorOf(r *overrides.Record) (*running.Zone, error) {
 		return nil, err
 	}
 	r.Limits, r.Factor, r.Deny, r.Exempt, r.Until, r.TTL = nil, 0, true, false, nil, ""
-	if err := complete(found[0], r, time.Now()); err != nil {
+	if err := complete(found[0], r, found[0].Store.Overrides.Clock().Now()); err != nil {
 		return nil, refused(http.StatusBadRequest, err)
 	}
 	return found[0], nil
@@ -184,7 +185,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	now := time.Now()
+	now := s.Overrides.Clock().Now()
 	set.Records = slices.DeleteFunc(set.Records, func(o overrides.Record) bool { return o.Expired(now) })
 	seen := make(map[string]bool)
 	for i := range set.Records {

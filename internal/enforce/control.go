@@ -10,6 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 )
 
 // Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
@@ -20,6 +21,7 @@ type Control struct {
 	Shadow func() metrics.Shadow
 
 	store, zone string
+	clock       *storeclock.Clock
 	setting     atomic.Pointer[Setting]  // nil: as configured
 	shadow      atomic.Pointer[counters] // nil: Shadow was not called
 }
@@ -47,7 +49,7 @@ func (*Control) Destruct() error { return nil }
 // Acquire returns the Control of a zone on a store. Release it.
 func Acquire(store, zone string) *Control {
 	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
-		c := &Control{store: store, zone: zone}
+		c := &Control{store: store, zone: zone, clock: storeclock.Of(store)}
 		c.Shadow = sync.OnceValue(func() metrics.Shadow {
 			shadow := metrics.NewShadow(zone)
 			c.shadow.Store(&counters{shadow, shadow.Counts()})
@@ -74,6 +76,9 @@ func (c *Control) ShadowCounts() recent.Counts {
 	return s.Counts().Minus(s.before)
 }
 
+// Clock returns what the end of a setting goes by: the clock of the store.
+func (c *Control) Clock() *storeclock.Clock { return c.clock }
+
 // Set has the zone enforced in a way until a time.
 func (c *Control) Set(s Setting) { c.setting.Store(&s) }
 
@@ -91,7 +96,7 @@ func (c *Control) Current() *Setting {
 // unlessOver returns what is set. If its time is over, it returns nil, and the first call emits an event.
 func (c *Control) unlessOver() *Setting {
 	set := c.setting.Load()
-	if set == nil || time.Now().Before(set.Until) {
+	if set == nil || c.clock.Now().Before(set.Until) {
 		return set
 	}
 	if c.setting.CompareAndSwap(set, nil) {

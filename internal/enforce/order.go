@@ -84,9 +84,8 @@ func (o Order) HoldsFrom(now time.Time) (Order, bool) {
 	return o, true
 }
 
-// NewOrder returns an order as the store keeps it. One for what is configured lasts as long as any before it.
-func NewOrder(mode string, until time.Time, reason string) string {
-	now := time.Now()
+// NewOrder returns an order that is made now, as the store keeps it. One for what is configured lasts as long as any before it.
+func NewOrder(now time.Time, mode string, until time.Time, reason string) string {
 	if mode == Config {
 		until = now.Add(Longest)
 	}

@@ -8,7 +8,7 @@ import (
 // An order that was under way when another took its place does not come back.
 func TestOrderUnderWay(t *testing.T) {
 	var e Sync
-	x, y := NewOrder("shadow", time.Now().Add(time.Hour), ""), NewOrder("on", time.Now().Add(time.Hour), "")
+	x, y := NewOrder(time.Now(), "shadow", time.Now().Add(time.Hour), ""), NewOrder(time.Now(), "on", time.Now().Add(time.Hour), "")
 	if isNew, _ := e.Hear(x); !isNew {
 		t.Fatal("the first order is not new")
 	}

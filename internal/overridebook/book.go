@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -25,6 +26,8 @@ const (
 	// longestLook is how long a look at the store takes at most. App.Start and App.Stop wait for one,
 	// and requests that are under way wait with them.
 	longestLook = time.Second
+	// notable is by how much a clock has to move before the zones look again at what has ended.
+	notable = time.Second / 4
 	// Quiet is how long after a change no key takes a lease.
 	Quiet = 2*refresh + time.Second
 )
@@ -32,13 +35,14 @@ const (
 // Sharer is implemented by stores that keep overrides for all Caddys that share them.
 type Sharer interface {
 	// ReadOverrides returns the version, and the records by their IDs unless known is the version.
-	// The version is empty if no record was ever written, or if all are lost. It also returns what WriteEnforce has written.
-	ReadOverrides(ctx context.Context, known string) (version string, records, orders map[string]string, err error)
+	// The version is empty if no record was ever written, or if all are lost.
+	ReadOverrides(ctx context.Context, known string) (version string, records map[string]string, err error)
 	// WriteOverrides makes next the version if known is it, takes records out and writes others. It
 	// returns the version that holds then. If known is empty, all records are replaced.
 	WriteOverrides(ctx context.Context, known, next string, gone []string, records map[string]string) (version string, err error)
-	// WriteEnforce writes orders by the names of zones, and keeps them for a time.
-	WriteEnforce(ctx context.Context, orders map[string]string, keep time.Duration) error
+	// ExchangeOrders writes next, orders by the names of zones, unless the store has another order for a zone than
+	// known has, and keeps all orders for a time. It returns those that the store has then, and the store's time.
+	ExchangeOrders(ctx context.Context, known, next map[string]string, keep time.Duration) (now time.Time, orders map[string]string, err error)
 	// HashesKeys reports whether the store keeps the HMACs of keys, which HashKey makes.
 	HashesKeys() bool
 	overrides.Hasher
@@ -47,6 +51,7 @@ type Sharer interface {
 // Book holds the overrides of a store in this process.
 type Book struct {
 	name   string
+	clock  *storeclock.Clock
 	shared Sharer           // nil: this process has its own
 	hasher overrides.Hasher // nil: keys are kept as they are
 
@@ -67,9 +72,8 @@ type Book struct {
 
 // New returns the book of a store. It holds nothing, and does nothing by itself, before Begin.
 func New(store window.Store) *Book {
-	b := &Book{
-		name: strings.ToValidUTF8(store.String(), "\uFFFD"), zones: make(map[*Zone]struct{}), warned: make(map[string]bool),
-	}
+	name := strings.ToValidUTF8(store.String(), "\uFFFD")
+	b := &Book{name: name, clock: storeclock.Of(name), zones: make(map[*Zone]struct{}), warned: make(map[string]bool)}
 	if shared, ok := store.(Sharer); ok {
 		b.shared = shared
 		if shared.HashesKeys() {
@@ -78,6 +82,9 @@ func New(store window.Store) *Book {
 	}
 	return b
 }
+
+// Clock returns the clock of the store.
+func (b *Book) Clock() *storeclock.Clock { return b.clock }
 
 // Shared reports whether the store keeps the overrides, for all Caddys that share it.
 func (b *Book) Shared() bool { return b.shared != nil }
@@ -116,7 +123,7 @@ func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
 	}
 	b.mu.Lock()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
-	b.apply(time.Now())
+	b.apply(b.clock.Now())
 	b.mu.Unlock()
 	if !first {
 		return
@@ -141,7 +148,7 @@ func (b *Book) Foresee(z *Zone, storage overridestore.Storage) {
 		}
 	}
 	if len(b.copy.Records)+len(b.copy.Past) > 0 {
-		b.applyTo(z, time.Now())
+		b.applyTo(z, b.clock.Now())
 	}
 }
 
@@ -202,14 +209,14 @@ func (b *Book) run(ctx context.Context) {
 		if b.shared != nil {
 			b.Look(ctx)
 		}
-		b.Tidy(time.Now())
+		b.Tidy(b.clock.Now())
 	}
 }
 
 // install has other records hold. mu is held.
 func (b *Book) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
-	b.copy, b.lost, b.changed = c, false, time.Now()
+	b.copy, b.lost, b.changed = c, false, b.clock.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -36,7 +35,7 @@ func (b *Book) Change(ctx context.Context, version string, edit func([]overrides
 		if version != "" && version != before.Version {
 			return before, ErrChanged
 		}
-		next := overridestore.Copy{Version: nextVersion(before.Version), Read: time.Now()}
+		next := overridestore.Copy{Version: nextVersion(before.Version), Read: b.clock.Now()}
 		var err error
 		live := slices.DeleteFunc(slices.Clone(before.Records), func(r overrides.Record) bool { return r.Expired(next.Read) })
 		if next.Records, err = edit(live); err != nil {

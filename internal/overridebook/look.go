@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
@@ -24,7 +21,8 @@ func (b *Book) Look(ctx context.Context) {
 	b.mu.Lock()
 	known := b.copy.Version
 	b.mu.Unlock()
-	version, records, orders, err := b.shared.ReadOverrides(ctx, known)
+	_ = b.follow(ctx) // again at the next look: a part of a Cluster can be away
+	version, records, err := b.shared.ReadOverrides(ctx, known)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -32,7 +30,6 @@ func (b *Book) Look(ctx context.Context) {
 		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "away").Inc()
 		return
 	}
-	b.follow(ctx, orders)
 	if records == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -41,7 +38,7 @@ func (b *Book) Look(ctx context.Context) {
 		}
 		return
 	}
-	now := overridestore.Copy{Version: version, Read: time.Now()}
+	now := overridestore.Copy{Version: version, Read: b.clock.Now()}
 	for id, text := range records {
 		var r overrides.Record
 		if err := json.Unmarshal([]byte(text), &r); err != nil || r.ID != id {
@@ -63,50 +60,11 @@ func (b *Book) Look(ctx context.Context) {
 
 // note notes that the store has no other version than this Caddy, or none. mu is held.
 func (b *Book) note(version string) {
-	b.copy.Read = time.Now()
+	b.copy.Read = b.clock.Now()
 	lost := version != b.copy.Version
 	if lost && !b.lost {
 		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "lost").Inc()
 		storestate.Logger(b.name).Warn("the store has lost the overrides; the last ones stay in force; set one, or replace them, to write them again", zap.Int("overrides", len(b.copy.Records)))
 	}
 	b.lost = lost
-}
-
-// follow takes up the orders that the store has, by zone, and sends those that it lacks.
-func (b *Book) follow(ctx context.Context, orders map[string]string) {
-	b.mu.Lock()
-	var zones []*Zone // one of each name
-	for z := range b.zones {
-		if !slices.ContainsFunc(zones, func(o *Zone) bool { return o.Name == z.Name }) {
-			zones = append(zones, z)
-		}
-	}
-	b.mu.Unlock()
-	unsent := make(map[string]string)
-	for _, z := range zones {
-		isNew, own := z.Orders.Hear(orders[z.Name])
-		if own != "" {
-			unsent[z.Name] = own
-		}
-		if isNew {
-			z.Obey(b.name, enforce.ParseOrder(orders[z.Name]))
-		}
-	}
-	_ = b.Send(ctx, zones, unsent) // again at the next look
-}
-
-// Send gives orders, by zone, to the Caddys that share the store.
-func (b *Book) Send(ctx context.Context, zones []*Zone, orders map[string]string) error {
-	if b.shared == nil || len(orders) == 0 {
-		return nil
-	}
-	if err := b.shared.WriteEnforce(ctx, orders, enforce.Longest); err != nil {
-		return err
-	}
-	for _, z := range zones {
-		if text := orders[z.Name]; text != "" {
-			z.Orders.Sent(text)
-		}
-	}
-	return nil
 }

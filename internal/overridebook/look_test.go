@@ -22,13 +22,13 @@ func TestOrders(t *testing.T) {
 	}
 	inStore := func() string {
 		t.Helper()
-		_, _, orders, err := b.shared.ReadOverrides(t.Context(), "")
+		_, orders, err := b.shared.ExchangeOrders(t.Context(), nil, nil, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return orders[t.Name()]
 	}
-	own := enforce.NewOrder("shadow", time.Now().Add(time.Hour), "")
+	own := enforce.NewOrder(time.Now(), "shadow", time.Now().Add(time.Hour), "")
 	one.Orders.Order(own)
 	for range 2 {
 		b.Look(t.Context())
@@ -36,8 +36,8 @@ func TestOrders(t *testing.T) {
 	if got := inStore(); got != own || len(obeyed) != 0 {
 		t.Errorf("the store has %q, want %q; obeyed %v", got, own, obeyed)
 	}
-	foreign := enforce.NewOrder("on", time.Now().Add(time.Hour), "")
-	if err := b.shared.WriteEnforce(t.Context(), map[string]string{t.Name(): foreign}, time.Hour); err != nil {
+	foreign := enforce.NewOrder(time.Now(), "on", time.Now().Add(time.Hour), "")
+	if _, _, err := b.shared.ExchangeOrders(t.Context(), map[string]string{t.Name(): own}, map[string]string{t.Name(): foreign}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -62,6 +62,6 @@ func (b *Book) lookBack(z *Zone, next *snapshot, now time.Time) {
 		}
 	}
 	if longer != nil {
-		next.back, _ = overrides.Compile(longer, z.Records(b.hasher))
+		next.back, _ = overrides.Compile(longer, b.recordsOf(z))
 	}
 }

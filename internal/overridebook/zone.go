@@ -11,6 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
@@ -38,6 +39,7 @@ type InForce struct {
 
 // snapshot has the overrides of a zone at a time. It does not change.
 type snapshot struct {
+	clock   *storeclock.Clock
 	set     *overrides.Set // nil without any
 	misfits []overrides.Misfit
 	// Up to when no key takes a lease, and from when on, in Unix ms: other Caddys may know other
@@ -72,7 +74,7 @@ func (f *InForce) MayLease() bool {
 	if now == nil {
 		return true
 	}
-	ms := time.Now().UnixMilli()
+	ms := now.clock.Milli()
 	return ms >= now.quietUntil && (now.nextEnd == 0 || ms < now.nextEnd)
 }
 
@@ -100,7 +102,7 @@ func (b *Book) Misfit(z *Zone, key string) *overrides.Misfit {
 	if len(misfits) == 0 {
 		return nil
 	}
-	of := z.Records(b.hasher)
+	of := b.recordsOf(z)
 	of.Fit = nil
 	records := make([]overrides.Record, 0, len(misfits))
 	for _, m := range misfits {
@@ -116,6 +118,13 @@ func (b *Book) Misfit(z *Zone, key string) *overrides.Misfit {
 	return nil
 }
 
+// recordsOf returns what records of a zone have to fit.
+func (b *Book) recordsOf(z *Zone) overrides.Zone {
+	of := z.Records(b.hasher)
+	of.Clock = b.clock
+	return of
+}
+
 // apply gives every zone its overrides. mu is held.
 func (b *Book) apply(now time.Time) {
 	for z := range b.zones {
@@ -129,9 +138,9 @@ func (b *Book) apply(now time.Time) {
 
 // applyTo gives a zone its overrides, and returns those that do not fit. mu is held.
 func (b *Book) applyTo(z *Zone, now time.Time) []overrides.Misfit {
-	next := &snapshot{}
+	next := &snapshot{clock: b.clock}
 	records := slices.DeleteFunc(slices.Clone(b.copy.Records), func(r overrides.Record) bool { return r.Zone != z.Name || r.Expired(now) })
-	next.set, next.misfits = overrides.Compile(records, z.Records(b.hasher))
+	next.set, next.misfits = overrides.Compile(records, b.recordsOf(z))
 	for _, r := range records {
 		if r.Until != nil && (next.nextEnd == 0 || r.Until.UnixMilli() < next.nextEnd) {
 			next.nextEnd = r.Until.UnixMilli()

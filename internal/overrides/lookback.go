@@ -65,7 +65,7 @@ func (s *Set) LookBack(key string) (longest time.Duration) {
 	if s == nil {
 		return 0
 	}
-	now := time.Now().UnixMilli()
+	now := s.time.Milli()
 	if r := s.exact[key]; r != nil {
 		longest = r.looks.at(now)
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -22,6 +22,8 @@ type Zone struct {
 	IPv4Prefix, IPv6Prefix int
 	// Hasher makes the HMAC of keys; nil if keys are kept as they are.
 	Hasher Hasher
+	// Clock is what the ends of records go by. Nil: the clock of this process.
+	Clock *storeclock.Clock
 	// Fit reports why limits, or what a factor makes of those of the zone, cannot hold in the zone.
 	Fit func(*Rule) error
 }
@@ -53,6 +55,7 @@ type Misfit struct {
 
 // Set has the records of a zone. It does not change.
 type Set struct {
+	time     *storeclock.Clock
 	hasher   Hasher
 	exact    map[string]*Rule
 	hashed   map[[32]byte]*Rule
@@ -64,7 +67,7 @@ type Set struct {
 // Compile returns the records of a zone; nil without any. Of two that come to the same
 // selector in this zone, the one that was created last counts.
 func Compile(records []Record, z Zone) (*Set, []Misfit) {
-	s := &Set{hasher: z.Hasher}
+	s := &Set{time: z.Clock, hasher: z.Hasher}
 	var misfits []Misfit
 	some := false
 	for i := range records {
@@ -209,7 +212,10 @@ func (s *Set) addPattern(r *Rule, z *Zone) error {
 }
 
 // clock is the time of a look-up, which is read if a record that would decide ends at all.
-type clock struct{ now int64 }
+type clock struct {
+	of  *storeclock.Clock
+	now int64
+}
 
 func (c *clock) live(r *Rule) bool {
 	if r == nil {
@@ -219,7 +225,7 @@ func (c *clock) live(r *Rule) bool {
 		return true
 	}
 	if c.now == 0 {
-		c.now = time.Now().UnixMilli()
+		c.now = c.of.Milli()
 	}
 	return c.now < r.until
 }
@@ -236,7 +242,7 @@ func (s *Set) Find(key string) *Rule {
 	if s == nil {
 		return nil
 	}
-	return s.find(key, &clock{})
+	return s.find(key, &clock{of: s.time})
 }
 
 func (s *Set) find(key string, c *clock) *Rule {

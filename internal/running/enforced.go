@@ -2,6 +2,8 @@ package running
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,7 +35,7 @@ func (z *Zone) Enforce(word string, until time.Time, reason string) (isChanged b
 
 // Obey has the zone enforced as an operator has told another Caddy.
 func (z *Zone) Obey(store string, o enforce.Order) {
-	o, holds := o.HoldsFrom(time.Now())
+	o, holds := o.HoldsFrom(z.Control.Clock().Now())
 	if !holds {
 		return
 	}
@@ -46,14 +48,16 @@ func (z *Zone) Obey(store string, o enforce.Order) {
 	}
 }
 
-// SendOrder tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
-func SendOrder(ctx context.Context, zones []*Zone, order string) (unsent []ID) {
-	for s, zones := range InBooks(zones) {
-		orders := make(map[string]string, len(zones))
-		for _, z := range zones {
-			orders[z.Name] = order
+// SendOrders tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
+func SendOrders(ctx context.Context, orders map[*Zone]string) (unsent []ID) {
+	for s, zones := range InBooks(slices.Collect(maps.Keys(orders))) {
+		texts := make(map[string]string, len(zones))
+		for z, order := range orders {
+			if z.Store == s {
+				texts[z.Name()] = order
+			}
 		}
-		if err := s.Overrides.Send(ctx, zones, orders); err != nil {
+		if err := s.Overrides.Send(ctx, zones, texts); err != nil {
 			for _, z := range zones {
 				unsent = append(unsent, ID{s.Name(), z.Name})
 			}

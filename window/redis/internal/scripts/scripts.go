@@ -9,12 +9,14 @@ import (
 )
 
 // Names of the scripts, as EVALSHA takes them.
-var Decide, Instances, Overrides string
+var Decide, Instances, Overrides, Enforce string
 
 func init() { Name() }
 
 // Name sets the names. Tests call it after they have changed a script.
-func Name() { Decide, Instances, Overrides = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides) }
+func Name() {
+	Decide, Instances, Overrides, Enforce = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides), sha(lua.Enforce)
+}
 
 func sha(script string) string {
 	sum := sha1.Sum([]byte(script)) //nolint:gosec // see the import
@@ -22,4 +24,4 @@ func sha(script string) string {
 }
 
 // All returns the scripts themselves.
-func All() []string { return []string{lua.Script, lua.Instances, lua.Overrides} }
+func All() []string { return []string{lua.Script, lua.Instances, lua.Overrides, lua.Enforce} }

@@ -1,0 +1,64 @@
+// Package storeclock has the clocks of stores: the ends of overrides and of orders go by them, so that they are the
+// same on all Caddys that share a store.
+package storeclock
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+)
+
+// Clock is the clock of a store as this process knows it. Before Learn it is the clock of this process, which it stays for a
+// store without a server. All methods are safe for concurrent use; Now and Milli accept a nil Clock, which was told nothing.
+//
+// Between two calls of Learn it goes by [uptime.Now], so that a step of this process's time of day changes nothing.
+type Clock struct {
+	// Wall returns the time of day of this process. Nil: time.Now. Tests set it before the first use.
+	Wall func() time.Time
+
+	ahead atomic.Int64 // nanoseconds of Unix time less those of uptime; 0: not known, for no store tells 1970
+}
+
+// clocks has a clock for each name of a store that this process has used. They are few, and outlive reloads: one in an
+// outage does not forget what the store's time is.
+var clocks sync.Map
+
+// Of returns the clock of the store with a name.
+func Of(store string) *Clock {
+	store = strings.ToValidUTF8(store, "\uFFFD") // as in labels and logs
+	c, ok := clocks.Load(store)
+	if !ok {
+		c, _ = clocks.LoadOrStore(store, new(Clock))
+	}
+	return c.(*Clock)
+}
+
+// Learn notes what the store answered when it was asked for its time. The times asked and answered are of [uptime.Now]: the
+// answer is taken to be of halfway between them. Learn returns by how much the clock has moved.
+func (c *Clock) Learn(at time.Time, asked, answered time.Duration) (moved time.Duration) {
+	now := uptime.Now()
+	before := c.at(now)
+	c.ahead.Store(at.UnixNano() - int64(asked+answered)/2)
+	return c.at(now).Sub(before)
+}
+
+// Now returns the time by the store's clock.
+func (c *Clock) Now() time.Time { return c.at(uptime.Now()) }
+
+// Milli returns Now in milliseconds of Unix time.
+func (c *Clock) Milli() int64 { return c.Now().UnixMilli() }
+
+func (c *Clock) at(now time.Duration) time.Time {
+	switch {
+	case c == nil:
+		return time.Now()
+	case c.ahead.Load() != 0:
+		return time.Unix(0, c.ahead.Load()+int64(now))
+	case c.Wall != nil:
+		return c.Wall()
+	}
+	return time.Now()
+}
