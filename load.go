@@ -26,8 +26,10 @@ type Load struct {
 	Memory *LoadRange `json:"memory,omitempty"`
 
 	// The time from the decision on a request until the status of its answer is known, of which nine
-	// tenths of the last 50 or more, of 5 s at most, are not slower: durations from `1ms` to `1m`. What limiters waited and the time that a client takes to send its body do not count. An
-	// answer with status 5xx counts as hi.
+	// tenths of the last 50 or more, of 5 s at most, are not slower: durations from `1ms` to `1m`. What
+	// limiters waited and the time that a client takes to send its body do not count. An answer with
+	// status 5xx counts as hi. What one client alone sees does not count while there are others; a client is a key of
+	// the zone with the lowest limit that has a placeholder in its key and no latency, or else an address.
 	Latency *LoadRange `json:"latency,omitempty"`
 
 	// The smallest factor, above `0%`. Default: `30%`.
@@ -285,7 +287,7 @@ func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *reques
 	if !h.times || req.TimedZone(0) == nil {
 		return next.ServeHTTP(w, r)
 	}
-	return load.Serve(w, r, req, req.vars, next)
+	return load.Serve(w, r, &timedRequest{req, h.clients}, req.vars, next)
 }
 
 // TimedZone implements load.Request.

@@ -90,6 +90,7 @@ type Handler struct {
 	settles bool // whether a zone has count_if or settle
 	loads   bool // whether a zone has load
 	times   bool // whether a zone measures answer times
+	clients []clientZone
 	logger  *zap.Logger
 }
 
@@ -156,6 +157,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
 		}
+	}
+	if h.times {
+		h.clients = clientZones(h.Zones)
 	}
 	if h.Status == 0 {
 		h.Status = http.StatusTooManyRequests

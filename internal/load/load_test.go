@@ -249,15 +249,15 @@ func TestLatencies(t *testing.T) {
 	o.Ranges[CPU], o.Ranges[Latency] = Range{}, Range{0.2, 1}
 	b := newBench(t, o)
 	b.cpu = func() (float64, error) { panic("not used") }
-	for range 49 {
-		b.Answered(3 * time.Second)
+	for i := range Client(49) {
+		b.Answered(i<<40, 3*time.Second)
 	}
 	for range 5 {
 		if f := b.step(); f != 1 {
 			t.Fatalf("49 requests: factor %v, want 1", f)
 		}
 	}
-	b.Answered(3 * time.Second)
+	b.Answered(49<<40, 3*time.Second)
 	if b.step(); b.step() != 0.3 {
 		t.Errorf("50 requests: factor %v, want the floor", b.Factor())
 	}
@@ -274,19 +274,19 @@ func TestLatencies(t *testing.T) {
 		b.step()
 	}
 	// 10 of 100 that fail change nothing; 11 do.
-	for range 90 {
-		b.Answered(10 * time.Millisecond)
+	for i := range Client(90) {
+		b.Answered(i<<40|i, 10*time.Millisecond)
 	}
-	for range 10 {
-		b.Failed()
+	for i := range Client(10) {
+		b.Failed((100+i)<<40 | i)
 	}
 	for range 3 {
 		if f := b.step(); f != 1 {
 			t.Fatalf("a tenth fails: factor %v", f)
 		}
 	}
-	b.Failed()
-	b.Failed()
+	b.Failed(200<<40 | 1)
+	b.Failed(201<<40 | 2)
 	if b.step(); b.step() > 0.35 {
 		t.Errorf("more than a tenth fails: factor %v, want the floor", b.Factor())
 	}

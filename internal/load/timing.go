@@ -23,6 +23,8 @@ type Request interface {
 	// TimedZone returns one of the zones that count the request and measure answer times, the first
 	// one for 0; nil after the last.
 	TimedZone(i int) *Zone
+	// Client returns whose request it is.
+	Client() Client
 	// DeniedLater reports whether a later handler has denied the request.
 	DeniedLater() bool
 }
@@ -107,7 +109,7 @@ func (t *timing) end(returned bool, err error) {
 				return
 			}
 			if took >= z.Hi() {
-				z.Failed()
+				z.Failed(t.req.Client())
 			}
 		}
 	case returned:
@@ -129,9 +131,9 @@ func (t *timing) note(status int) {
 		case z == nil:
 			return
 		case status >= http.StatusInternalServerError:
-			z.Failed()
+			z.Failed(t.req.Client())
 		case ok:
-			z.Answered(took)
+			z.Answered(t.req.Client(), took)
 		}
 	}
 }

@@ -28,6 +28,8 @@ func (a asked) TimedZone(i int) *Zone {
 	return a.zone
 }
 
+func (asked) Client() Client { return 1 }
+
 func (a asked) DeniedLater() bool { return a.denied }
 
 // measured serves a request a hundred times, and returns the percentile that is measured.

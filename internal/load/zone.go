@@ -72,14 +72,12 @@ func (z *Zone) Factor() float64 { return math.Float64frombits(z.published.Load()
 // Options returns those of the zone.
 func (z *Zone) Options() Options { return z.options }
 
-// Answered notes that an answer to a request of the zone has begun after a time. It is safe for
+// Answered notes that an answer to a request of a client has begun after a time. It is safe for
 // concurrent use, as is Failed.
-func (z *Zone) Answered(after time.Duration) { z.latencies.add(after) }
+func (z *Zone) Answered(c Client, after time.Duration) { z.latencies.add(c, after) }
 
-// Failed notes a request that the back end failed on, which counts as the highest latency.
-func (z *Zone) Failed() {
-	z.latencies.add(time.Duration(z.options.Ranges[Latency].Hi * float64(time.Second)))
-}
+// Failed notes a request of a client that the back end failed on, which counts as the highest latency.
+func (z *Zone) Failed(c Client) { z.latencies.add(c, z.Hi()) }
 
 // Hi returns the latency from which on the factor is the floor.
 func (z *Zone) Hi() time.Duration {

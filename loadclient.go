@@ -1,0 +1,78 @@
+package slidingwindow
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+)
+
+// clientZones returns the zones whose keys tell clients apart, the most specific one first: the one whose
+// limit is the lowest. A zone whose answers are timed counts many clients together, as a rule.
+func clientZones(zones []*Zone) (all []clientZone) {
+	for _, z := range zones {
+		if z.key.Placeholders == 0 || z.load.Timed() {
+			continue
+		}
+		empty, _ := z.key.Expand(nil, caddy.NewEmptyReplacer())
+		all = append(all, clientZone{z, empty})
+	}
+	slices.SortStableFunc(all, func(a, b clientZone) int { return cmp.Compare(a.zone.perSecond(), b.zone.perSecond()) })
+	return all
+}
+
+// clientZone is a zone whose key tells clients apart.
+type clientZone struct {
+	zone  *Zone
+	empty string // the key of requests without a value for it
+}
+
+// perSecond returns the lowest of the zone's limits, as units per second.
+func (z *Zone) perSecond() float64 {
+	lowest := math.Inf(1)
+	for _, p := range z.policies {
+		lowest = min(lowest, float64(p.Limit)/p.Window.Seconds())
+	}
+	if z.policies == nil && z.fallback.Window > 0 {
+		lowest = float64(z.fallback.Limit) / z.fallback.Window.Seconds()
+	}
+	return lowest
+}
+
+// timedRequest is a request of a handler that times answers.
+type timedRequest struct {
+	*request
+	clients []clientZone
+}
+
+// Client implements load.Request. It tells by the key of the most specific zone that counts the request, and by
+// the address without such a zone.
+func (req *timedRequest) Client() load.Client {
+	for _, c := range req.clients {
+		if key, ok := req.keyIn(c.zone); ok && key != c.empty {
+			return load.ClientOf(key)
+		}
+	}
+	address, _ := req.vars[caddyhttp.ClientIPVarKey].(string)
+	return load.ClientAt(address)
+}
+
+// keyIn returns the key of the request in a zone. It reports false if the zone does not count it.
+func (req *request) keyIn(z *Zone) (string, bool) {
+	if i := slices.Index(req.zones, z); i >= 0 {
+		return req.charges[i].Key, true
+	}
+	if req.shadows == nil {
+		return "", false
+	}
+	for i := range *req.shadows {
+		if s := &(*req.shadows)[i]; s.zone == z && s.applies && !s.denied {
+			return s.charge.Key, true
+		}
+	}
+	return "", false
+}
