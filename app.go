@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
@@ -39,6 +41,8 @@ type App struct {
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[running.ID]*zoneUse
+	// The first store of each name, and whether the log tells of another one.
+	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
 	joined []*openstore.Store
 	// Zones of the handlers, for the registry.
@@ -47,6 +51,12 @@ type App struct {
 	storage overridestore.Storage
 	// Hands events to the handlers of the configuration.
 	sender *events.Sender
+}
+
+// namedStore is a store as operators see it.
+type namedStore struct {
+	id     engine.StoreID
+	warned bool
 }
 
 // zoneUse is what the handlers that use a zone have in common. It is complete once the
@@ -77,7 +87,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.zones = make(map[running.ID]*zoneUse)
+	a.zones, a.stores = make(map[running.ID]*zoneUse), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
 	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
@@ -201,10 +211,24 @@ func loadStore(ctx caddy.Context, host any, raw json.RawMessage) (StoreModule, e
 	return module, nil
 }
 
+// addStore notes a store, and warns once of two that operators cannot tell apart.
+func (a *App) addStore(ctx caddy.Context, id engine.StoreID) {
+	first, ok := a.stores[id.Name]
+	if !ok {
+		a.stores[id.Name] = &namedStore{id: id}
+		return
+	}
+	if first.id != id && !first.warned {
+		first.warned = true
+		ctx.Logger().Warn("stores differ in hash_keys alone: they count apart, but have the same overrides and orders of enforce, and commands cannot tell them apart; give each a prefix of its own",
+			zap.String("store", id.Name))
+	}
+}
+
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
-func (a *App) addZone(store window.Store, zone, definition string) (*zoneUse, error) {
-	id := running.ID{Store: store.String(), Zone: zone}
+func (a *App) addZone(store engine.StoreID, zone, definition string) (*zoneUse, error) {
+	id := running.ID{Store: store, Zone: zone}
 	use, ok := a.zones[id]
 	if !ok {
 		use = &zoneUse{definition: definition}

@@ -130,22 +130,24 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := checkShare(h.OnError, h.Share); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
+	h.store = openstore.Acquire(store, openShadow, h.OnError == onErrorLocal)
+	app.addStore(ctx, h.store.ID)
 	for _, z := range h.Zones {
-		use, err := app.addZone(store, z.Name, z.definition(h.Share))
+		use, err := app.addZone(h.store.ID, z.Name, z.definition(h.Share))
 		if err != nil {
 			return err
 		}
-		z.control = enforce.Acquire(store.String(), z.Name)
-		z.seen = alert.NewSeen(store.String(), z.Name, z.Alert != nil, h.LogKey)
+		z.control = enforce.Acquire(h.store.ID, z.Name)
+		z.seen = alert.NewSeen(h.store.ID, z.Name, z.Alert != nil, h.LogKey)
 		if z.TopTalkers {
-			z.top = toptalkers.Acquire(store, z.Name)
+			z.top = toptalkers.Acquire(store, h.store.ID, z.Name)
 		}
 		if err := z.provision(ctx, use, store); err != nil {
 			return err
 		}
 		use.script = use.script || !h.decidesAlone(z)
 		if z.Load != nil {
-			z.load = load.AcquireLimits(store.String(), z.Name, z.Load.options, z.algorithm, z.policies)
+			z.load = load.AcquireLimits(h.store.ID, z.Name, z.Load.options, z.algorithm, z.policies)
 		}
 		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
 		if len(h.Zones) > 1 {
@@ -167,7 +169,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
-	h.store = openstore.Acquire(store, openShadow, h.OnError == onErrorLocal)
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
 		h.store.Settler.Use()
 	}

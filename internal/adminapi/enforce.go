@@ -73,7 +73,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	}
 	if unsent := running.SendOrders(r.Context(), changed); len(unsent) > 0 {
 		for i := range answer.Zones {
-			if one := &answer.Zones[i]; slices.Contains(unsent, running.ID{Store: one.Store, Zone: one.Zone}) {
+			if one := &answer.Zones[i]; slices.ContainsFunc(unsent, func(id running.ID) bool { return id.Store.Name == one.Store && id.Zone == one.Zone }) {
 				one.Note = noteUnsent
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,17 +58,27 @@ func findZone(name, store string) ([]*running.Zone, error) {
 		return all[0], nil
 	}
 	var names []string
+	var found [][]*running.Zone
 	for _, zones := range all {
 		if zones[0].Store.Name() == store {
-			return zones, nil
+			found = append(found, zones)
 		}
 		names = append(names, strconv.Quote(zones[0].Store.Name()))
 	}
-	if store == "" {
+	names = slices.Compact(names)
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1 || len(names) == 1 && store == "":
+		return nil, refused(http.StatusConflict, fmt.Errorf("store: %w", errAlike))
+	case store == "":
 		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", strings.Join(names, ", ")))
 	}
 	return nil, refused(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", strings.Join(names, ", ")))
 }
+
+// errAlike is why a name does not say which store is meant.
+var errAlike = errors.New("several stores have this name and other hash_keys; give each a prefix of its own")
 
 // findStore returns the store of a name; the only one if the name is empty.
 func findStore(name string) (*openstore.Store, error) {
@@ -76,13 +87,20 @@ func findStore(name string) (*openstore.Store, error) {
 		return all[0], nil
 	}
 	var names []string
+	var found []*openstore.Store
 	for _, s := range all {
 		if s.Name() == name {
-			return s, nil
+			found = append(found, s)
 		}
 		names = append(names, strconv.Quote(s.Name()))
 	}
-	if name == "" && len(all) > 1 {
+	names = slices.Compact(names)
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1 || len(names) == 1 && name == "":
+		return nil, refused(http.StatusConflict, fmt.Errorf("store: %w", errAlike))
+	case name == "" && len(all) > 1:
 		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", strings.Join(names, ", ")))
 	}
 	return nil, refused(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+strings.Join(names, ", ")))
@@ -108,7 +126,7 @@ func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.Sto
 // zoneOn returns a running zone on a store; nil without one of that name.
 func zoneOn(s *openstore.Store, name string) *running.Zone {
 	for _, zones := range running.Zones.Find(name) {
-		if zones[0].Store.Name() == s.Name() {
+		if zones[0].Store.ID == s.ID {
 			return zones[0]
 		}
 	}

@@ -97,7 +97,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		if s == nil {
 			s = z.Store
 		}
-		if s.Name() != z.Store.Name() {
+		if s.ID != z.Store.ID {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("store: the zones are on several stores; send the overrides of one store"))
 		}
 		o.By = cmp.Or(o.By, clientOf(r))

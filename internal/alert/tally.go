@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
@@ -61,7 +62,7 @@ func (t *Tally) Read() Counted {
 var tallies = caddy.NewUsagePool()
 
 // acquireTally returns the tally of a zone on a store. Release it.
-func acquireTally(store, zone string) *Tally {
+func acquireTally(store engine.StoreID, zone string) *Tally {
 	id := tallyID{store, zone}
 	value, _, _ := tallies.LoadOrNew(id, func() (caddy.Destructor, error) {
 		now := time.Now()
@@ -77,7 +78,10 @@ func (t *Tally) release() {
 	}
 }
 
-type tallyID struct{ store, zone string }
+type tallyID struct {
+	store engine.StoreID
+	zone  string
+}
 
 // Destruct implements caddy.Destructor. An alert of a zone that is gone is over.
 func (t *Tally) Destruct() error {
@@ -102,7 +106,7 @@ type Seen struct {
 
 // NewSeen returns what counts the decisions of a zone on a store, and has its metrics exist before the first
 // request: that of alerts if the zone has one. logs says whether keys may be logged. Release it.
-func NewSeen(store, zone string, alerts, logs bool) Seen {
+func NewSeen(store engine.StoreID, zone string, alerts, logs bool) Seen {
 	if alerts {
 		metrics.AlertFiring.WithLabelValues(zone)
 	}

@@ -4,13 +4,14 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // seenCases are requests as a zone sees them. The keys are many, as in a flood.
 func seenCases(tb testing.TB) (s Seen, cases map[string]func(i int)) {
-	s = NewSeen("memory", "seen", true, true)
+	s = NewSeen(engine.StoreID{Name: "memory"}, "seen", true, true)
 	tb.Cleanup(s.Release)
 	keys := make([]string, 1<<16)
 	for i := range keys {

@@ -96,7 +96,7 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 		return
 	}
 	shown := control.Alert{
-		Zone: t.id.zone, Store: t.id.store, Since: since.UTC().Format(time.RFC3339),
+		Zone: t.id.zone, Store: t.id.store.Name, Since: since.UTC().Format(time.RFC3339),
 		DeniedRatio: math.Round(step.ratio*1e4) / 1e4, Denied: step.refused, Requests: step.requests,
 	}
 	fields := []zap.Field{
@@ -107,12 +107,12 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 	case step.fired:
 		t.Fired.Store(&shown)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Inc()
-		storestate.Logger(t.id.store).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
+		storestate.Logger(t.id.store.Name).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
 		emit(events.Alert, &shown)
 	case step.resolved:
 		t.Fired.Store(nil)
 		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
-		storestate.Logger(t.id.store).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
+		storestate.Logger(t.id.store.Name).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
 		emit(events.Resolved, &shown)
 	default:
 		t.Fired.Store(&shown)
@@ -149,7 +149,7 @@ func (t *Tally) summarize(now time.Time, c Counted) {
 		}
 		fields = append(fields, zap.Any("most", shown))
 	}
-	storestate.Logger(t.id.store).Info("zone denied requests", fields...)
+	storestate.Logger(t.id.store.Name).Info("zone denied requests", fields...)
 }
 
 // frequentKey is a key in the log, and how many times it came at least.

@@ -5,13 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 )
 
 // The watcher looks at the zones at once and then each second, from the first begin to the last end.
 func TestWatcherLooksEachSecond(t *testing.T) {
-	own, rule := acquireTally("memory", t.Name()), &Rule{0.1, 10 * time.Second, 1}
+	own, rule := acquireTally(engine.StoreID{Name: "memory"}, t.Name()), &Rule{0.1, 10 * time.Second, 1}
 	defer own.release()
 	synctest.Test(t, func(t *testing.T) {
 		own.Born, own.since = time.Now(), time.Now() // of the clock of the test
@@ -54,7 +55,7 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 
 // An alert of a zone that is in no configuration any more is over.
 func TestAlertOfZoneThatIsGone(t *testing.T) {
-	own, rule := acquireTally("nowhere", t.Name()), &Rule{0.1, time.Minute, 1}
+	own, rule := acquireTally(engine.StoreID{Name: "nowhere"}, t.Name()), &Rule{0.1, time.Minute, 1}
 	own.denied.Add(10)
 	own.Watch(rule, own.Born.Add(time.Second))
 	gauge := func() float64 {

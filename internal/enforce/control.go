@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
@@ -20,10 +21,10 @@ type Control struct {
 	// Shadow returns what counts requests that the zone may not deny.
 	Shadow func() metrics.Shadow
 
-	store, zone string
-	clock       *storeclock.Clock
-	setting     atomic.Pointer[Setting]  // nil: as configured
-	shadow      atomic.Pointer[counters] // nil: Shadow was not called
+	id      controlID
+	clock   *storeclock.Clock
+	setting atomic.Pointer[Setting]  // nil: as configured
+	shadow  atomic.Pointer[counters] // nil: Shadow was not called
 }
 
 // Setting is how a zone is enforced until a time, and why.
@@ -39,7 +40,10 @@ type counters struct {
 	before recent.Counts
 }
 
-type controlID struct{ store, zone string }
+type controlID struct {
+	store engine.StoreID
+	zone  string
+}
 
 var controls = caddy.NewUsagePool()
 
@@ -47,9 +51,10 @@ var controls = caddy.NewUsagePool()
 func (*Control) Destruct() error { return nil }
 
 // Acquire returns the Control of a zone on a store. Release it.
-func Acquire(store, zone string) *Control {
-	value, _, _ := controls.LoadOrNew(controlID{store, zone}, func() (caddy.Destructor, error) {
-		c := &Control{store: store, zone: zone, clock: storeclock.Of(store)}
+func Acquire(store engine.StoreID, zone string) *Control {
+	id := controlID{store, zone}
+	value, _, _ := controls.LoadOrNew(id, func() (caddy.Destructor, error) {
+		c := &Control{id: id, clock: storeclock.Of(store.Name)}
 		c.Shadow = sync.OnceValue(func() metrics.Shadow {
 			shadow := metrics.NewShadow(zone)
 			c.shadow.Store(&counters{shadow, shadow.Counts()})
@@ -63,7 +68,7 @@ func Acquire(store, zone string) *Control {
 // Release undoes Acquire. A nil Control was not acquired.
 func (c *Control) Release() {
 	if c != nil {
-		_, _ = controls.Delete(controlID{c.store, c.zone}) // Destruct returns no error
+		_, _ = controls.Delete(c.id) // Destruct returns no error
 	}
 }
 
@@ -107,5 +112,5 @@ func (c *Control) unlessOver() *Setting {
 
 // Emit has handlers of events hear how the zone is enforced now.
 func (c *Control) Emit(word, until, reason string) {
-	events.Emit(events.Enforce, map[string]any{"zone": c.zone, "store": c.store, "enforce": word, "until": until, "reason": reason})
+	events.Emit(events.Enforce, map[string]any{"zone": c.id.zone, "store": c.id.store.Name, "enforce": word, "until": until, "reason": reason})
 }

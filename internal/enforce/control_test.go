@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 )
 
@@ -11,7 +12,7 @@ import (
 func TestControl(t *testing.T) {
 	take, end := events.Hear()
 	defer end()
-	c, other := Acquire("memory", t.Name()), Acquire("memory", t.Name())
+	c, other := Acquire(engine.StoreID{Name: "memory"}, t.Name()), Acquire(engine.StoreID{Name: "memory"}, t.Name())
 	defer other.Release()
 	if c.Current() != nil {
 		t.Errorf("got %+v before anything is set", c.Current())

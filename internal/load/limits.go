@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -20,7 +22,7 @@ const LongestScaled = time.Minute
 type Limits struct {
 	*Zone
 	sampler   *Sampler
-	store     string
+	store     string // its name
 	name      string
 	algorithm window.Algorithm
 	timed     bool            // whether answer times are measured
@@ -37,8 +39,9 @@ type scaledLimits struct {
 
 // AcquireLimits returns the limits of a zone on a store. base are those that are configured, nil if one of
 // them is dynamic. Factors outlive reloads. Release the limits.
-func AcquireLimits(store, zone string, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
-	l := &Limits{sampler: Process, Zone: Process.Acquire(store+"\x00"+zone, o), store: store, name: zone, algorithm: algorithm, base: base}
+func AcquireLimits(store engine.StoreID, zone string, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
+	id := fmt.Sprintf("%s\x00%d\x00%s", store.Name, store.Group, zone)
+	l := &Limits{sampler: Process, Zone: Process.Acquire(id, o), store: store.Name, name: zone, algorithm: algorithm, base: base}
 	if l.timed = o.Uses(Latency); l.timed {
 		measuring.Add(1)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -119,7 +120,7 @@ func TestLatencyLeavesOut(t *testing.T) {
 	const pause = 50 * time.Millisecond
 	o := Options{Floor: 0.3, Ceiling: 1, Recover: time.Minute}
 	o.Ranges[Latency] = Range{0.2, 1}
-	limits := AcquireLimits("memory", t.Name(), o, window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
+	limits := AcquireLimits(engine.StoreID{Name: "memory"}, t.Name(), o, window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
 	defer limits.Release()
 	tm := &timing{start: uptime.Now() - 10*pause}
 	if took, ok := tm.took(); !ok || took < 10*pause {

@@ -29,7 +29,8 @@ import (
 // Store is a store with what protects requests from its absence. There is one for each
 // [window.Store], as long as any configuration uses it.
 type Store struct {
-	Raw       window.Store // without protection
+	Raw       window.Store   // without protection
+	ID        engine.StoreID // what it shares counters by
 	Settler   *settler.Settler
 	Shadow    shadow.Slot
 	Overrides *overridebook.Book
@@ -52,8 +53,7 @@ type Store struct {
 
 var stores = caddy.NewUsagePool()
 
-// counts pools local counts by store name. Stores of one name and one secret share counters,
-// so that a reload that changes, say, the timeout keeps the counts.
+// counts pools local counts by [engine.StoreID]: a reload that changes, say, the timeout keeps the counts.
 var counts = caddy.NewUsagePool()
 
 type sharedCounts struct{ *fallback.Counts }
@@ -61,8 +61,8 @@ type sharedCounts struct{ *fallback.Counts }
 // Destruct implements caddy.Destructor.
 func (c sharedCounts) Destruct() error { return c.Close() }
 
-func acquireCounts(name string) *fallback.Counts {
-	value, _, _ := counts.LoadOrNew(name, func() (caddy.Destructor, error) { return sharedCounts{fallback.NewCounts()}, nil })
+func acquireCounts(id engine.StoreID) *fallback.Counts {
+	value, _, _ := counts.LoadOrNew(id, func() (caddy.Destructor, error) { return sharedCounts{fallback.NewCounts()}, nil })
 	return value.(sharedCounts).Counts
 }
 
@@ -72,7 +72,7 @@ func acquireCounts(name string) *fallback.Counts {
 func Acquire(store window.Store, shadow func() window.Store, local bool) *Store {
 	value, _, _ := stores.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
-		s := &Store{Raw: store, seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
+		s := &Store{Raw: store, ID: identify(store), seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
 		s.unsettled.Add(1)
 		s.Shadow.Open = shadow
 		if away, ok := store.(fallback.Store); ok {
@@ -82,7 +82,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Store 
 			s.foreign = metrics.StoreErrorsTotal.WithLabelValues(name, "foreign")
 			s.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
 			s.outages = storestate.NewOutages(name, store, true)
-			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(store.String())})
+			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(s.ID)})
 			s.lookout = storestate.NewLookout(name, store, s.fallback)
 			s.Shadow.Crew = s.fallback
 		}
@@ -105,7 +105,7 @@ func (s *Store) Release(local bool) {
 }
 
 // Name returns the name of the store, which tells it apart in logs, metrics and the admin API.
-func (s *Store) Name() string { return s.Raw.String() }
+func (s *Store) Name() string { return s.ID.Name }
 
 // IsRemote reports whether the store can be away. Then local counts can decide.
 func (s *Store) IsRemote() bool { return s.fallback != nil }
@@ -190,7 +190,8 @@ func (s *Store) closeUnlessHeld() {
 	}
 	_ = s.fallback.Close() // it returns no error of its own
 	s.outages.End()
-	_, _ = counts.Delete(s.Raw.String()) // as Release
+	_, _ = counts.Delete(s.ID) // as Release
+	forget(s.ID, s.Raw)
 }
 
 // Take asks the store, unless it is known to be away.

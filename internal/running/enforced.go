@@ -59,7 +59,7 @@ func SendOrders(ctx context.Context, orders map[*Zone]string) (unsent []ID) {
 		}
 		if err := s.Overrides.Send(ctx, zones, texts); err != nil {
 			for _, z := range zones {
-				unsent = append(unsent, ID{s.Name(), z.Name})
+				unsent = append(unsent, ID{s.ID, z.Name})
 			}
 		}
 	}

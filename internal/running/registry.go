@@ -33,7 +33,7 @@ func (r *Registry) Remove(zones []*Zone) {
 	r.zones = slices.DeleteFunc(r.zones, func(z *Zone) bool { return slices.Contains(zones, z) })
 }
 
-// List returns the zones by name and store. The newest of each comes first.
+// List returns the zones by name and store, and of each the newest first.
 func (r *Registry) List() [][]*Zone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Registry) List() [][]*Zone {
 		all[at] = append(all[at], z)
 	}
 	slices.SortFunc(all, func(a, b []*Zone) int {
-		return cmp.Or(cmp.Compare(a[0].Name(), b[0].Name()), cmp.Compare(a[0].ID().Store, b[0].ID().Store))
+		return cmp.Or(cmp.Compare(a[0].Name(), b[0].Name()), compareStores(a[0].Store, b[0].Store))
 	})
 	return all
 }
@@ -64,11 +64,15 @@ func (r *Registry) Stores() []*openstore.Store {
 	var all []*openstore.Store
 	for _, zones := range r.List() {
 		for _, z := range zones {
-			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.Name() == z.Store.Name() }) {
+			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.ID == z.Store.ID }) {
 				all = append(all, z.Store)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *openstore.Store) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(all, compareStores)
 	return all
+}
+
+func compareStores(a, b *openstore.Store) int {
+	return cmp.Or(cmp.Compare(a.ID.Name, b.ID.Name), cmp.Compare(a.ID.Group, b.ID.Group))
 }

@@ -49,7 +49,7 @@ func TestRegistry(t *testing.T) {
 	names := make(map[*running.Zone]string)
 	for age, zones := range map[string][]*running.Zone{"older": older, "newer": newer} {
 		for _, z := range zones {
-			names[z] = fmt.Sprintf("%s %s/%s", age, z.ID().Store, z.ID().Zone)
+			names[z] = fmt.Sprintf("%s %s/%s", age, z.ID().Store.Name, z.ID().Zone)
 		}
 	}
 	var r running.Registry
@@ -103,7 +103,7 @@ func (d *decider) Enforce(word string, _ time.Time, _ string) (err error) {
 func TestEnforced(t *testing.T) {
 	d := &decider{percent: 25}
 	z := newZone(newStore(t, "a"), "api")
-	z.Percent, z.Decider, z.Control = 100, d, enforce.Acquire("a", "api")
+	z.Percent, z.Decider, z.Control = 100, d, enforce.Acquire(engine.StoreID{Name: "a"}, "api")
 	defer z.Control.Release()
 	want := func(what, word, until string) {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestEnforced(t *testing.T) {
 // An inspection shows what is used, and the override of the key in place of where the limits come from.
 func TestInspection(t *testing.T) {
 	z := newZone(newStore(t, "fake of a test"), "api")
-	z.Decider, z.Control, z.Percent = &decider{}, enforce.Acquire("a", "api"), 100
+	z.Decider, z.Control, z.Percent = &decider{}, enforce.Acquire(engine.StoreID{Name: "a"}, "api"), 100
 	defer z.Control.Release()
 	z.InBook = &overridebook.Zone{Name: "api", InForce: new(overridebook.InForce)}
 	c := window.Charge{Zone: "api", Key: "anna", Cost: 2, Policies: []window.Policy{{Limit: 5, Window: time.Minute}, {Limit: 0, Window: 90 * time.Second}}}

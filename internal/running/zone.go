@@ -9,6 +9,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
@@ -60,10 +61,13 @@ type Decider interface {
 }
 
 // ID is what counters are told apart by, beside their keys.
-type ID struct{ Store, Zone string }
+type ID struct {
+	Store engine.StoreID
+	Zone  string
+}
 
 // ID names the counters of the zone.
-func (z *Zone) ID() ID { return ID{z.Store.Name(), z.Name()} }
+func (z *Zone) ID() ID { return ID{z.Store.ID, z.Name()} }
 
 // Name returns the name of the zone.
 func (z *Zone) Name() string { return z.Configured.Name }

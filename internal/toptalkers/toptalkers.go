@@ -29,8 +29,9 @@ type pair struct {
 
 // id tells pairs apart. A pair with hashes holds no keys, also after hash_keys was added.
 type id struct {
-	store, zone string
-	hashed      bool
+	store  engine.StoreID
+	zone   string
+	hashed bool
 }
 
 var pairs = caddy.NewUsagePool()
@@ -38,9 +39,9 @@ var pairs = caddy.NewUsagePool()
 // Destruct implements caddy.Destructor.
 func (*pair) Destruct() error { return nil }
 
-// Acquire returns the top talkers of a zone on a store. Release them.
-func Acquire(store window.Store, zone string) *Zone {
-	z := &Zone{id: id{store: store.String(), zone: zone}}
+// Acquire returns the top talkers of a zone on a store that has an ID. Release them.
+func Acquire(store window.Store, of engine.StoreID, zone string) *Zone {
+	z := &Zone{id: id{store: of, zone: zone}}
 	if hasher, ok := store.(engine.KeyHasher); ok && hasher.HashesKeys() {
 		z.id.hashed, z.label = true, hasher.AppendKeyHash
 	}
@@ -88,7 +89,7 @@ func (z *Zone) Top(by string, count int) *control.Top {
 	found := z.by(by).Top(uptime.Now(), count)
 	since := time.Now().Add(found.Since - uptime.Now()) // the time of day for one of uptime
 	top := &control.Top{
-		Zone: z.id.zone, Store: z.id.store, By: by, Since: since.UTC().Format(time.RFC3339),
+		Zone: z.id.zone, Store: z.id.store.Name, By: by, Since: since.UTC().Format(time.RFC3339),
 		Total: found.Total, Hashed: z.label != nil, Keys: []control.TopKey{},
 	}
 	for _, key := range found.Keys {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -26,13 +27,13 @@ func (hashing) AppendKeyHash(dst []byte, key string) []byte { return append(dst,
 
 // What is noted is there while somebody holds the zone, and one that hashes keys sees none that were kept before.
 func TestPairsOutliveReloads(t *testing.T) {
-	store := named{name: t.Name()}
-	first := Acquire(store, "z")
+	store, of := named{name: t.Name()}, engine.StoreID{Name: t.Name()}
+	first := Acquire(store, of, "z")
 	first.Denied("a")
 	first.Denied("a")
 	first.Denied("b")
 	first.Charged("c", 7)
-	second := Acquire(store, "z")
+	second := Acquire(store, of, "z")
 	first.Release()
 	want := []control.TopKey{{Key: "a", Count: 2}, {Key: "b", Count: 1}}
 	if top := second.Top("denied", 10); top.Zone != "z" || top.Store != t.Name() || top.Total != 3 || top.Hashed || !slices.Equal(top.Keys, want) {
@@ -44,7 +45,7 @@ func TestPairsOutliveReloads(t *testing.T) {
 	if ratio, ok := metricstest.Find(t, metricstest.Of(Collector{}), "caddy_sliding_window_top_ten_ratio", "zone", "z", "by", "charged"); !ok || ratio != 1 {
 		t.Errorf("top_ten_ratio: got %v, %v, want 1", ratio, ok)
 	}
-	hashed := Acquire(hashing{store}, "z")
+	hashed := Acquire(hashing{store}, of, "z")
 	hashed.Denied("a")
 	want = []control.TopKey{{Key: "hash of a", Count: 1}}
 	if top := hashed.Top("denied", 10); !top.Hashed || !slices.Equal(top.Keys, want) {
@@ -52,7 +53,7 @@ func TestPairsOutliveReloads(t *testing.T) {
 	}
 	hashed.Release()
 	second.Release()
-	fresh := Acquire(store, "z")
+	fresh := Acquire(store, of, "z")
 	defer fresh.Release()
 	if top := fresh.Top("denied", 10); top.Total != 0 {
 		t.Errorf("after the last release: got %+v, want nothing", top)

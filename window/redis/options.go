@@ -152,8 +152,8 @@ func (o Options) permissions() string {
 	return all
 }
 
-// name tells stores apart: same name, same counters; but it holds no secret, nor what one
-// could be guessed by, so that stores that differ only in KeySecret have one name.
+// name returns how operators see the store. It holds no secret, nor what one could be guessed by: stores that differ
+// only in KeySecret have one name, and Store.Fingerprints tells them apart.
 func (o Options) name() string {
 	kind := "redis"
 	switch {

@@ -149,6 +149,16 @@ func (s *Store) onEach(o Options) {
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
+// Fingerprints implements engine.Fingerprinter.
+func (s *Store) Fingerprints() (all []string) {
+	for i := range s.namings {
+		if f := s.namings[i].Fingerprint(); f != "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // CheckAlgorithm implements engine.AlgorithmChecker.
 func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 	if g, ok := a.(window.GCRA); ok && g.Native == window.NativeOn && len(s.namings) > 1 {

@@ -41,6 +41,16 @@ func New(prefix, secret, former string) []Naming {
 // Hashes reports whether names hold the HMAC of keys.
 func (n *Naming) Hashes() bool { return n.hash != nil }
 
+// Fingerprint returns what tells the secret from others, and not what it is: 64 bits of an HMAC of a constant. It is empty
+// without a secret.
+func (n *Naming) Fingerprint() string {
+	if n.hash == nil {
+		return ""
+	}
+	sum := n.hash.sum("\x00fingerprint") // a header field or path has no NUL: no counter has this name
+	return string(sum[:8])
+}
+
 // KeyBeside returns the name of a key that holds no counter, of the current format. No key of a
 // counter has braces.
 func (n *Naming) KeyBeside(what string) string { return n.prefix + "{" + what + "}" }
