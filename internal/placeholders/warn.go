@@ -19,9 +19,9 @@ type Use struct{ Option, Name string }
 // constantKey is the key of a zone that counts all requests together on purpose.
 const constantKey = "all"
 
-// Warn logs what is most likely a mistake in a zone, but may be meant: a key
-// without a placeholder, and a name that resembles one of Caddy's. The key is empty for the default. has reports
-// whether a handler has the zone, if it is one with zones. Call Warn before the matchers are loaded.
+// Warn logs what is most likely a mistake in a zone, but may be meant: a key without a placeholder, a key that clients
+// choose as it is an address in a header field, and a name that resembles one of Caddy's. The key is empty for the default.
+// has reports whether a handler has the zone, if it is one with zones. Call Warn before the matchers are loaded.
 func Warn(ctx caddy.Context, zone, key string, uses []Use, has func(caddyhttp.MiddlewareHandler) (has, known bool)) {
 	logger := ctx.Logger()
 	if key != "" && key != constantKey && len(template.Names(key)) == 0 {
@@ -36,6 +36,10 @@ func Warn(ctx caddy.Context, zone, key string, uses []Use, has func(caddyhttp.Mi
 			logger.Warn("placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first",
 				zap.String("zone", zone), zap.String("option", use.Option), zap.String("placeholder", "{"+use.Name+"}"))
 			continue
+		}
+		if meant := template.TrustedFor(use.Name); meant != "" && use.Option == "key" {
+			logger.Warn("key is an address that any client can write into a header field; write {client_ip}, and trusted_proxies for the proxies that set the field",
+				zap.String("zone", zone), zap.String("placeholder", "{"+use.Name+"}"), zap.String("probably_meant", template.Written(meant)))
 		}
 		if strings.HasPrefix(use.Name, template.RequestNames) || use.Option != "match" && use.Name == "client_ip" {
 			continue
