@@ -117,6 +117,7 @@ func (r *Redis) Provision(caddy.Context) error {
 		return fmt.Errorf("store redis: %w", r.located(err))
 	}
 	options.Report = new(reports).add
+	options.Few = tellFew
 	r.opened = options
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
@@ -456,6 +457,12 @@ func (r *reports) add(err error) {
 	caddy.Log().Named("http.sliding_window.stores.redis").Warn("a counter could not be corrected; it is right again after one window",
 		zap.Error(err), zap.Int("others", r.skipped))
 	r.written, r.skipped = time.Now(), 0
+}
+
+// tellFew writes to Caddy's log that no more connections can be made to a server that answers.
+func tellFew(open int, err error) {
+	caddy.Log().Named("http.sliding_window.stores.redis").Warn("no more connections to the server can be made; requests share those that are open",
+		zap.Int("connections", open), zap.Error(redis.Shown(err)))
 }
 
 // quietClient keeps go-redis, which logs to standard error on its own, to the

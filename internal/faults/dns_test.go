@@ -2,9 +2,12 @@ package faults_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -128,5 +131,70 @@ func TestAddressChanges(t *testing.T) {
 		}
 		dns.address.Store("127.0.0.2")
 		caddyrun.Eventually(t, fault.back, "the server decides again", decides)
+	}
+}
+
+// TestNameMovesToTheNewPrimary has the name of the server name another one, while the server that it
+// named before goes on to answer, as a replica, on connections that stay open.
+func TestNameMovesToTheNewPrimary(t *testing.T) {
+	const name = "primary.test"
+	dns := startNames(t, name)
+	cert := redistest.NewCertificate(t)
+	old, next := redistest.StartTLS(t, cert), redistest.StartTLS(t, cert)
+	host, nextPort, _ := net.SplitHostPort(next.Addr)
+	for _, c := range []struct {
+		says    string // the old primary
+		encrypt *tls.Config
+		old     []any
+	}{
+		{"READONLY", nil, []any{"REPLICAOF", host, nextPort}},
+		{"READONLY", &tls.Config{InsecureSkipVerify: true}, []any{"REPLICAOF", host, nextPort}}, //nolint:gosec // in place of a certificate for the name
+		{"MASTERDOWN", nil, []any{"REPLICAOF", "127.0.0.1", "1"}},
+	} {
+		t.Run(fmt.Sprintf("%s, TLS %t", c.says, c.encrypt != nil), func(t *testing.T) {
+			from, to := old.Addr, next.Addr
+			if c.encrypt != nil {
+				from, to = old.TLSAddr, next.TLSAddr
+			}
+			one := startNetwork(t, "127.0.0.1:0", from)
+			_, port, _ := net.SplitHostPort(one.Listen)
+			startNetwork(t, net.JoinHostPort("127.0.0.2", port), to)
+			dns.address.Store("127.0.0.1")
+			ctx, is := t.Context(), old.Client(t)
+			is.Do(ctx, "REPLICAOF", "NO", "ONE")
+			is.ConfigSet(ctx, "replica-serve-stale-data", map[bool]string{true: "no", false: "yes"}[c.says == "MASTERDOWN"])
+			store := redis.New(redis.Options{Addresses: []string{net.JoinHostPort(name, port)}, Timeout: timeout, Prefix: port, TLS: c.encrypt})
+			defer func() { _ = store.Close() }()
+			causes := make(chan error, 10)
+			b := breaker.New(store, func(_ string, open bool, cause error) {
+				if open {
+					causes <- cause
+				}
+			}, nil)
+			defer func() { _ = b.Close() }()
+			decides := func() bool {
+				_, err := b.Take(ctx, []window.Charge{{
+					Zone: "zone", Key: "key", Cost: 1, Algorithm: window.Zset{}, Policies: []window.Policy{{Limit: 1_000_000, Window: time.Hour}},
+				}})
+				return err == nil
+			}
+			caddyrun.Eventually(t, patient, "a first decision", decides)
+			var open sync.WaitGroup // so that there are many connections
+			for range 20 {
+				open.Go(func() { _, _ = store.Describe(ctx) })
+			}
+			open.Wait()
+
+			is.Do(ctx, c.old...)
+			caddyrun.Eventually(t, patient, "the breaker is open", func() bool { return !decides() && len(causes) > 0 })
+			if cause := <-causes; !strings.Contains(cause.Error(), c.says) {
+				t.Errorf("the cause is %v, want %s", cause, c.says)
+			}
+			dns.address.Store("127.0.0.2")
+			caddyrun.Eventually(t, back, "the new primary decides", decides)
+			if n := next.Client(t).Exists(ctx, port+":1-zset:zone:key").Val(); n != 1 {
+				t.Error("nothing was charged at the new address")
+			}
+		})
 	}
 }

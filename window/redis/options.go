@@ -70,6 +70,9 @@ type Options struct {
 	// window, and of a lease that may stay booked as its reply was lost, each time: no
 	// request fails of it. It must not wait. Nil: nobody is.
 	Report func(error)
+	// Few is told of a server to which no more connections can be made, while those that are open
+	// work: of how many are open, and why, once a minute at most. It must not wait. Nil: nobody is.
+	Few func(open int, err error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
 }
@@ -87,6 +90,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Report == nil {
 		o.Report = func(error) {}
+	}
+	if o.Few == nil {
+		o.Few = func(int, error) {}
 	}
 	return o
 }
@@ -120,6 +126,7 @@ func (o Options) universal() *goredis.UniversalOptions {
 		SentinelPassword: o.SentinelPassword,
 		TLSConfig:        o.TLS,
 		PoolSize:         o.PoolSize,
+		PipelinePoolSize: -1, // PoolSize is all that the server gets
 
 		// A retry could charge twice; see package wire for Cluster.
 		MaxRetries:    -1,

@@ -130,13 +130,19 @@ func New(o Options) *Store {
 // onEach has every server greeted on new connections, and given the script when it turns out
 // not to know it.
 func (s *Store) onEach(o Options) {
+	// The first hook is the outermost one.
 	each := func(server *goredis.Client) {
+		sharing := &client.Sharing{Retry: !s.cluster, Tell: o.Few}
+		server.AddHook(&client.Loader{Server: server, Background: s.background, Patience: s.patience})
+		server.AddHook(&client.Spares{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
+			return s.trip.IsFar() && !sharing.IsFew()
+		}})
+		server.AddHook(new(client.Renewal))
+		server.AddHook(sharing)
 		server.AddHook(client.Greeter{
 			Username: o.Username, Password: o.Password, DB: o.DB,
 			Context: s.background.Context, Met: s.server.Store, Guess: s.trip.Guess,
 		})
-		server.AddHook(&client.Loader{Server: server, Background: s.background, Patience: s.patience})
-		server.AddHook(&client.Spares{Server: server, Background: s.background, Patience: s.patience, Far: s.trip.IsFar})
 	}
 	switch c := s.client.(type) {
 	case *goredis.Client:

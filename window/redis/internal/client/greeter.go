@@ -78,7 +78,7 @@ func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
 			b = resp.AppendCommand(b, args)
 		}
 		if _, err := conn.Write(b); err != nil {
-			return nil, err
+			return nil, reasonOf(r, err)
 		}
 		for range commands {
 			reply, err := resp.ReadReply(r, nil)
@@ -111,8 +111,10 @@ func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
 	}
 	g.Guess(time.Since(start))
 	said = replies[0]
-	if resp.RefusalOf(said) == nil {
+	if refusal := resp.RefusalOf(said); refusal == nil {
 		g.Met(parseHello(said))
+	} else if isClosing(refusal) {
+		return nil, refusal
 	} else {
 		said = []byte("-ERR no HELLO\r\n") // the server's words may hold the password
 		if g.Password != "" {
@@ -133,6 +135,29 @@ func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
 		return nil, failure.ErrReply
 	}
 	return said, nil
+}
+
+// closing are the words with which a server begins the error that it closes a new connection with.
+var closing = []string{"ERR max number of clients", "DENIED "}
+
+func isClosing(refusal error) bool {
+	for _, words := range closing {
+		if strings.HasPrefix(refusal.Error(), words) {
+			return true
+		}
+	}
+	return false
+}
+
+// reasonOf returns what the server said before it closed the connection, if it said something, and
+// else the error with which that was noticed.
+func reasonOf(r *bufio.Reader, err error) error {
+	if reply, bad := resp.ReadReply(r, nil); bad == nil {
+		if refusal := resp.RefusalOf(reply); refusal != nil {
+			return refusal
+		}
+	}
+	return err
 }
 
 // Hello is what a server says of itself.

@@ -17,7 +17,7 @@ type Spares struct {
 	Server     *goredis.Client
 	Background *tasks.Background
 	Patience   time.Duration // of making a connection
-	Far        func() bool   // whether the server is far away
+	Need       func() bool   // whether the server is far away, and takes more connections
 
 	making atomic.Bool // some are being made
 }
@@ -45,7 +45,7 @@ func (p *Spares) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 
 // keep has more connections made if too few are idle: three, and one for four that there are.
 func (p *Spares) keep() {
-	if !p.Far() || p.making.Load() {
+	if !p.Need() || p.making.Load() {
 		return
 	}
 	stats := p.Server.PoolStats()

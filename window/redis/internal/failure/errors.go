@@ -41,6 +41,18 @@ func Unwritten(err error) UnwrittenError { return UnwrittenError{err} }
 
 func (u UnwrittenError) Unwrap() error { return u.error }
 
+// UnsharedError is the error of a call for which a connection could not be made while others are open.
+// It is ErrBusy to errors.Is, too: the server answers others.
+type UnsharedError struct{ error }
+
+// Unshared returns err as an UnsharedError.
+func Unshared(err error) UnsharedError { return UnsharedError{err} }
+
+func (u UnsharedError) Unwrap() error { return u.error }
+
+// Is reports whether target is window.ErrBusy.
+func (UnsharedError) Is(target error) bool { return target == window.ErrBusy }
+
 // What the script says of a request that it did not decide on.
 var (
 	// ErrUndone is the error of a request that was not charged, and may be asked again.
@@ -60,6 +72,10 @@ var ErrReply = OwnError("the reply is malformed or too long")
 // ErrNoConnection is the error of a call that had no connection in time to a far server that
 // answers. It is ErrBusy: the breaker must not open while the server answers.
 var ErrNoConnection = fmt.Errorf("%w: a connection is still being made: %w", window.ErrBusy, context.DeadlineExceeded)
+
+// ErrShared is the error of a call that had no connection in time, because no more of them can be made
+// and others use those that are open. It is ErrBusy: the server answers others.
+var ErrShared = fmt.Errorf("%w: no more connections to it can be made, and others use those that are open", window.ErrBusy)
 
 // ErrLater is the error of a call that has not been made yet.
 var ErrLater = errors.New("not asked yet")

@@ -42,7 +42,7 @@ var kinds = [][2]string{
 	{"WRONGTYPE", "the key holds a value of another type"},
 	{"ERR unknown command", "a command that is needed was renamed, or does not exist here"},
 	{"ERR unknown subcommand", "a command that is needed was renamed, or does not exist here"},
-	{"ERR max number of clients reached", "the connections of the server are used up"},
+	{"ERR max number of clients", "the connections of the server are used up; raise its maxclients, or lower pool_size"},
 	{"ERR DB index is out of range", "the server has no such database; look at `db`"},
 	{"ERR invalid DB index", "the server has no such database; look at `db`"},
 	{"ERR SELECT is not allowed", "a Cluster has only database 0"},
@@ -82,7 +82,7 @@ func Shown(err error) error {
 	}
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed,
-		goredis.ErrClosed, goredis.ErrPoolTimeout, goredis.ErrPoolExhausted, ErrUncertain, ErrForbidden, ErrNoConnection, ErrLater,
+		goredis.ErrClosed, goredis.ErrPoolTimeout, goredis.ErrPoolExhausted, ErrUncertain, ErrForbidden, ErrNoConnection, ErrShared, ErrLater,
 	} {
 		if err == known { //nolint:errorlint // as above
 			return err
@@ -94,6 +94,8 @@ func Shown(err error) error {
 		return err
 	case UnwrittenError:
 		return UnwrittenError{Shown(e.error)}
+	case UnsharedError:
+		return UnsharedError{Shown(e.error)}
 	case goredis.Error:
 		return replyOf(e)
 	case interface{ Unwrap() []error }:

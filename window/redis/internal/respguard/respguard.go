@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,14 +29,12 @@ func Dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool) func(con
 		if sentinels {
 			checked.replies.sentinel = new(sentinel)
 		}
-		plain, ok := conn.(syscall.Conn)
-		if !ok {
-			return checked, nil
-		}
-		socket, err := plain.SyscallConn()
-		if err != nil {
-			_ = conn.Close()
-			return nil, err
+		var socket syscall.RawConn = unseen{} // of a connection with TLS
+		if plain, ok := conn.(syscall.Conn); ok {
+			if socket, err = plain.SyscallConn(); err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
 		}
 		return checkedSocket{checked, socket}, nil
 	}
@@ -47,6 +46,10 @@ type checkedConn struct {
 	replies replies
 	hello   []byte // what answers the client's HELLO, if it comes first
 	said    []byte // of that, what the client has not read yet
+
+	stale  func() bool // nil: never
+	closed func()      // nil: nobody is told
+	once   sync.Once   // of closed
 }
 
 // clientHello is what the client begins a connection with.
@@ -55,15 +58,49 @@ var clientHello = resp.AppendCommand(nil, []string{"hello", "3"})
 // Greeted has the connection answer the client's HELLO by itself, which comes first.
 func (c *checkedConn) Greeted(reply []byte) { c.hello = reply }
 
+// StaleWhen has the client drop the connection in place of using it again, once stale reports
+// true. It must be called before the client has the connection.
+func (c *checkedConn) StaleWhen(stale func() bool) { c.stale = stale }
+
+// OnClose has closed called once, when the connection is closed. It must be called before the
+// client has the connection.
+func (c *checkedConn) OnClose(closed func()) { c.closed = closed }
+
+// Close implements net.Conn.
+func (c *checkedConn) Close() error {
+	if c.closed != nil {
+		c.once.Do(c.closed)
+	}
+	return c.Conn.Close()
+}
+
 // checkedSocket is one of which the client can look at the socket. It does so each
-// time that it takes the connection out of its pool.
+// time that it takes the connection out of its pool, and drops one that it cannot look at.
 type checkedSocket struct {
 	*checkedConn
 	socket syscall.RawConn
 }
 
 // SyscallConn implements syscall.Conn.
-func (c checkedSocket) SyscallConn() (syscall.RawConn, error) { return c.socket, nil }
+func (c checkedSocket) SyscallConn() (syscall.RawConn, error) {
+	if c.stale != nil && c.stale() {
+		return nil, net.ErrClosed
+	}
+	return c.socket, nil
+}
+
+// unseen is a socket with TLS. What is on it is not what the client would read, so that a look at
+// it sees nothing.
+type unseen struct{}
+
+// Control implements syscall.RawConn.
+func (unseen) Control(func(uintptr)) error { return nil }
+
+// Read implements syscall.RawConn.
+func (unseen) Read(func(uintptr) bool) error { return nil }
+
+// Write implements syscall.RawConn.
+func (unseen) Write(func(uintptr) bool) error { return nil }
 
 // Read implements net.Conn.
 func (c *checkedConn) Read(b []byte) (int, error) {
