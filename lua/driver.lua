@@ -309,10 +309,27 @@ local function decide()
   end
 end
 
+-- Returns an error that names the command that the server does not know, if that is what err says.
+-- Servers do not name it. Every command but TIME wants arguments, and does nothing without any.
+local function naming(err)
+  local function unknown(err)
+    local text = type(err) == 'table' and err.err or tostring(err)
+    return string.find(text, 'Unknown Redis command', 1, true)
+  end
+  if not unknown(err) then return err end
+  for name in string.gmatch([[
+    GET GETRANGE HDEL HGETALL HLEN HMGET HRANDFIELD HSET MGET PEXPIREAT SET SETRANGE TIME UNLINK XADD XDEL XRANGE
+    XREVRANGE XSETID XTRIM ZADD ZCOUNT ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYRANK ZREMRANGEBYSCORE]], '%u+') do
+    local done, said = pcall(redis.call, name)
+    if not done and unknown(said) then return "ERR unknown command '" .. name .. "'" end
+  end
+  return err
+end
+
 repeat
   local done, err = pcall(decide)
   if not done then
-    if answered == 1 and keys == total then error(err, 0) end -- of a single request: that of the call
+    if answered == 1 and keys == total then error(naming(err), 0) end -- of a single request: that of the call
     for i = replied, answered + 1, -1 do reply[i] = nil end
     replied = answered + 1
     reply[replied] = failure(err)

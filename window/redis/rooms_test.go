@@ -24,7 +24,7 @@ func TestRooms(t *testing.T) {
 		{"naming", nil},
 		{"scripts", nil},
 		{"tasks", nil},
-		{"failure", []string{client}},
+		{"failure", []string{client, "scripts"}},
 		{"denials", []string{"fingerprint"}},
 		{"gate", []string{"fingerprint"}},
 		{"leases", []string{"batch", "fingerprint"}},

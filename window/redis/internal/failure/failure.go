@@ -23,8 +23,8 @@ import (
 var refusals = []string{
 	"ASK", "BUSY", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOAUTH",
 	"NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
-	"WRONGTYPE",       // the script reads all of a request's counters before it writes one
-	"unknown command", // EVALSHA was renamed, or a proxy does not pass it on
+	"WRONGTYPE",                             // the script reads all of a request's counters before it writes one
+	"unknown command", "unknown subcommand", // EVALSHA or SCRIPT was renamed, or a proxy does not pass it on
 	"Protocol error:", // the call is longer than the server takes
 }
 
@@ -107,6 +107,10 @@ func (w *Words) FailUncharged(ctx context.Context, err error) error {
 		hint = "the server closed the connection; does it want TLS, or are its connections used up: "
 	case strings.HasPrefix(text, "NOAUTH ") || strings.Contains(text, "unauthenticated"):
 		hint = "the server wants a password: "
+	case lacksCommand(text):
+		if hint = "take its `rename-command` out of the server's configuration: "; missing(text) == "" {
+			hint = "the server lacks a command; all that are needed are " + w.Permissions + ": "
+		}
 	case strings.HasPrefix(text, noSentinel) && errors.Is(err, goredis.Nil):
 		hint = "the Sentinels watch no master of this name; look at `master`: "
 	case strings.HasPrefix(text, noSentinel) && strings.Contains(text, "NOPERM "):

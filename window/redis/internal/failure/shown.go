@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -40,8 +41,6 @@ var kinds = [][2]string{
 	{"UNKILLABLE", "a script of another client keeps the server busy"},
 	{"WRONGPASS", "the server does not accept user name and password, or the user is off"},
 	{"WRONGTYPE", "the key holds a value of another type"},
-	{"ERR unknown command", "a command that is needed was renamed, or does not exist here"},
-	{"ERR unknown subcommand", "a command that is needed was renamed, or does not exist here"},
 	{"ERR max number of clients", "the connections of the server are used up; raise its maxclients, or lower pool_size"},
 	{"ERR DB index is out of range", "the server has no such database; look at `db`"},
 	{"ERR invalid DB index", "the server has no such database; look at `db`"},
@@ -61,6 +60,9 @@ var kinds = [][2]string{
 // replyOf returns the error of a server in words that do not come from it.
 func replyOf(err goredis.Error) error {
 	text := err.Error()
+	if lacksCommand(text) {
+		return RefusalError("ERR unknown command (" + cmp.Or(missing(text), "a command") + " was renamed, or does not exist here)")
+	}
 	for _, text := range []string{text, strings.TrimPrefix(text, "ERR ")} { // which precedes what a script says
 		for _, kind := range kinds {
 			if rest, ok := strings.CutPrefix(text, kind[0]); ok && (rest == "" || strings.Contains(kind[0], " ") || rest[0] == ' ') {

@@ -4,6 +4,10 @@ package scripts
 import (
 	"crypto/sha1" //nolint:gosec // the name under which Redis keeps a script
 	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/slidingwindow/caddy-sliding-window/lua"
 )
@@ -25,3 +29,27 @@ func sha(script string) string {
 
 // All returns the scripts themselves.
 func All() []string { return []string{lua.Script, lua.Instances, lua.Overrides, lua.Enforce} }
+
+// called is how a script calls a command.
+var called = regexp.MustCompile(`\bcall[(,] ?'([A-Z]+)'`)
+
+// Commands returns the commands that the scripts call.
+var Commands = sync.OnceValue(func() []string { return commandsIn(strings.Join(All(), "\n")) })
+
+// CommandsAt returns the commands that the script of a name calls in a line, counted from 1.
+func CommandsAt(name string, line int) []string {
+	for _, script := range All() {
+		if lines := strings.Split(script, "\n"); sha(script) == name && line >= 1 && line <= len(lines) {
+			return commandsIn(lines[line-1])
+		}
+	}
+	return nil
+}
+
+func commandsIn(text string) (commands []string) {
+	for _, found := range called.FindAllStringSubmatch(text, -1) {
+		commands = append(commands, found[1])
+	}
+	slices.Sort(commands)
+	return slices.Compact(commands)
+}

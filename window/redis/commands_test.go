@@ -1,0 +1,58 @@
+package redis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+)
+
+// TestMissingCommandIsNamed takes one command after the other away from a server: the error names
+// that command, and nothing of what was sent.
+func TestMissingCommandIsNamed(t *testing.T) {
+	packed := charge("zone", "s3cret-key", 10, time.Hour)
+	packed.Algorithm, packed.Pack = window.GCRA{}, 10_000
+	for _, permission := range append(strings.Fields(redis.Permissions), "+cluster|slots") {
+		name := strings.TrimPrefix(permission, "+")
+		name, _, _ = strings.Cut(name, "|")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, "--rename-command", strings.ToUpper(name), "")
+			store := newStore(t, redis.Options{Addresses: []string{s.Addr}, Timeout: patience, Cluster: name == "cluster"})
+			var errs []error
+			requests := []window.Charge{packed}
+			for _, algo := range algorithms {
+				c := charge("zone", "s3cret-key", 3, time.Hour)
+				c.Algorithm = suited(algo, time.Hour)
+				requests = append(requests, c)
+			}
+			for _, c := range requests {
+				for range 5 {
+					_, err := store.Take(t.Context(), []window.Charge{c})
+					errs = append(errs, err, store.GiveBack(t.Context(), c, 1, 1), store.ChargeMore(t.Context(), c, 1))
+				}
+				_, err := store.Peek(t.Context(), []window.Charge{c})
+				errs = append(errs, err, store.Reset(t.Context(), c))
+			}
+			named := 0
+			for _, err := range errs {
+				if err == nil {
+					continue
+				}
+				want, cure := "("+strings.ToUpper(name)+" was renamed, or does not exist here)", "rename-command"
+				if name == "hset" && strings.Contains(err.Error(), "a command was renamed") { // a line for several commands
+					want, cure = "a command was renamed", "+hset"
+				}
+				if named++; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), cure) || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("error %q, want %q, a cure and no key", err, want)
+				}
+			}
+			if needed := name != "hrandfield" && name != "hlen" && !strings.HasPrefix(name, "x") && !strings.HasPrefix(name, "zrem"); needed && named == 0 {
+				t.Errorf("nothing needs %s", name)
+			}
+		})
+	}
+}
