@@ -176,7 +176,7 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 	}
 	errRead := json.Unmarshal(body, answer)
 	if c.json {
-		_, err = cmd.OutOrStdout().Write(body)
+		_, err = cmd.OutOrStdout().Write(jsonFor(cmd.OutOrStdout(), body))
 		return err
 	}
 	if errRead != nil {

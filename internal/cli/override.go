@@ -219,7 +219,7 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 			if r.Until != nil {
 				until = r.Until.Format(time.RFC3339)
 			}
-			t.AppendRow(table.Row{r.ID, r.Zone, keysOf(&r), limitOf(&r), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID])})
+			t.AppendRow(table.Row{printable(r.ID), printable(r.Zone), keysOf(&r), printable(limitOf(&r)), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID])})
 		}
 		t.Render()
 	}
@@ -231,7 +231,7 @@ func keysOf(r *overrides.Record) string {
 	case r.All:
 		return "all"
 	case r.CIDR != "":
-		return r.CIDR
+		return printable(r.CIDR)
 	case r.Pattern != "":
 		return printable(r.Pattern)
 	case r.Key != nil:

@@ -46,7 +46,7 @@ func (c *command) topCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		shown, err := c.topText(queries)
+		shown, err := c.topText(cmd.OutOrStdout(), queries)
 		if err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (c *command) topQueries(q control.TopQuery) ([]control.TopQuery, error) {
 	return queries, nil
 }
 
-// topText returns what the queries find, as tables or as lines of JSON.
-func (c *command) topText(queries []control.TopQuery) ([]byte, error) {
+// topText returns what the queries find, as tables or as lines of JSON, for out.
+func (c *command) topText(out io.Writer, queries []control.TopQuery) ([]byte, error) {
 	var all bytes.Buffer
 	for i, q := range queries {
 		body, err := c.ask(http.MethodPost, "top", q)
@@ -95,7 +95,7 @@ func (c *command) topText(queries []control.TopQuery) ([]byte, error) {
 			return nil, err
 		}
 		if c.json {
-			all.Write(body)
+			all.Write(jsonFor(out, body))
 			continue
 		}
 		var answer control.Top
@@ -139,7 +139,7 @@ func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown
 		case <-ticker.C:
 		}
 		var err error
-		if shown, err = c.topText(queries); err != nil {
+		if shown, err = c.topText(out, queries); err != nil {
 			shown = fmt.Appendln(nil, err)
 			if c.json {
 				_, _ = cmd.ErrOrStderr().Write(shown)
@@ -147,15 +147,6 @@ func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown
 			}
 		}
 	}
-}
-
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func printTop(w io.Writer, answer *control.Top) {

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// jsonFor returns JSON as it is written to w: unchanged, or for a terminal with escapes that mean the same.
+func jsonFor(w io.Writer, text []byte) []byte {
+	if isTerminal(w) {
+		return escapeJSON(text)
+	}
+	return text
+}
+
+// escapeJSON writes runes that a terminal may take for a command, or does not show, as \uXXXX. JSON has them in strings only,
+// such as the key of a client: control characters, among them U+009B, and characters that change the direction of text.
+func escapeJSON(text []byte) []byte {
+	escaped := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			escaped = append(escaped, `\ufffd`...)
+		case r == '\n' || unicode.IsPrint(r):
+			escaped = append(escaped, text[:size]...)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+	return escaped
+}
