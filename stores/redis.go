@@ -2,7 +2,6 @@ package stores
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -108,7 +106,7 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 // Provision implements caddy.Provisioner. The module keeps placeholders, and not their
 // values: the configuration can be read back.
 func (r *Redis) Provision(caddy.Context) error {
-	quietClient()
+	logClients()
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -119,6 +117,7 @@ func (r *Redis) Provision(caddy.Context) error {
 	options.Report = new(reports).add
 	options.Few = tellFew
 	r.opened = options
+	ownMasters.Store(options.Master, nil)
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
@@ -463,25 +462,6 @@ func (r *reports) add(err error) {
 func tellFew(open int, err error) {
 	caddy.Log().Named("http.sliding_window.stores.redis").Warn("no more connections to the server can be made; requests share those that are open",
 		zap.Int("connections", open), zap.Error(redis.Shown(err)))
-}
-
-// quietClient keeps go-redis, which logs to standard error on its own, to the
-// debug level of Caddy's log, and what servers say out of it. What matters is in the errors
-// that it returns.
-var quietClient = sync.OnceFunc(func() { goredis.SetLogger(clientLog{}) })
-
-type clientLog struct{}
-
-// Printf implements the logger of go-redis.
-func (clientLog) Printf(_ context.Context, format string, v ...any) {
-	if c := caddy.Log().Named("http.sliding_window.stores.redis").Check(zap.DebugLevel, "client"); c != nil {
-		for i := range v {
-			if err, ok := v[i].(error); ok {
-				v[i] = redis.Shown(err)
-			}
-		}
-		c.Write(zap.String("message", fmt.Sprintf(format, v...)))
-	}
 }
 
 // Interface guards.

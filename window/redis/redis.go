@@ -195,3 +195,9 @@ func (s *Store) Timeout() time.Duration { return s.timeout }
 
 // Shown returns an error of the client in words that do not come from a server.
 func Shown(err error) error { return failure.Shown(err) }
+
+// IsDialError reports whether an error of the client is that of a connection which a store of this
+// package could not make.
+func IsDialError(err error) bool {
+	return errors.As(err, new(failure.UnwrittenError)) || errors.As(err, new(failure.UnsharedError))
+}
