@@ -135,7 +135,7 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// is made all the same, for the calls that follow. See client.Greeter for user, password
 		// and database.
 		ContextTimeoutEnabled: true,
-		Dialer:                respguard.Dialer(o.connecting(), o.TLS, o.Master != ""),
+		Dialer:                respguard.Dialer(o.connecting(), o.TLS, o.Master != "", o.Addresses[0]),
 		DialTimeout:           dialing,
 		ReadTimeout:           patience,
 		WriteTimeout:          patience,

@@ -137,6 +137,7 @@ func (s *Store) onEach(o Options) {
 		server.AddHook(&client.Spares{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
 			return s.trip.IsFar() && !sharing.IsFew()
 		}})
+		server.AddHook(client.Topology{Address: server.Options().Addr})
 		server.AddHook(new(client.Renewal))
 		server.AddHook(sharing)
 		server.AddHook(client.Greeter{

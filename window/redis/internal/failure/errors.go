@@ -66,6 +66,9 @@ var (
 // ErrNoThrottle takes the place of the server's own words, which hold the key.
 var ErrNoThrottle = OwnError("the server has no command CL.THROTTLE, or does not let this user call it: load redis-cell, or take out `native on`")
 
+// ErrNoHostname is the error of a Cluster whose nodes do not tell where they are.
+var ErrNoHostname = OwnError("the Cluster prefers host names, and a node announces none: set cluster-announce-hostname on each node, or cluster-preferred-endpoint-type ip")
+
 // ErrReply is the error of a connection that a server sent too much on, or what is no reply.
 var ErrReply = OwnError("the reply is malformed or too long")
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,10 +18,16 @@ import (
 )
 
 // Dialer returns a function that connects as the client does, and ends connections
-// on which replies are too long. With sentinels, servers may be such.
-func Dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool) func(context.Context, string, string) (net.Conn, error) {
+// on which replies are too long. With sentinels, servers may be such. An address without a host, as
+// nodes of a Cluster redirect to, is at the host of first.
+func Dialer(timeout time.Duration, encrypt *tls.Config, sentinels bool, first string) func(context.Context, string, string) (net.Conn, error) {
 	dial := goredis.NewDialer(&goredis.Options{DialTimeout: timeout, TLSConfig: encrypt})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if port, ok := strings.CutPrefix(address, ":"); ok {
+			if host, _, err := net.SplitHostPort(first); err == nil {
+				address = net.JoinHostPort(host, port)
+			}
+		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
