@@ -18,40 +18,30 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// tries bounds how often a request is decided on: each time but the first because units came back.
-const tries = 8
-
 // landingLast is the longest that a denied request waits for units that come back.
 const landingLast = 250 * time.Millisecond
 
-// decideSettled is decide for a handler with zones that settle. A denied request is decided on again
-// if units came back in a zone that denies it since it was sent, or are about to: a client that has
-// its answer has its unit back. While other receipts of the counter are not settled, room may come
-// back before the limit tells, so that such a denial holds for a second at most.
+// decideSettled is decide for a handler with zones that settle. A denied request is decided on once
+// more if units came back in a zone that denies it since it was sent, or are about to: a client that has
+// its answer has its unit back. It waits for those that are on their way when it is denied, and for no
+// later ones. While other receipts of the counter are not settled, room may come back before the limit
+// tells, so that such a denial holds for a second at most.
 func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 	flying := h.store.Settler.InFlight()
 	var room [4]uint64
-	for n := 1; ; n++ {
-		before := room[:0]
-		for i, z := range req.zones {
-			before = append(before, 0)
-			if z.settles() {
-				before[i] = flying.BacksOf(flying.Counter(&req.charges[i])).Load()
-			}
+	before := room[:0]
+	for i, z := range req.zones {
+		before = append(before, 0)
+		if z.settles() {
+			before[i] = flying.BacksOf(flying.Counter(&req.charges[i])).Load()
 		}
-		err := h.decide(ctx, req)
-		if err != nil || req.allowed {
+	}
+	if err := h.decide(ctx, req); err != nil || req.allowed {
+		return err
+	}
+	if h.cameBack(ctx, req, before) && ctx.Err() == nil {
+		if err := h.decide(ctx, req); err != nil || req.allowed {
 			return err
-		}
-		came := false
-		for i, z := range req.zones {
-			if z.settles() && !window.Allowed(req.decisionsOf(i)) {
-				counter := flying.Counter(&req.charges[i])
-				came = flying.Wait(ctx, counter, landingLast) || flying.BacksOf(counter).Load() != before[i] || came
-			}
-		}
-		if !came || n == tries || ctx.Err() != nil {
-			break
 		}
 	}
 	for i, z := range req.zones {
@@ -66,6 +56,37 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		}
 	}
 	return nil
+}
+
+// cameBack reports whether units came back in a zone that denies the request, since they were as often given back
+// as before says, or are about to. It waits for the latter, landingLast at most.
+func (h *Handler) cameBack(ctx context.Context, req *request, before []uint64) (came bool) {
+	flying := h.store.Settler.InFlight()
+	var timer *time.Timer
+	for i, z := range req.zones {
+		if !z.settles() || window.Allowed(req.decisionsOf(i)) {
+			continue
+		}
+		counter := flying.Counter(&req.charges[i])
+		landed := flying.Landing(counter)
+		if landed == nil {
+			came = came || flying.BacksOf(counter).Load() != before[i]
+			continue
+		}
+		came = true
+		if timer == nil {
+			timer = time.NewTimer(landingLast)
+			defer timer.Stop()
+		}
+		select {
+		case <-landed:
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return came
 }
 
 // unsettled returns the places of charges that get receipts.

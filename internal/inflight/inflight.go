@@ -2,11 +2,9 @@
 package inflight
 
 import (
-	"context"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -28,9 +26,15 @@ type shard struct {
 
 // unsettled are the receipts of a counter.
 type unsettled struct {
-	open    int           // whose answers are not known yet
-	landing int           // that are being given back
-	landed  chan struct{} // closed when no receipt is landing; nil: nobody waits
+	open    int      // whose answers are not known yet
+	landing []*Backs // units that are being given back, the oldest first; the first is not empty
+}
+
+// Backs are units of a counter that are being given back. They take no more once a request waits for them, so
+// that it waits for no later ones.
+type Backs struct {
+	n      int
+	landed chan struct{} // closed when these and all older ones are back; nil: nobody waits
 }
 
 // New returns Receipts without any.
@@ -41,12 +45,13 @@ func (f *Receipts) Counter(c *window.Charge) uint64 {
 	return maphash.String(f.seed, c.Key) ^ maphash.String(f.seed, c.Zone)>>1
 }
 
+// BacksOf returns how often units of a counter were given back. Counters may share it.
 func (f *Receipts) BacksOf(counter uint64) *atomic.Uint64 { return &f.backs[counter%1024] }
 
 func (f *Receipts) shard(counter uint64) *shard { return &f.shards[counter>>58] }
 
-// Change adds to the receipts of a counter.
-func (f *Receipts) Change(counter uint64, open, landing int) {
+// Open adds a receipt of a counter.
+func (f *Receipts) Open(counter uint64) {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,13 +63,54 @@ func (f *Receipts) Change(counter uint64, open, landing int) {
 		u = new(unsettled)
 		s.counters[counter] = u
 	}
-	u.open += open
-	u.landing += landing
-	if u.landing == 0 && u.landed != nil {
-		close(u.landed)
-		u.landed = nil
+	u.open++
+}
+
+// Settle ends a receipt of Open that gives nothing back.
+func (f *Receipts) Settle(counter uint64) {
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.counters[counter]
+	u.open--
+	s.tidy(counter, u)
+}
+
+// GiveBack ends a receipt of Open whose units are being given back, until Landed.
+func (f *Receipts) GiveBack(counter uint64) *Backs {
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.counters[counter]
+	u.open--
+	if len(u.landing) == 0 || u.landing[len(u.landing)-1].landed != nil {
+		u.landing = append(u.landing, new(Backs))
 	}
-	if u.open == 0 && u.landing == 0 {
+	last := u.landing[len(u.landing)-1]
+	last.n++
+	return last
+}
+
+// Landed notes that the units of a GiveBack are back, or cannot be given back.
+func (f *Receipts) Landed(counter uint64, b *Backs) {
+	f.BacksOf(counter).Add(1)
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.n--
+	u := s.counters[counter]
+	for len(u.landing) > 0 && u.landing[0].n == 0 {
+		if landed := u.landing[0].landed; landed != nil {
+			close(landed)
+		}
+		u.landing = u.landing[1:]
+	}
+	s.tidy(counter, u)
+}
+
+// tidy forgets a counter without receipts. s.mu must be held.
+func (s *shard) tidy(counter uint64, u *unsettled) {
+	if u.open == 0 && len(u.landing) == 0 {
 		delete(s.counters, counter)
 	}
 }
@@ -77,27 +123,19 @@ func (f *Receipts) Any(counter uint64) bool {
 	return s.counters[counter] != nil
 }
 
-// Wait waits until what is being given back on a counter is back, or ctx ends. It reports whether
-// there was anything.
-func (f *Receipts) Wait(ctx context.Context, counter uint64, longest time.Duration) bool {
+// Landing returns a channel that is closed when what is being given back on a counter is back, whatever begins to be
+// given back later; nil if nothing is.
+func (f *Receipts) Landing(counter uint64) <-chan struct{} {
 	s := f.shard(counter)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	u := s.counters[counter]
-	if u == nil || u.landing == 0 {
-		s.mu.Unlock()
-		return false
+	if u == nil || len(u.landing) == 0 {
+		return nil
 	}
-	if u.landed == nil {
-		u.landed = make(chan struct{})
+	last := u.landing[len(u.landing)-1]
+	if last.landed == nil {
+		last.landed = make(chan struct{})
 	}
-	landed := u.landed
-	s.mu.Unlock()
-	timer := time.NewTimer(longest)
-	defer timer.Stop()
-	select {
-	case <-landed:
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	return true
+	return last.landed
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 )
 
@@ -13,8 +14,9 @@ import (
 type Receipt struct {
 	engine.Receipt
 	zone    *Zone
-	counter uint64        // see inflight.Receipts
-	decided time.Duration // in uptime
+	counter uint64          // see inflight.Receipts
+	backs   *inflight.Backs // its units, while they are being given back
+	decided time.Duration   // in uptime
 }
 
 // Zone is what the receipts of a zone have in common.

@@ -69,7 +69,7 @@ func (s *Settler) InFlight() *inflight.Receipts { return s.inFlight }
 func (s *Settler) Admit(r *Receipt, z *Zone) {
 	r.zone, r.counter, r.decided = z, s.inFlight.Counter(&r.Charge), uptime.Now()
 	s.hold(&r.Charge)
-	s.inFlight.Change(r.counter, 1, 0)
+	s.inFlight.Open(r.counter)
 }
 
 // Settle makes units the cost of a receipt's charge. If these are more than were reserved and are on their
@@ -81,9 +81,9 @@ func (s *Settler) Settle(r *Receipt, units int64) <-chan struct{} {
 	}
 	r.zone.noteCharged(r.Charge.Key, units)
 	if own.Delta < 0 {
-		s.inFlight.Change(r.counter, -1, 1)
+		r.backs = s.inFlight.GiveBack(r.counter)
 	} else {
-		s.inFlight.Change(r.counter, -1, 0)
+		s.inFlight.Settle(r.counter)
 	}
 	one := settling{receipt: r, Settlement: own}
 	if own.Delta > 0 {
@@ -183,8 +183,7 @@ func (s *Settler) settled(one *settling, err error) {
 		s.logUnsettled(z, one.Delta, err)
 	}
 	if one.Delta < 0 {
-		s.inFlight.BacksOf(r.counter).Add(1)
-		s.inFlight.Change(r.counter, 0, -1)
+		s.inFlight.Landed(r.counter, r.backs)
 	}
 	s.release()
 	if one.done != nil {
