@@ -4,8 +4,8 @@ package events
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,34 +39,51 @@ type Event struct {
 	Data map[string]any
 }
 
-// Events wait here for a sender. While no configuration runs there are no senders, and nothing waits.
-var (
-	waitingEvents = make(chan Event, maxEvents)
-	senders       atomic.Int64
-)
+// bus is where events wait for the Sender that started last. While no configuration runs there are no Senders,
+// and nothing waits.
+var bus struct {
+	sync.Mutex // guards what follows; held for a few instructions
+	waiting    []Event
+	senders    []*Sender     // from Start to Stop, in this order
+	sending    *Sender       // whose handlers have an event; nil: nobody's
+	changed    chan struct{} // closed when any of this changes; nil: nobody waits
+}
+
+// change tells senders that something has changed. bus must be locked.
+func change() {
+	if bus.changed != nil {
+		close(bus.changed)
+		bus.changed = nil
+	}
+}
 
 // Emit has the handlers of the running configuration hear of an event, later and one event after
 // the other. It never waits: an event for which there is no room is dropped, and counted. data must
 // not be changed after that.
 func Emit(name string, data map[string]any) {
-	if senders.Load() == 0 {
-		return
-	}
-	select {
-	case waitingEvents <- Event{name, data}:
-	default:
+	bus.Lock()
+	defer bus.Unlock()
+	switch {
+	case len(bus.senders) == 0:
+	case len(bus.waiting) == maxEvents:
 		metrics.EventsDroppedTotal.WithLabelValues(name).Inc()
+	default:
+		bus.waiting = append(bus.waiting, Event{name, data})
+		change()
 	}
 }
 
 // Sender hands events to the handlers of one configuration, from App.Start to App.Stop. Caddy runs
 // handlers inline, so that a slow one delays the events that follow, and nothing else.
+//
+// During a reload there are two. From the Start of the new one on, events are its own: they wait until its
+// configuration has started, and until the event is over that the old one is busy with. If the new
+// configuration does not start, the old one goes on.
 type Sender struct {
-	ctx     caddy.Context // of the app; events need one that lives, with a module
-	to      *caddyevents.App
+	emit    func(Event)   // returns when the handlers have
 	started chan struct{} // closed when all apps have started; see Handle
 	once    sync.Once
-	stopped chan struct{} // closed by stop
+	stopped chan struct{} // closed by Stop
 	done    chan struct{} // closed when no event is under way any more
 }
 
@@ -79,8 +96,17 @@ func NewSender(ctx caddy.Context) (*Sender, error) {
 	for _, name := range eventNames {
 		metrics.EventsDroppedTotal.WithLabelValues(name) // so that it is there before the first is dropped
 	}
-	s := &Sender{ctx: ctx, to: value.(*caddyevents.App), started: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{})}
-	return s, s.to.On("started", s)
+	app := value.(*caddyevents.App)
+	s := newSender(func(e Event) {
+		own := ctx // of the app; events need one that lives, with a module. Handlers get a replacer that knows this event only
+		own.Context = context.WithValue(ctx.Context, caddy.ReplacerCtxKey, caddy.NewReplacer())
+		app.Emit(own, e.Name, e.Data)
+	})
+	return s, app.On("started", s)
+}
+
+func newSender(emit func(Event)) *Sender {
+	return &Sender{emit: emit, started: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Handle implements caddyevents.Handler. Caddy starts its apps in any order, and before the events
@@ -91,7 +117,10 @@ func (s *Sender) Handle(context.Context, caddy.Event) error {
 }
 
 func (s *Sender) Start() {
-	senders.Add(1)
+	bus.Lock()
+	bus.senders = append(bus.senders, s)
+	change()
+	bus.Unlock()
 	go s.run()
 }
 
@@ -104,17 +133,25 @@ func (s *Sender) Stop() {
 	case <-s.done:
 	case <-timer.C:
 	}
-	if senders.Add(-1) > 0 {
+	bus.Lock()
+	defer bus.Unlock()
+	bus.senders = slices.DeleteFunc(bus.senders, func(other *Sender) bool { return other == s })
+	s.sent()
+	if len(bus.senders) > 0 {
 		return
 	}
-	for {
-		select {
-		case e := <-waitingEvents:
-			metrics.EventsDroppedTotal.WithLabelValues(e.Name).Inc()
-		default:
-			return
-		}
+	for _, e := range bus.waiting {
+		metrics.EventsDroppedTotal.WithLabelValues(e.Name).Inc()
 	}
+	bus.waiting = nil
+}
+
+// sent notes that no other sender has to wait for this one any more. bus must be locked.
+func (s *Sender) sent() {
+	if bus.sending == s {
+		bus.sending = nil
+	}
+	change()
 }
 
 func (s *Sender) run() {
@@ -125,16 +162,39 @@ func (s *Sender) run() {
 		return
 	}
 	for {
+		e, ok := s.next()
+		if !ok {
+			return
+		}
+		s.send(e)
+		bus.Lock()
+		s.sent()
+		bus.Unlock()
+	}
+}
+
+// next returns the next event, once it is this sender's turn. It reports false after Stop.
+func (s *Sender) next() (e Event, ok bool) {
+	for {
 		select {
 		case <-s.stopped:
-			return
+			return e, false
 		default:
 		}
+		bus.Lock()
+		if len(bus.waiting) > 0 && bus.sending == nil && bus.senders[len(bus.senders)-1] == s {
+			e, bus.waiting, bus.sending = bus.waiting[0], bus.waiting[1:], s
+			bus.Unlock()
+			return e, true
+		}
+		if bus.changed == nil {
+			bus.changed = make(chan struct{})
+		}
+		changed := bus.changed
+		bus.Unlock()
 		select {
 		case <-s.stopped:
-			return
-		case e := <-waitingEvents:
-			s.send(e)
+		case <-changed:
 		}
 	}
 }
@@ -146,9 +206,7 @@ func (s *Sender) send(e Event) {
 			caddy.Log().Named("sliding_window").Error("handler of an event panicked", zap.String("event", e.Name), zap.String("panic", fmt.Sprint(cause)))
 		}
 	}()
-	ctx := s.ctx // handlers get a replacer that knows this event only
-	ctx.Context = context.WithValue(ctx.Context, caddy.ReplacerCtxKey, caddy.NewReplacer())
-	s.to.Emit(ctx, e.Name, e.Data)
+	s.emit(e)
 }
 
 // Interface guards.
@@ -156,20 +214,20 @@ var _ caddyevents.Handler = (*Sender)(nil)
 
 // Hear has events wait for a test, until end, in place of a sender. take returns those that wait.
 func Hear() (take func() []Event, end func()) {
-	senders.Add(1)
-	take = func() (all []Event) {
-		for {
-			select {
-			case e := <-waitingEvents:
-				all = append(all, e)
-			default:
-				return all
-			}
-		}
+	nobody := newSender(nil)
+	bus.Lock()
+	bus.senders = append(bus.senders, nobody)
+	bus.Unlock()
+	take = func() []Event {
+		bus.Lock()
+		defer bus.Unlock()
+		all := bus.waiting
+		bus.waiting = nil
+		return all
 	}
 	take()
 	return take, func() {
-		senders.Add(-1)
-		take()
+		close(nobody.done)
+		nobody.Stop()
 	}
 }
