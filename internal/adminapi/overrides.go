@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -209,14 +210,20 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		seen[o.ID] = true
 	}
-	return changeOverrides(s, r, "replaced", &set.Records, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(set.Records), nil })
+	return changeOverrides(s, r, "replaced", &set.Records, nil)
 }
 
 // changeOverrides changes the overrides of a store, and tells the log what was done with the records
-// at told, which edit may put there.
+// at told, which edit may put there. A nil edit replaces all by these.
 func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
-	c, err := s.Overrides.Change(r.Context(), version, edit)
+	var c overridestore.Copy
+	var err error
+	if edit == nil {
+		c, err = s.Overrides.Replace(r.Context(), version, *told)
+	} else {
+		c, err = s.Overrides.Change(r.Context(), version, edit)
+	}
 	switch {
 	case errors.Is(err, overridebook.ErrChanged) && version != "":
 		return 0, nil, refused(http.StatusPreconditionFailed, fmt.Errorf("If-Match: %w (version %s)", err, cmp.Or(c.Version, "none")))

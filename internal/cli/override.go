@@ -208,7 +208,7 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 		}
 		_, _ = fmt.Fprintf(w, "Store %s: %d overrides, version %s.\n", s.Store, len(s.Records), version)
 		if s.Lost {
-			_, _ = fmt.Fprintln(w, "The store has lost them; they stay in force here. Replace them, to write them again.")
+			_, _ = fmt.Fprintln(w, "The store has lost some of them, and does not take them back: the log has the cause. They stay in force here.")
 		}
 		if len(s.Records) == 0 {
 			continue

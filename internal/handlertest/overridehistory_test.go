@@ -64,7 +64,9 @@ func (e *ended) caddy(t *testing.T, ago time.Duration) (h caddyhttp.MiddlewareHa
 		over := time.Now().Add(-ago)
 		past := e.record
 		past.Until = &over
-		if err := overridestore.New(e.storage, "", false).Save(overridestore.Copy{Version: "1-x", Past: []overrides.Record{past}}); err != nil {
+		place := overridestore.New("", false, func(err error) { t.Error(err) })
+		place.Use(e.storage)
+		if err := place.Save(overridestore.Copy{Version: "1-x", Past: []overrides.Record{past}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -83,7 +83,7 @@ var (
 
 	OverrideErrorsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "override_errors_total",
-		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it has none of those that this Caddy knows, or storage.",
+		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it had lost some that this Caddy knows, foreign if their key holds other data, or storage.",
 	}, []string{"store", "reason"})
 
 	StoreOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{

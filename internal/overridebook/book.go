@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -28,6 +29,8 @@ const (
 	longestLook = time.Second
 	// notable is by how much a clock has to move before the zones look again at what has ended.
 	notable = time.Second / 4
+	// foreignInterval is the time between two lines of the log on a key that holds other data.
+	foreignInterval = time.Minute
 	// Quiet is how long after a change no key takes a lease.
 	Quiet = 2*refresh + time.Second
 )
@@ -55,19 +58,22 @@ type Book struct {
 	shared Sharer           // nil: this process has its own
 	hasher overrides.Hasher // nil: keys are kept as they are
 
+	place   *overridestore.Place
 	changes sync.Mutex // held for a change, whatever it waits for; before mu
 
-	mu       sync.Mutex // guards all below
-	copy     overridestore.Copy
-	lost     bool // the store has no version, though this Caddy knows one
-	foreseen bool // whether storage was asked before the first configuration ran
-	storage  *overridestore.Place
-	zones    map[*Zone]struct{}
-	changed  time.Time       // when the zones got other records
-	warned   map[string]bool // misfits that the log has, by record and reason
-	runs     int             // configurations
-	stop     context.CancelFunc
-	ended    *sync.WaitGroup
+	mu         sync.Mutex // guards all below
+	copy       overridestore.Copy
+	lost       bool     // the store lacks what this Caddy knows, and does not take it
+	loaded     bool     // Caddy's storage was read
+	refused    bool     // the last look could not write what the store lacks
+	loading    *loading // of Caddy's storage, under way; nil without
+	zones      map[*Zone]struct{}
+	changed    time.Time       // when the zones got other records
+	warned     map[string]bool // misfits that the log has, by record and reason
+	foreignLog uptime.Rare
+	runs       int // configurations
+	stop       context.CancelFunc
+	ended      *sync.WaitGroup
 }
 
 // New returns the book of a store. It holds nothing, and does nothing by itself, before Begin.
@@ -80,6 +86,7 @@ func New(store window.Store) *Book {
 			b.hasher = shared
 		}
 	}
+	b.place = overridestore.New(name, b.shared != nil, b.notKept)
 	return b
 }
 
@@ -103,23 +110,21 @@ func (b *Book) Hashes(key string) (hashes []string) {
 	}
 }
 
-// Begin has the overrides hold in zones that run from now on. Those of a store are read first, which
-// takes as long as the store waits for its server at most.
+// Begin has the overrides hold in zones that run from now on. Those of Caddy's storage and of a store are read first,
+// which takes as long as these are waited for at most.
 func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
+	b.place.Use(storage)
 	b.mu.Lock()
 	b.runs++
 	first := b.runs == 1
-	b.storage = overridestore.New(storage, b.name, b.shared != nil)
-	kept := b.copy.Version
-	own := b.storage
 	for _, z := range zones {
 		b.zones[z] = struct{}{}
 	}
 	b.mu.Unlock()
-	if kept == "" {
-		b.load(own)
+	if err := b.load(overridestore.Patience); err != nil {
+		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
 	}
 	b.mu.Lock()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
@@ -134,35 +139,6 @@ func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
 		b.Look(ctx)
 	}
 	b.ended.Go(func() { b.run(ctx) })
-}
-
-// Foresee gives a zone what is known, until it runs: sites can serve before the app starts. If
-// nothing is known yet, that is what Caddy's storage has.
-func (b *Book) Foresee(z *Zone, storage overridestore.Storage) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.copy.Version == "" && !b.foreseen {
-		b.foreseen = true
-		if kept, err := overridestore.New(storage, b.name, b.shared != nil).Load(); err == nil { // else Begin tells
-			b.copy = kept
-		}
-	}
-	if len(b.copy.Records)+len(b.copy.Past) > 0 {
-		b.applyTo(z, b.clock.Now())
-	}
-}
-
-// load takes up what Caddy's storage has.
-func (b *Book) load(storage *overridestore.Place) {
-	kept, err := storage.Load()
-	if err != nil {
-		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
-		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.copy = kept
 }
 
 // End undoes Begin.
@@ -180,6 +156,7 @@ func (b *Book) End(zones []*Zone) {
 	if last {
 		b.stop()
 		b.ended.Wait()
+		_ = b.place.Wait() // notKept tells
 	}
 }
 
@@ -210,25 +187,18 @@ func (b *Book) run(ctx context.Context) {
 			b.Look(ctx)
 		}
 		b.Tidy(b.clock.Now())
+		b.place.Retry()
 	}
 }
 
-// install has other records hold. mu is held.
+// install has other records hold, and be kept for a start without the store. mu is held.
 func (b *Book) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.copy, b.lost, b.changed = c, false, b.clock.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
-}
-
-// keep keeps what a store has for a start without it.
-func (b *Book) keep(c overridestore.Copy) {
-	b.mu.Lock()
-	storage := b.storage
-	b.mu.Unlock()
-	if err := storage.Save(c); err != nil {
-		metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
-		storestate.Logger(b.name).Warn("overrides could not be kept in Caddy's storage; a start without the store would lack them", zap.Error(err))
+	if b.shared != nil {
+		b.place.Keep(c)
 	}
 }
 

@@ -2,15 +2,11 @@ package overridebook
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -19,24 +15,35 @@ import (
 // Errors of a change.
 var (
 	ErrChanged = errors.New("the overrides have changed since they were read; list them, and try again")
+	ErrMayHold = errors.New("the change may hold all the same; list the overrides before you repeat it")
 	ErrFull    = fmt.Errorf("there would be more than %d overrides; delete some, or use limits with placeholders for more customers than that", overrides.MaxRecords)
 )
 
 // Change has other records hold, here and in the store, and returns them. A version that is not empty must be
-// that of the records which edit gets.
+// that of the records which edit gets. After an error that wraps ErrMayHold the change may hold; after any other one
+// it does not.
 func (b *Book) Change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (overridestore.Copy, error) {
+	return b.change(ctx, version, false, edit)
+}
+
+// Replace is Change to records that take the place of all, also of those that only other Caddys know.
+func (b *Book) Replace(ctx context.Context, version string, records []overrides.Record) (overridestore.Copy, error) {
+	return b.change(ctx, version, true, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(records), nil })
+}
+
+func (b *Book) change(ctx context.Context, version string, isAll bool, edit func([]overrides.Record) ([]overrides.Record, error)) (overridestore.Copy, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	for range 5 {
-		if b.shared != nil {
-			b.Look(ctx)
+		err := b.refresh(ctx)
+		before, _ := b.Current()
+		if err != nil {
+			return before, unchangedError{err}
 		}
-		before, lost := b.Current()
 		if version != "" && version != before.Version {
 			return before, ErrChanged
 		}
-		next := overridestore.Copy{Version: nextVersion(before.Version), Read: b.clock.Now()}
-		var err error
+		next := overridestore.Copy{Read: b.clock.Now()}
 		live := slices.DeleteFunc(slices.Clone(before.Records), func(r overrides.Record) bool { return r.Expired(next.Read) })
 		if next.Records, err = edit(live); err != nil {
 			return before, err
@@ -45,65 +52,53 @@ func (b *Book) Change(ctx context.Context, version string, edit func([]overrides
 			return before, ErrFull
 		}
 		next.Past = retired(before, next.Records, next.Read)
-		written, err := b.write(ctx, before, next, lost)
-		if err != nil {
-			return before, err
-		}
-		if written {
-			b.mu.Lock()
-			b.install(next)
-			b.mu.Unlock()
-			if b.shared != nil {
-				b.keep(next)
+		if b.shared == nil {
+			next.Version = nextVersion(before.Version, time.Time{})
+			if err := b.place.Save(next); err != nil {
+				return before, unchangedError{fmt.Errorf("writing to Caddy's storage: %w", err)}
 			}
-			return next, nil
+		} else {
+			next.Version = nextVersion(before.Version, next.Read)
+			stamp(&before, &next, isAll)
+			written, err := b.write(ctx, &before, &next)
+			if err != nil {
+				return before, changeError(err)
+			}
+			if !written {
+				continue
+			}
 		}
+		b.mu.Lock()
+		b.install(next)
+		b.mu.Unlock()
+		_ = b.place.Wait() // notKept tells
+		return next, nil
 	}
 	return overridestore.Copy{}, ErrChanged
 }
 
-// write keeps what is next. It reports false if others have changed the records.
-func (b *Book) write(ctx context.Context, before, next overridestore.Copy, lost bool) (bool, error) {
-	if b.shared == nil {
-		b.mu.Lock()
-		storage := b.storage
-		b.mu.Unlock()
-		if err := storage.Save(next); err != nil {
-			metrics.OverrideErrorsTotal.WithLabelValues(b.name, "storage").Inc()
-			return false, fmt.Errorf("%w: writing to Caddy's storage: %w", window.ErrUnavailable, err)
-		}
-		return true, nil
+// refresh has the book know what the store has, or Caddy's storage if that is where the overrides are.
+func (b *Book) refresh(ctx context.Context) error {
+	if b.shared != nil {
+		return b.look(ctx)
 	}
-	known, old := before.Version, textsOf(before.Records)
-	if lost || known == "" {
-		known, old = "", nil
-	}
-	records := textsOf(next.Records)
-	var gone []string
-	for id, text := range old {
-		if now, ok := records[id]; !ok {
-			gone = append(gone, id)
-		} else if now == text {
-			delete(records, id)
-		}
-	}
-	version, err := b.shared.WriteOverrides(ctx, known, next.Version, gone, records)
-	return version == next.Version, err
+	return b.load(overridestore.Patience)
 }
 
-// textsOf returns records as a store keeps them, by their IDs.
-func textsOf(records []overrides.Record) map[string]string {
-	texts := make(map[string]string, len(records))
-	for i := range records {
-		text, _ := json.Marshal(&records[i]) // checked when it was set
-		texts[records[i].ID] = string(text)
+// changeError says whether a change holds whose write has failed.
+func changeError(err error) error {
+	if errors.Is(err, window.ErrUnknown) {
+		return fmt.Errorf("%w: %w", err, ErrMayHold)
 	}
-	return texts
+	return unchangedError{err}
 }
 
-// nextVersion returns a version that no other Caddy chooses, and that has a higher number.
-func nextVersion(version string) string {
-	number, _, _ := strings.Cut(version, "-")
-	n, _ := strconv.ParseUint(number, 10, 63)
-	return strconv.FormatUint(n+1, 10) + "-" + strconv.FormatUint(uint64(rand.Uint32()), 36) //nolint:gosec // tells apart, keeps no secret
+// unchangedError is the error of a change that does not hold, whatever its cause is.
+type unchangedError struct{ error }
+
+func (e unchangedError) Error() string {
+	return e.error.Error() + "; nothing was changed, what holds stays in force"
 }
+
+// Is reports whether target is window.ErrUnavailable. There is no Unwrap: the cause may be true of another call only.
+func (unchangedError) Is(target error) bool { return target == window.ErrUnavailable }

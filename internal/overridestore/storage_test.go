@@ -1,9 +1,15 @@
 package overridestore
 
 import (
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/certmagic"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
@@ -14,7 +20,8 @@ func TestPlace(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir()) // where Caddy keeps its ID
 	own := new(storagetest.Storage)
 	for _, shared := range []bool{false, true} {
-		p := New(own, "redis 127.0.0.1:6379", shared)
+		p := New("redis 127.0.0.1:6379", shared, nil)
+		p.Use(own)
 		if c, err := p.Load(); err != nil || c.Version != "" || c.Records != nil {
 			t.Errorf("shared %t: %v, %v before anything was saved", shared, c, err)
 		}
@@ -34,7 +41,42 @@ func TestPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := New(own, "", false).Load(); err == nil {
+	p := New("", false, nil)
+	p.Use(own)
+	if _, err := p.Load(); err == nil {
 		t.Error("a file that holds no overrides is loaded")
+	}
+}
+
+// Saves leave nothing behind that runs, and no file besides the one: each Caddy has a place of its own, and needs no lock.
+func TestNothingRunsAfterASave(t *testing.T) {
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	dir := t.TempDir()
+	p := New("", false, nil)
+	p.Use(&certmagic.FileStorage{Path: dir})
+	before := runtime.NumGoroutine()
+	for n := range 20 {
+		if err := p.Save(Copy{Version: strconv.Itoa(n + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 { // the writer ends after Save
+		if runtime.NumGoroutine() <= before {
+			break
+		}
+		runtime.Gosched()
+	}
+	if n := runtime.NumGoroutine() - before; n > 1 {
+		t.Errorf("%d goroutines are left of 20 saves", n)
+	}
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) != 1 {
+		t.Errorf("files %v, %v, want one", files, err)
 	}
 }

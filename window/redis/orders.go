@@ -27,7 +27,7 @@ func (s *Store) ExchangeOrders(ctx context.Context, known, next map[string]strin
 	defer cancel()
 	reply, err := s.client.EvalSha(ctx, scripts.Enforce, []string{s.enforceKey()}, args...).Slice()
 	if err != nil {
-		return now, nil, s.words.Fail(ctx, err)
+		return now, nil, s.failShared(ctx, s.enforceKey(), err)
 	}
 	now, orders, ok := parseOrders(reply)
 	if !ok {

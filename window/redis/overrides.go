@@ -2,7 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/scripts"
 )
 
@@ -16,19 +19,20 @@ func (s *Store) overridesKey() string {
 }
 
 // ReadOverrides returns the records that stores of this prefix share, by their IDs, and their version. The
-// records are nil if known is the version. The version is empty if no record was ever written, or if all are lost.
+// records are nil if known is the version. The version is empty if no record was ever written, or if all are lost. An error
+// that wraps window.ErrForeign says that the key holds other data.
 func (s *Store) ReadOverrides(ctx context.Context, known string) (version string, records map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	now, err := s.client.HMGet(ctx, s.overridesKey(), "v").Result()
 	if err != nil {
-		return "", nil, s.words.Fail(ctx, err)
+		return "", nil, s.failShared(ctx, s.overridesKey(), err)
 	}
 	if version, _ = now[0].(string); version == known || version == "" {
 		return version, nil, nil
 	}
 	if records, err = s.client.HGetAll(ctx, s.overridesKey()).Result(); err != nil {
-		return "", nil, s.words.Fail(ctx, err)
+		return "", nil, s.failShared(ctx, s.overridesKey(), err)
 	}
 	if version = records["v"]; version == "" { // the hash may have gone since, or have changed
 		return "", nil, nil
@@ -52,5 +56,13 @@ func (s *Store) WriteOverrides(ctx context.Context, known, next string, gone []s
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	version, err = s.client.EvalSha(ctx, scripts.Overrides, []string{s.overridesKey()}, args...).Text()
-	return version, s.words.Fail(ctx, err)
+	return version, s.failShared(ctx, s.overridesKey(), err)
+}
+
+// failShared is Fail for a key that all Caddys share. If somebody else has written it, the error says so.
+func (s *Store) failShared(ctx context.Context, key string, err error) error {
+	if err = s.words.Fail(ctx, err); errors.Is(err, window.ErrForeign) {
+		return fmt.Errorf("%w; the key %s holds other data: delete it, as by DEL %[2]s; Caddy writes what it knows again", err, key)
+	}
+	return err
 }

@@ -4,6 +4,7 @@ package storagetest
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"sync"
 )
 
@@ -11,15 +12,24 @@ import (
 type Storage struct {
 	// Fails is what all calls return from now on. It is set while nothing uses the storage.
 	Fails error
+	// Before is called before a file is written, with the number of such calls before this one. It may be nil.
+	Before func(call int)
+	// BeforeLoad is called before a file is read. It may be nil.
+	BeforeLoad func()
 
 	mu    sync.Mutex
+	calls int
 	files map[string][]byte
 }
 
-func (s *Storage) Lock(context.Context, string) error   { return s.Fails }
-func (s *Storage) Unlock(context.Context, string) error { return nil }
-
 func (s *Storage) Store(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	call := s.calls
+	s.calls++
+	s.mu.Unlock()
+	if s.Before != nil {
+		s.Before(call)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.files == nil {
@@ -30,12 +40,22 @@ func (s *Storage) Store(_ context.Context, key string, value []byte) error {
 }
 
 func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
+	if s.BeforeLoad != nil {
+		s.BeforeLoad()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text, ok := s.files[key]; ok {
 		return text, s.Fails
 	}
 	return nil, fs.ErrNotExist
+}
+
+// Copy returns a storage that holds the same files.
+func (s *Storage) Copy() *Storage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Storage{files: maps.Clone(s.files)}
 }
 
 // Files returns the names of all files.
