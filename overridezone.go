@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -165,14 +164,6 @@ func (req *request) denyingRule() *overrides.Rule {
 		return nil
 	}
 	return req.overridden.denies
-}
-
-// untilEnd returns how long a rule still holds.
-func untilEnd(r *overrides.Rule) time.Duration {
-	if r.Until == nil {
-		return window.Never
-	}
-	return max(0, time.Until(*r.Until))
 }
 
 // source returns where the tightest limit of a zone comes from that counts the request, or what decides in

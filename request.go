@@ -301,7 +301,7 @@ func (req *request) tightestZone() string {
 // wait returns the time until the request would pass.
 func (req *request) wait() time.Duration {
 	if rule := req.denyingRule(); rule != nil {
-		return untilEnd(rule)
+		return rule.Left()
 	}
 	if req.keyless != nil {
 		return window.Never

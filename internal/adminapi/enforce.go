@@ -1,10 +1,10 @@
 package adminapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
@@ -43,41 +44,47 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		}
 		zones = [][]*running.Zone{own}
 	}
-	var answer control.Enforced
-	changed := make(map[*running.Zone]string)
-	answer.Zones = []control.ZoneEnforced{}
+	follow(r.Context(), zones) // the order comes after any that these stores have
+	answer := control.Enforced{Zones: make([]control.ZoneEnforced, 0, len(zones))}
 	for _, all := range zones {
 		z := all[0]
-		now := z.Control.Clock().Now()
-		until := now.Add(ttl)
-		isChanged, err := z.Enforce(e.Mode, until, e.Reason)
+		isChanged, err := z.Order(e.Mode, ttl, e.Reason)
 		if err != nil && !e.All {
 			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
 		}
 		one := control.ZoneEnforced{Zone: z.Name(), Store: z.Store.Name()}
-		one.Enforce, one.Until = z.Enforced()
 		if err != nil {
 			one.Error = err.Error()
 		}
 		answer.Zones = append(answer.Zones, one)
-		if err == nil {
-			changed[z] = enforce.NewOrder(now, e.Mode, until, e.Reason)
-			z.Control.Order(changed[z]) // other Caddys may have been told otherwise
-			if !isChanged {
-				continue
-			}
+		if isChanged {
+			word, until := z.Enforced()
 			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
-				zap.String("zone", one.Zone), zap.String("enforce", one.Enforce),
-				zap.String("until", one.Until), zap.String("reason", e.Reason))
+				zap.String("zone", one.Zone), zap.String("enforce", word),
+				zap.String("until", until), zap.String("reason", e.Reason))
 		}
 	}
-	if unsent := running.SendOrders(r.Context(), changed); len(unsent) > 0 {
-		for i := range answer.Zones {
-			if one := &answer.Zones[i]; slices.ContainsFunc(unsent, func(id running.ID) bool { return id.Store.Name == one.Store && id.Zone == one.Zone }) {
-				one.Note = noteUnsent
-			}
+	status, unsent := http.StatusOK, follow(r.Context(), zones)
+	for i, all := range zones {
+		one := &answer.Zones[i]
+		one.Enforce, one.Until = all[0].Enforced()
+		if unsent[all[0].Store] && one.Error == "" {
+			one.Note = noteUnsent
+			status = http.StatusAccepted
 		}
-		return http.StatusAccepted, &answer, nil
 	}
-	return http.StatusOK, &answer, nil
+	return status, &answer, nil
+}
+
+// follow tells the Caddys that share the stores of zones of the orders of this one, and takes up theirs. It returns the
+// stores that are away.
+func follow(ctx context.Context, zones [][]*running.Zone) (away map[*openstore.Store]bool) {
+	away = make(map[*openstore.Store]bool)
+	for _, all := range zones {
+		s := all[0].Store
+		if _, asked := away[s]; !asked {
+			away[s] = s.Overrides.Follow(ctx) != nil
+		}
+	}
+	return away
 }

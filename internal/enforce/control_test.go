@@ -6,6 +6,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // How a zone is enforced is the same for all that hold it, until its time is over, which is an event once.
@@ -38,20 +39,23 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// An order holds until its end, and for Longest at most.
-func TestHoldsFrom(t *testing.T) {
-	now := time.Now()
-	for _, c := range []struct {
-		order Order
-		until time.Time // zero: it does not hold
-	}{
-		{Order{Mode: "on", Until: now.Add(time.Hour)}, now.Add(time.Hour)},
-		{Order{Mode: "on", Until: now.Add(2 * Longest)}, now.Add(Longest)},
-		{Order{Mode: "on", Until: now}, time.Time{}},
-		{Order{Until: now.Add(time.Hour)}, time.Time{}},
-	} {
-		if got, holds := c.order.HoldsFrom(now); holds == c.until.IsZero() || holds && !got.Until.Equal(c.until) {
-			t.Errorf("%+v: got %+v, %v, want until %s", c.order, got, holds, c.until)
+// A setting ends by the clock of the store, however wrong that of this process is.
+func TestSettingEndsByTheStoresClock(t *testing.T) {
+	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, off := range []time.Duration{0, 30 * time.Second, -30 * time.Second} {
+		c := Acquire(engine.StoreID{Name: t.Name() + off.String()}, "api")
+		defer c.Release()
+		learn := func(after time.Duration) { c.Clock().Learn(start.Add(after), uptime.Now(), uptime.Now()) }
+		c.Clock().Wall = func() time.Time { return start.Add(off) }
+		learn(0)
+		c.Set(Setting{Until: c.Clock().Now().Add(12 * time.Second)})
+		learn(11500 * time.Millisecond)
+		if c.Current() == nil {
+			t.Errorf("a clock that is off by %s: over after 11.5 s of 12", off)
+		}
+		learn(12500 * time.Millisecond)
+		if c.Current() != nil {
+			t.Errorf("a clock that is off by %s: not over after 12.5 s of 12", off)
 		}
 	}
 }

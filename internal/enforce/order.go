@@ -14,81 +14,117 @@ const Longest = 30 * 24 * time.Hour
 const Config = "config"
 
 // Order has a zone enforced in a way on every Caddy that shares its store. The store has the last one of
-// each zone, as JSON. An order that has gone from the store changes nothing.
+// each zone, as JSON. All times are by the clock of the store.
 type Order struct {
-	Mode   string    `json:"mode"`
-	Until  time.Time `json:"until"`
+	Mode  string    `json:"mode"`
+	Until time.Time `json:"until"`
+	// At is when the order was made, in microseconds, and later than the zone's order before it: only an order with a
+	// later At replaces another one.
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason,omitempty"`
+	// Own is set if an operator told this Caddy.
+	Own bool `json:"-"`
 }
 
-// Sync is what a process knows of the order that the store has for a zone.
+// Sync has the latest order for a zone that this process knows: its own, or one that the store had. An order
+// that has ended, and one that has gone from the store, is still the latest: an earlier one that appears in the store, as
+// from a snapshot, is not obeyed, and is replaced.
 type Sync struct {
-	mu     sync.Mutex // guards all; held for a few instructions
-	heard  string     // the last order of the store's
-	before string     // the one before: an answer that was under way may still hold it
-	unsent string     // an order that the store does not have yet; empty: none
+	mu     sync.Mutex // guards all, and is held while an order is obeyed: else an earlier one could be obeyed last
+	latest Order
+	text   string    // the latest as the store keeps it; empty: no order
+	stored bool      // the store has or had the latest
+	before time.Time // At of the last order that was stored
 }
 
-// Order notes an order of this Caddy that holds here, until it is sent.
-func (e *Sync) Order(text string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.unsent = text
+// Make makes an order of this Caddy, which holds from now on, and for a time or, as what is configured does, as long as any
+// before it. There is no order if obey returns an error.
+func (s *Sync) Make(now time.Time, mode string, ttl time.Duration, reason string, obey func(Order) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mode == Config {
+		ttl = Longest
+	}
+	o := Order{Mode: mode, Until: now.Add(ttl).UTC(), At: atAfter(now, s.latest.At), Reason: reason, Own: true}
+	if err := obey(o); err != nil {
+		return err
+	}
+	if s.stored {
+		s.before = s.latest.At
+	}
+	s.take(o, o.text(), false)
+	return nil
 }
 
-// Sent notes that the store has an order.
-func (e *Sync) Sent(text string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if text != e.heard {
-		e.before, e.heard = e.heard, text
+// Moved has an order that the store does not have yet begin and end as much later as the clock has moved: the order was made
+// when this Caddy did not know the time of the store.
+func (s *Sync) Moved(by time.Duration, obey func(Order)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text == "" || s.stored {
+		return
 	}
-	if e.unsent == text {
-		e.unsent = ""
-	}
+	o := s.latest
+	o.At, o.Until = atAfter(o.At.Add(by), s.before), o.Until.Add(by)
+	s.take(o, o.text(), false)
+	obey(o)
 }
 
-// Hear notes the order that the store has. It reports whether that is new, and returns the one of this Caddy that is
-// to be sent in its place; empty without one. Of these two the later one holds.
-func (e *Sync) Hear(text string) (isNew bool, unsent string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	isNew = text != "" && text != e.heard && text != e.before
-	if isNew {
-		e.before, e.heard = e.heard, text
+// Hear notes the order that the store has, empty without one, and obeys it if it is later than the latest. If it is
+// earlier, Hear returns the latest, which has to be written in its place, and whether the store has had that before. It returns
+// an empty text if there is nothing to write: no order matters any more Longest after it was made.
+func (s *Sync) Hear(text string, now time.Time, obey func(Order)) (next string, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := ParseOrder(text)
+	switch {
+	case text == s.text:
+		s.stored = true
+		return "", false
+	case o.Mode != "" && (o.At.After(s.latest.At) || o.At.Equal(s.latest.At) && text > s.text):
+		s.take(o, text, true)
+		obey(o)
+		return "", false
+	case !now.Before(s.latest.At.Add(Longest)):
+		return "", false
 	}
-	if e.unsent != "" && isNew && ParseOrder(text).At.After(ParseOrder(e.unsent).At) {
-		e.unsent = ""
+	return s.text, s.stored
+}
+
+// take notes the latest order. s.mu is held.
+func (s *Sync) take(o Order, text string, stored bool) { s.latest, s.text, s.stored = o, text, stored }
+
+// atAfter returns a time as At of an order that follows one with another At.
+func atAfter(at, before time.Time) time.Time {
+	at = at.UTC().Truncate(time.Microsecond)
+	if !at.After(before) {
+		return before.Add(time.Microsecond)
 	}
-	return isNew && e.unsent == "", e.unsent
+	return at
+}
+
+// text returns the order as the store keeps it.
+func (o Order) text() string {
+	text, _ := json.Marshal(o) // it has no error
+	return string(text)
 }
 
 // ParseOrder reads an order. Its mode is empty if text is not an order.
 func ParseOrder(text string) (o Order) {
-	if json.Unmarshal([]byte(text), &o) != nil {
+	if json.Unmarshal([]byte(text), &o) != nil || o.At.IsZero() {
 		return Order{}
 	}
 	return o
 }
 
-// HoldsFrom returns the order as it holds from a time on: Longest at most. It reports false if the order holds no longer, or
-// is not an order.
-func (o Order) HoldsFrom(now time.Time) (Order, bool) {
-	if o.Mode == "" || !now.Before(o.Until) {
-		return o, false
-	}
-	if until := now.Add(Longest); o.Until.After(until) {
+// HoldsAt returns the order as it holds at a time: until Longest after it was made at most. What is configured holds in
+// place of an order that has ended.
+func (o Order) HoldsAt(now time.Time) Order {
+	if until := o.At.Add(Longest); o.Until.After(until) {
 		o.Until = until
 	}
-	return o, true
-}
-
-// NewOrder returns an order that is made now, as the store keeps it. One for what is configured lasts as long as any before it.
-func NewOrder(now time.Time, mode string, until time.Time, reason string) string {
-	if mode == Config {
-		until = now.Add(Longest)
+	if !now.Before(o.Until) {
+		o.Mode = Config
 	}
-	text, _ := json.Marshal(Order{mode, until.UTC(), now.UTC(), reason}) // it has no error
-	return string(text)
+	return o
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // An order that could not be sent holds here, and is sent when the store is back, unless that has got a later one. What is no
-// order, is over or does not fit the zone changes nothing, and neither does one that was heard before.
+// order changes nothing, and neither does an earlier one. After one that is over, or does not fit the zone, what is configured
+// holds.
 func TestEnforceOrders(t *testing.T) {
 	server := redistest.Start(t)
 	config := OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+server.Addr+`"],"timeout":"2s"}`)
@@ -66,13 +67,15 @@ func TestEnforceOrders(t *testing.T) {
 
 	hear("no order")
 	want("no order", "shadow")
-	hear(order("on", 0, -time.Second))
-	want("an order that is over", "shadow")
+	hear(order("25%", 0, -time.Second))
+	want("an order that is over", "on")
+	hear(order("25%", 0, time.Hour))
+	want("an order", "25%")
 	hear(order("wrong", 0, time.Hour))
-	want("an order that does not fit", "shadow")
+	want("an order that does not fit", "on")
 	half := order("50%", 0, 365*24*time.Hour)
 	hear(half)
-	want("an order", "50%")
+	want("an order for a year", "50%")
 	if until, err := time.Parse(time.RFC3339, now().EnforceUntil); err != nil || time.Until(until) > enforce.Longest {
 		t.Errorf("it lasts too long: until %s, %v", until, err)
 	}
@@ -80,10 +83,13 @@ func TestEnforceOrders(t *testing.T) {
 		t.Errorf("Redis has %q after %s, want the order sent", inHash(), answer)
 	}
 	hear(half)
-	want("the same order again", "shadow")
+	want("an earlier order again", "shadow")
 	server.Client(t).Del(t.Context(), "sw:{enforce}")
 	look()
 	want("an order that has gone", "shadow")
+	if got := inHash(); enforce.ParseOrder(got).Mode != "shadow" {
+		t.Errorf("an order that has gone was not written again: %q", got)
+	}
 
 	unsent("shadow")
 	hear(order("config", time.Minute, time.Hour))

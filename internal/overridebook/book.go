@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// refresh is the longest time between two looks at the overrides of a store.
-	refresh = 2 * time.Second
+	// refresh is the longest time between two looks at what a store has. Two of them are less than 3 s: in the first,
+	// a Caddy writes what the store has lost or never had, and in the second the others find it.
+	refresh = 1400 * time.Millisecond
 	// longestLook is how long a look at the store takes at most. App.Start and App.Stop wait for one,
 	// and requests that are under way wait with them.
 	longestLook = time.Second

@@ -76,7 +76,7 @@ func (*fakeStore) HashesKeys() bool { return false }
 func (*fakeStore) HashKey(string, int) (sum [32]byte, ok bool) { return sum, false }
 
 // An override with a ttl begins and ends by the clock of the store on all Caddys, however wrong their own clocks are: when it
-// is set, at look-ups, in lists of keys without leases, and to how far back charges look.
+// is set, at look-ups, in Retry-After, and to how far back charges look.
 func TestOverrideEndsByTheStoresClock(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, writer := range []int{0, 1, 2} {
@@ -114,6 +114,9 @@ func TestOverrideEndsByTheStoresClock(t *testing.T) {
 					holds, back := zones[i].InForce.Rule("anna") != nil, zones[i].InForce.LookBack("anna") == 2*time.Hour
 					if holds != step.holds || back != step.back {
 						t.Errorf("set by Caddy %d, %s later, %s: at Caddy %d the override holds: %v, is looked back on: %v; want %v, %v", writer, step.after, when, i, holds, back, step.holds, step.back)
+					}
+					if r := zones[i].InForce.Rule("anna"); r != nil && (12*time.Second-step.after-r.Left()).Abs() > time.Second {
+						t.Errorf("%s later, at Caddy %d the override holds for %s more", step.after, i, r.Left())
 					}
 					b.Tidy(b.clock.Now())
 				}

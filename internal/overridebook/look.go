@@ -14,8 +14,8 @@ import (
 )
 
 // Look takes up what the store has, if that has changed, and writes what the store has lost. While the store is away
-// the last copy stays. The store must be one that keeps overrides. From Begin to End the book looks every two seconds
-// by itself.
+// the last copy stays. The store must be one that keeps overrides. From Begin to End the book looks by itself
+// now and then.
 func (b *Book) Look(ctx context.Context) { _ = b.look(ctx) }
 
 // look is Look, and returns why the store cannot be asked, or does not take what it has lost.
@@ -23,7 +23,7 @@ func (b *Book) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	own, _ := b.Current()
-	if err := b.follow(ctx); errors.Is(err, window.ErrForeign) { // else again at the next look: a part of a Cluster can be away
+	if err := b.Follow(ctx); errors.Is(err, window.ErrForeign) { // else again at the next look: a part of a Cluster can be away
 		b.failed(ctx, err)
 	}
 	version, fields, err := b.shared.ReadOverrides(ctx, own.Version)

@@ -10,9 +10,10 @@ import (
 )
 
 // A look sends the order of this Caddy that the store lacks, and has one zone of a name obey an order of another
-// Caddy, once.
+// Caddy, once. An order that the store has lost, or has replaced by an earlier one, is written again.
 func TestOrders(t *testing.T) {
-	b := New(onRedis(t, redistest.Start(t).Addr))
+	server := redistest.Start(t)
+	b := New(onRedis(t, server.Addr))
 	var obeyed []string
 	one, other := newZone(t), newZone(t)
 	other.Orders = one.Orders
@@ -28,22 +29,48 @@ func TestOrders(t *testing.T) {
 		}
 		return orders[t.Name()]
 	}
-	own := enforce.NewOrder(time.Now(), "shadow", time.Now().Add(time.Hour), "")
-	one.Orders.Order(own)
-	for range 2 {
-		b.Look(t.Context())
+	write := func(order string) {
+		t.Helper()
+		if err := server.Client(t).HSet(t.Context(), "sw:{enforce}", t.Name(), order).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := inStore(); got != own || len(obeyed) != 0 {
-		t.Errorf("the store has %q, want %q; obeyed %v", got, own, obeyed)
+	order := func(s *enforce.Sync, mode string) {
+		t.Helper()
+		if err := s.Make(b.clock.Now(), mode, time.Hour, "", func(enforce.Order) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
 	}
-	foreign := enforce.NewOrder(time.Now(), "on", time.Now().Add(time.Hour), "")
-	if _, _, err := b.shared.ExchangeOrders(t.Context(), map[string]string{t.Name(): own}, map[string]string{t.Name(): foreign}, time.Hour); err != nil {
-		t.Fatal(err)
+	follow := func() {
+		t.Helper()
+		for range 2 {
+			if err := b.Follow(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	for range 2 {
-		b.Look(t.Context())
+	order(one.Orders, "shadow")
+	follow()
+	own := inStore()
+	if enforce.ParseOrder(own).Mode != "shadow" || len(obeyed) != 0 {
+		t.Errorf("the store has %q, want the own order; obeyed %v", own, obeyed)
 	}
+	server.Client(t).FlushAll(t.Context())
+	follow()
+	if got := inStore(); got != own {
+		t.Errorf("after the loss, the store has %q, want %q", got, own)
+	}
+	var elsewhere enforce.Sync
+	order(&elsewhere, "on")
+	foreign, _ := elsewhere.Hear("", b.clock.Now(), nil)
+	write(foreign)
+	follow()
 	if want := []string{b.name + " on"}; !slices.Equal(obeyed, want) || inStore() != foreign {
 		t.Errorf("obeyed %v, want %v", obeyed, want)
+	}
+	write(own)
+	follow()
+	if got := inStore(); len(obeyed) != 1 || got != foreign {
+		t.Errorf("after an earlier order came back: obeyed %v, the store has %q, want %q", obeyed, got, foreign)
 	}
 }

@@ -2,11 +2,69 @@ package overridebook
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
+
+// errOrders is returned if others write orders all the time.
+var errOrders = errors.New("the orders in the store change all the time")
+
+// Follow takes up the orders that the store has for zones, and writes those that it lacks: of the orders for a zone, the
+// one with the latest time holds everywhere. If a store has lost an order, each Caddy that knows it writes it again. From
+// Begin to End the book follows by itself. A store without a server has no orders.
+func (b *Book) Follow(ctx context.Context) error {
+	if b.shared == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	defer cancel()
+	var known, next map[string]string
+	var again []string
+	for range 5 {
+		orders, err := b.exchange(ctx, known, next)
+		if err != nil {
+			return err
+		}
+		for _, zone := range again {
+			if orders[zone] == next[zone] {
+				storestate.Logger(b.name).Warn("the store had lost how operators have a zone enforced; it was written again", zap.String("zone", zone))
+			}
+		}
+		known, next, again = orders, make(map[string]string), nil
+		for _, z := range b.zonesByName() {
+			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), func(o enforce.Order) { z.Obey(b.name, o) })
+			if text != "" {
+				next[z.Name] = text
+			}
+			if lost {
+				again = append(again, z.Name)
+			}
+		}
+		if len(next) == 0 {
+			return nil
+		}
+	}
+	return errOrders
+}
+
+// zonesByName returns one zone of each name.
+func (b *Book) zonesByName() (zones []*Zone) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for z := range b.zones {
+		if !slices.ContainsFunc(zones, func(o *Zone) bool { return o.Name == z.Name }) {
+			zones = append(zones, z)
+		}
+	}
+	return zones
+}
 
 // exchange writes orders in the place of known ones, and returns those that the store has then. The clock learns what time
 // it is there.
@@ -16,57 +74,22 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 	if err != nil {
 		return nil, err
 	}
-	if moved := b.clock.Learn(now, asked, uptime.Now()); moved.Abs() >= notable {
-		b.mu.Lock()
-		b.apply(b.clock.Now())
-		b.mu.Unlock()
+	answered := uptime.Now()
+	if answered-asked > longestLook { // this process did not run for a while, and nobody knows what time it is in the store
+		return nil, context.DeadlineExceeded
+	}
+	if moved := b.clock.Learn(now, asked, answered); moved.Abs() >= notable {
+		b.moved(moved)
 	}
 	return orders, nil
 }
 
-// follow takes up the orders that the store has, by zone, and sends those that it lacks.
-func (b *Book) follow(ctx context.Context) error {
-	orders, err := b.exchange(ctx, nil, nil)
-	if err != nil {
-		return err
+// moved has what ends by the clock look at it again.
+func (b *Book) moved(by time.Duration) {
+	for _, z := range b.zonesByName() {
+		z.Orders.Moved(by, func(o enforce.Order) { z.Obey(b.name, o) })
 	}
 	b.mu.Lock()
-	var zones []*Zone // one of each name
-	for z := range b.zones {
-		if !slices.ContainsFunc(zones, func(o *Zone) bool { return o.Name == z.Name }) {
-			zones = append(zones, z)
-		}
-	}
-	b.mu.Unlock()
-	unsent := make(map[string]string)
-	for _, z := range zones {
-		isNew, own := z.Orders.Hear(orders[z.Name])
-		if own != "" {
-			unsent[z.Name] = own
-		}
-		if isNew {
-			z.Obey(b.name, enforce.ParseOrder(orders[z.Name]))
-		}
-	}
-	return b.Send(ctx, zones, unsent)
-}
-
-// Send gives orders, by zone, to the Caddys that share the store.
-func (b *Book) Send(ctx context.Context, zones []*Zone, orders map[string]string) error {
-	if b.shared == nil || len(orders) == 0 {
-		return nil
-	}
-	known, err := b.exchange(ctx, nil, nil)
-	if err == nil {
-		_, err = b.exchange(ctx, known, orders)
-	}
-	if err != nil {
-		return err
-	}
-	for _, z := range zones {
-		if text := orders[z.Name]; text != "" {
-			z.Orders.Sent(text)
-		}
-	}
-	return nil
+	defer b.mu.Unlock()
+	b.apply(b.clock.Now())
 }

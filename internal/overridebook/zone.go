@@ -175,7 +175,7 @@ func (b *Book) warn(z *Zone, m overrides.Misfit) {
 }
 
 // Tidy has the zones forget records that have ended, and changes that all Caddys know by now. From Begin to End
-// the book does so every two seconds by itself.
+// the book does so by itself now and then.
 func (b *Book) Tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -40,12 +41,21 @@ type Rule struct {
 	*Record
 	Policies []window.Policy // of Limits
 
+	clock *storeclock.Clock
 	until int64 // Unix ms; 0: never
 	looks looking
 }
 
 // Decides reports whether the rule decides by itself: it denies the key, or exempts it. A nil rule does not.
 func (r *Rule) Decides() bool { return r != nil && (r.Deny || r.Exempt) }
+
+// Left returns how long the rule still holds: window.Never if it has no end.
+func (r *Rule) Left() time.Duration {
+	if r.Until == nil {
+		return window.Never
+	}
+	return max(0, r.Until.Sub(r.clock.Now()))
+}
 
 // Misfit is a record that does not fit the zone, and why.
 type Misfit struct {
@@ -75,7 +85,7 @@ func Compile(records []Record, z Zone) (*Set, []Misfit) {
 		if r.Zone != z.Name {
 			continue
 		}
-		rule := &Rule{Record: r}
+		rule := &Rule{Record: r, clock: z.Clock}
 		err := s.add(rule, &z)
 		if err != nil {
 			misfits = append(misfits, Misfit{r, err})

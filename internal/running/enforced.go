@@ -1,9 +1,6 @@
 package running
 
 import (
-	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,35 +30,28 @@ func (z *Zone) Enforce(word string, until time.Time, reason string) (isChanged b
 	return true, nil
 }
 
-// Obey has the zone enforced as an operator has told another Caddy.
-func (z *Zone) Obey(store string, o enforce.Order) {
-	o, holds := o.HoldsFrom(z.Control.Clock().Now())
-	if !holds {
-		return
-	}
-	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
-	switch isChanged, err := z.Enforce(o.Mode, o.Until, o.Reason); {
-	case err != nil:
-		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
-	case isChanged:
-		logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
-	}
+// Order enforces the zone as an operator says for a time. The store gets the order from [overridebook.Book.Follow].
+func (z *Zone) Order(word string, ttl time.Duration, reason string) (isChanged bool, err error) {
+	err = z.Control.Make(z.Control.Clock().Now(), word, ttl, reason, func(o enforce.Order) (err error) {
+		isChanged, err = z.Enforce(o.Mode, o.Until, o.Reason)
+		return err
+	})
+	return isChanged, err
 }
 
-// SendOrders tells the Caddys that share the stores of zones, and returns the zones of which they do not know yet.
-func SendOrders(ctx context.Context, orders map[*Zone]string) (unsent []ID) {
-	for s, zones := range InBooks(slices.Collect(maps.Keys(orders))) {
-		texts := make(map[string]string, len(zones))
-		for z, order := range orders {
-			if z.Store == s {
-				texts[z.Name()] = order
-			}
-		}
-		if err := s.Overrides.Send(ctx, zones, texts); err != nil {
-			for _, z := range zones {
-				unsent = append(unsent, ID{s.ID, z.Name})
-			}
-		}
+// Obey has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
+// that has ended, or cannot be done here, the zone is as configured: the order has replaced those before it.
+func (z *Zone) Obey(store string, o enforce.Order) {
+	holds := o.HoldsAt(z.Control.Clock().Now())
+	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
+	isChanged, err := z.Enforce(holds.Mode, holds.Until, o.Reason)
+	switch {
+	case err != nil:
+		_, _ = z.Enforce(enforce.Config, holds.Until, o.Reason) // it has no error
+		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+	case isChanged && holds.Mode != o.Mode:
+		logger.Info("enforcement of zone was changed at another Caddy, and is over: this one does what is configured")
+	case isChanged && !o.Own:
+		logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
 	}
-	return unsent
 }

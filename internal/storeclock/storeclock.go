@@ -20,6 +20,9 @@ type Clock struct {
 	Wall func() time.Time
 
 	ahead atomic.Int64 // nanoseconds of Unix time less those of uptime; 0: not known, for no store tells 1970
+
+	mu   sync.Mutex    // held by Learn; guards took
+	took time.Duration // the answer from which ahead is known
 }
 
 // clocks has a clock for each name of a store that this process has used. They are few, and outlive reloads: one in an
@@ -36,12 +39,22 @@ func Of(store string) *Clock {
 	return c.(*Clock)
 }
 
-// Learn notes what the store answered when it was asked for its time. The times asked and answered are of [uptime.Now]: the
-// answer is taken to be of halfway between them. Learn returns by how much the clock has moved.
+// Learn notes what the store answered when it was asked for its time. The times asked and answered are of [uptime.Now]. The
+// answer is taken to be of halfway between them, unless what is known from a faster one agrees with it. Learn returns by
+// how much the clock has moved.
 func (c *Clock) Learn(at time.Time, asked, answered time.Duration) (moved time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took := answered - asked
+	earliest := at.UnixNano() - int64(answered)
+	ahead := c.ahead.Load()
+	if ahead != 0 && took > c.took && ahead >= earliest && ahead <= earliest+int64(took) {
+		return 0
+	}
 	now := uptime.Now()
 	before := c.at(now)
-	c.ahead.Store(at.UnixNano() - int64(asked+answered)/2)
+	c.ahead.Store(earliest + int64(took)/2)
+	c.took = took
 	return c.at(now).Sub(before)
 }
 
