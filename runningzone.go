@@ -151,9 +151,10 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 	}
 	req.decisions, req.allowed = ds, true
 	for i, z := range req.zones {
-		shadow := !z.isKeyEnforced(req, z.enforced())
+		peek, shadow := running.Peek(h.store.Peek), !z.isKeyEnforced(req, z.enforced())
 		if shadow {
-			own, _, _, err := h.store.PeekShadow(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
+			peek = h.store.PeekShadow
+			own, _, _, err := peek(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
 			if err != nil {
 				w.Failed = adminapi.Unavailable(h.newRunningZone(z), err)
 				return w.Failed
@@ -162,7 +163,8 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 		} else if !window.Allowed(req.decisionsOf(i)) {
 			req.allowed = false
 		}
-		i := h.newRunningZone(z).Inspection(&req.charges[i], req.ruleHere(z.Name), req.decisionsOf(i), by, cause)
+		r, c, ds := h.newRunningZone(z), &req.charges[i], req.decisionsOf(i)
+		i := r.Inspection(c, req.ruleHere(z.Name), ds, r.Used(w.ctx, peek, c, ds), by, cause)
 		w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil

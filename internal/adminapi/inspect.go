@@ -33,7 +33,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	if found.rule.Decides() {
 		return http.StatusOK, z.Overridden(c, found.rule), nil
 	}
-	peek := z.Store.Peek
+	peek := running.Peek(z.Store.Peek)
 	if !enforce.IsEnforced(c.Zone, c.Key, z.Decider.Enforced()) {
 		peek = z.Store.PeekShadow
 	}
@@ -41,7 +41,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, Unavailable(z, err)
 	}
-	return http.StatusOK, z.Inspection(c, found.rule, ds, by, cause), nil
+	return http.StatusOK, z.Inspection(c, found.rule, ds, z.Used(r.Context(), peek, c, ds), by, cause), nil
 }
 
 // Unavailable returns the answer of the API to an error of the store of a zone.

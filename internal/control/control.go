@@ -179,7 +179,8 @@ type Inspection struct {
 	Misfit   string            `json:"misfit,omitempty"`
 }
 
-// LimitState is what is used of a limit. Used and Remaining are before the next request.
+// LimitState is what is used of a limit. Used and Remaining are before the next request. Used is above Max
+// where more was charged than the limit had left, and where the limit was higher then.
 type LimitState struct {
 	Max       int64  `json:"max"`
 	Window    string `json:"window"`

@@ -11,9 +11,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Inspection returns what is said of a charge with these decisions. The rule is the override of its key; nil
+// Inspection returns what is said of a charge with these decisions, and with what Used tells. The rule is the override of its key; nil
 // without one. The cause is why the store did not decide.
-func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.Decision, by engine.Source, cause error) *control.Inspection {
+func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
 	store := z.Store.Name()
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
@@ -31,16 +31,16 @@ func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.De
 	}
 	answer.Enforce, _ = z.Enforced()
 	for i := range ds {
-		answer.Limits = append(answer.Limits, z.limitState(c.Policies[i], &ds[i]))
+		answer.Limits = append(answer.Limits, z.limitState(c.Policies[i], &ds[i], used[i]))
 	}
 	z.noteOverride(answer, rule)
 	return answer
 }
 
 // limitState returns what is used of a limit.
-func (z *Zone) limitState(p window.Policy, d *window.Decision) control.LimitState {
+func (z *Zone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
 	state := control.LimitState{
-		Max: p.Limit, Window: duration.Short(p.Window), Used: max(0, d.Limit-d.Remaining), Remaining: d.Remaining,
+		Max: p.Limit, Window: duration.Short(p.Window), Used: used, Remaining: d.Remaining,
 		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
 	}
 	if d.RetryAfter != window.Never {

@@ -129,7 +129,7 @@ func TestInspection(t *testing.T) {
 		{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 30 * time.Second},
 		{Limit: 0, RetryAfter: window.Never},
 	}
-	i := z.Inspection(&c, nil, ds, engine.SourceStore, nil)
+	i := z.Inspection(&c, nil, ds, []int64{3, 0}, engine.SourceStore, nil)
 	if i.Zone != "api" || i.Key != "anna" || i.Cost != 2 || i.WouldPass || i.DecidedBy != "fake" || i.Enforce != "on" || i.Override != nil {
 		t.Errorf("got %+v", i)
 	}
@@ -142,7 +142,7 @@ func TestInspection(t *testing.T) {
 	}
 
 	rule := &overrides.Rule{Record: &overrides.Record{ID: "0123456789abcdef"}}
-	i = z.Inspection(&c, rule, ds, engine.SourceLocal, window.ErrUnavailable)
+	i = z.Inspection(&c, rule, ds, []int64{3, 0}, engine.SourceLocal, window.ErrUnavailable)
 	if i.Override != rule.Record || i.Limits[0].Source != control.SourceOverride || i.Limits[1].Source != control.SourceOverride {
 		t.Errorf("with an override: got %+v", i)
 	}
