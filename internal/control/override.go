@@ -29,7 +29,7 @@ type OverrideList struct {
 type OverrideSet struct {
 	Store   string `json:"store,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Whether the store has no overrides any more, though this Caddy knows some, which stay in force.
+	// Whether the store lacks overrides that this Caddy knows, and refuses to take them back. They stay in force.
 	Lost bool `json:"lost,omitempty"`
 	// When the store last confirmed the version, in RFC 3339.
 	Confirmed string             `json:"confirmed,omitempty"`

@@ -26,12 +26,12 @@ func TestOverridesSurviveARestart(t *testing.T) {
 			t.Errorf("file %s", name)
 		}
 	}
-	storage.Fails = errors.New("disk full")
+	storage.Fail(errors.New("disk full"))
 	_, err := before.Change(t.Context(), "", func([]overrides.Record) ([]overrides.Record, error) { return nil, nil })
 	if c, _ := before.Current(); !errors.Is(err, window.ErrUnavailable) || c.Version != want.Version {
 		t.Errorf("disk full: got %v, version %s", err, c.Version)
 	}
-	storage.Fails = nil
+	storage.Fail(nil)
 	setRecords(t, before, overridestest.Denied("anna"), overridestest.Denied("otto"))
 	want, _ = before.Current()
 	if c, _ := bookOf(t, store, storage).Current(); c.Version != want.Version || len(c.Records) != 2 {

@@ -6,12 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -187,18 +190,35 @@ func TestForeignOverrides(t *testing.T) {
 func TestChangeThatMayHold(t *testing.T) {
 	store := &modelStore{}
 	b := bookOf(t, store, new(storagetest.Storage))
-	store.loseAnswer = true
-	_, err := add(t, b, "anna")
-	if !errors.Is(err, ErrMayHold) || !errors.Is(err, window.ErrUnavailable) {
-		t.Errorf("the answer was lost: got %v", err)
+	anna := overridestest.Denied("anna")
+	anna.Zone = t.Name()
+	if err := anna.Complete(time.Now()); err != nil {
+		t.Fatal(err)
 	}
-	store.loseAnswer = false
-	b.Look(context.Background())
-	if got := keysOf(b); len(got) != 1 {
-		t.Errorf("it was written: got %v", got)
+	edit := func(to ...overrides.Record) func([]overrides.Record) ([]overrides.Record, error) {
+		return func([]overrides.Record) ([]overrides.Record, error) { return to, nil }
+	}
+	for _, step := range []struct {
+		what   string
+		change func() (overridestore.Copy, error)
+		want   int
+	}{
+		{"set", func() (overridestore.Copy, error) { return b.Change(t.Context(), "", edit(anna)) }, 1},
+		{"deleted", func() (overridestore.Copy, error) { return b.Change(t.Context(), "", edit()) }, 0},
+		{"replaced", func() (overridestore.Copy, error) { return b.Replace(t.Context(), "", []overrides.Record{anna}) }, 1},
+	} {
+		store.loseAnswer = true
+		if _, err := step.change(); !errors.Is(err, ErrMayHold) || !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "may hold") {
+			t.Errorf("%s, and the answer was lost: got %v", step.what, err)
+		}
+		store.loseAnswer = false
+		b.Look(context.Background())
+		if got := keysOf(b); len(got) != step.want {
+			t.Errorf("%s: got %v", step.what, got)
+		}
 	}
 	store.away = true
-	if _, err = add(t, b, "otto"); errors.Is(err, ErrMayHold) || !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "nothing was changed") {
+	if _, err := add(t, b, "otto"); errors.Is(err, ErrMayHold) || !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "nothing was changed") {
 		t.Errorf("it was not sent: got %v", err)
 	}
 }

@@ -25,9 +25,9 @@ type loading struct {
 // nothing is known yet, that is what Caddy's storage has. If the storage is slow, the zone gets it later.
 func (b *Book) Foresee(z *Zone, storage overridestore.Storage) {
 	b.mu.Lock()
-	slow := b.loading // it was waited for
+	isFirst := b.runs == 0 && b.loading == nil // else it runs in a storage, or was waited for
 	b.mu.Unlock()
-	if slow == nil {
+	if isFirst {
 		b.place.Use(storage)
 		_ = b.load(foresight) // Begin tells
 	}

@@ -38,7 +38,7 @@ func TestRefusedChangeDoesNotLandLater(t *testing.T) {
 				}
 				synctest.Wait()
 				if failing {
-					storage.Fails = errors.New("no answer")
+					storage.Fail(errors.New("no answer"))
 				} else {
 					storage.Before = func(int) { <-release }
 				}
@@ -46,7 +46,7 @@ func TestRefusedChangeDoesNotLandLater(t *testing.T) {
 					t.Errorf("a change that cannot be kept: got %v", err)
 				}
 				synctest.Wait()
-				storage.Fails = nil
+				storage.Fail(nil)
 				close(release)
 				time.Sleep(2 * refresh)
 				synctest.Wait()
@@ -118,12 +118,12 @@ func TestNoChangeBeforeTheStorageIsRead(t *testing.T) {
 	if _, err := add(t, bookOf(t, store, storage), "anna"); err != nil {
 		t.Fatal(err)
 	}
-	storage.Fails = errors.New("away")
+	storage.Fail(errors.New("away"))
 	b := bookOf(t, store, storage)
 	if _, err := add(t, b, "otto"); !errors.Is(err, window.ErrUnavailable) {
 		t.Errorf("storage away: got %v", err)
 	}
-	storage.Fails = nil
+	storage.Fail(nil)
 	if _, err := add(t, b, "otto"); err != nil {
 		t.Error(err)
 	}

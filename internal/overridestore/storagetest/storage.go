@@ -10,14 +10,13 @@ import (
 
 // Storage is a storage of Caddy's in memory, that can fail.
 type Storage struct {
-	// Fails is what all calls return from now on. It is set while nothing uses the storage.
-	Fails error
 	// Before is called before a file is written, with the number of such calls before this one. It may be nil.
 	Before func(call int)
 	// BeforeLoad is called before a file is read. It may be nil.
 	BeforeLoad func()
 
 	mu    sync.Mutex
+	fails error
 	calls int
 	files map[string][]byte
 }
@@ -36,7 +35,7 @@ func (s *Storage) Store(_ context.Context, key string, value []byte) error {
 		s.files = make(map[string][]byte)
 	}
 	s.files[key] = value
-	return s.Fails
+	return s.fails
 }
 
 func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
@@ -46,9 +45,16 @@ func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if text, ok := s.files[key]; ok {
-		return text, s.Fails
+		return text, s.fails
 	}
 	return nil, fs.ErrNotExist
+}
+
+// Fail has all calls return err from now on.
+func (s *Storage) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = err
 }
 
 // Copy returns a storage that holds the same files.
