@@ -51,27 +51,43 @@ func (c *Clock) Learn(at time.Time, asked, answered time.Duration) (moved time.D
 	if ahead != 0 && took > c.took && ahead >= earliest && ahead <= earliest+int64(took) {
 		return 0
 	}
-	now := uptime.Now()
-	before := c.at(now)
-	c.ahead.Store(earliest + int64(took)/2)
+	if ahead == 0 {
+		ahead = c.own().UnixNano() - int64(uptime.Now())
+	}
+	next := earliest + int64(took)/2
+	c.ahead.Store(next)
 	c.took = took
-	return c.at(now).Sub(before)
+	return time.Duration(next - ahead)
 }
 
 // Now returns the time by the store's clock.
-func (c *Clock) Now() time.Time { return c.at(uptime.Now()) }
-
-// Milli returns Now in milliseconds of Unix time.
-func (c *Clock) Milli() int64 { return c.Now().UnixMilli() }
-
-func (c *Clock) at(now time.Duration) time.Time {
-	switch {
-	case c == nil:
-		return time.Now()
-	case c.ahead.Load() != 0:
-		return time.Unix(0, c.ahead.Load()+int64(now))
-	case c.Wall != nil:
-		return c.Wall()
+func (c *Clock) Now() time.Time {
+	if ahead := c.known(); ahead != 0 {
+		return time.Unix(0, ahead+int64(uptime.Now()))
 	}
-	return time.Now()
+	return c.own()
+}
+
+// Milli returns Now in milliseconds of Unix time. Requests call it: it reads one clock.
+func (c *Clock) Milli() int64 {
+	if ahead := c.known(); ahead != 0 {
+		return (ahead + int64(uptime.Now())) / int64(time.Millisecond)
+	}
+	return c.own().UnixMilli()
+}
+
+// known returns c.ahead; 0 if the time of the store is not known.
+func (c *Clock) known() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.ahead.Load()
+}
+
+// own returns the time of day of this process.
+func (c *Clock) own() time.Time {
+	if c == nil || c.Wall == nil {
+		return time.Now()
+	}
+	return c.Wall()
 }
