@@ -3,7 +3,6 @@ package slidingwindow
 import (
 	"context"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -160,36 +159,19 @@ func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *requ
 	return err
 }
 
-// strips returns what takes a field off the answer to a request that was admitted: also where it costs
-// nothing, and under an override that exempts its key.
-func (h *Handler) strips(req *request) (all []*Settle) {
-	for _, z := range req.zones {
-		if z.Settle != nil && z.Settle.Strip {
-			all = append(all, z.Settle)
-		}
-	}
-	if req.overridden != nil {
-		for _, r := range req.overridden.rules {
-			if r.Exempt && r.zone.Settle != nil && r.zone.Settle.Strip {
-				all = append(all, r.zone.Settle)
-			}
-		}
-	}
-	return all
-}
-
 // begin settles what depends on the status and the header of the answer. It returns what reads the body
 // for the rest.
 func (a *answered) begin(status int, header http.Header) io.Writer {
 	a.header = header
 	denied := a.req.DeniedLater()
+	unanswered := a.Ending() == tee.Unanswered || a.TooLong()
 	upgraded := status == http.StatusSwitchingProtocols || a.Tunnel && status < 300
 	for i := range a.receipts {
 		r := &a.receipts[i]
 		switch s := r.zone.Settle; {
 		case denied:
 			a.handler.store.Settler.Settle(&r.Receipt, 0)
-		case s == nil && r.zone.CountIf.Match(status, header):
+		case s == nil && (unanswered || r.zone.CountIf.Match(status, header)): // the client does not choose what counts
 			a.handler.store.Settler.Settle(&r.Receipt, r.Charge.Cost)
 		case s == nil:
 			a.handler.store.Settler.Settle(&r.Receipt, 0)
@@ -208,56 +190,11 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 	return a.readers
 }
 
-// stripped is the variable of the HTTP request with fields that were taken off its answer: handlers
-// outside of the one that did so read them, too.
-const stripped = "sliding_window}stripped"
-
-// strip takes off the fields that clients must not see.
-func (a *answered) strip() {
-	for _, s := range a.strips {
-		if a.header.Values(s.Header) == nil {
-			continue
-		}
-		if a.req.vars != nil {
-			off, _ := a.req.vars[stripped].(http.Header)
-			if off == nil {
-				off = make(http.Header)
-				a.req.vars[stripped] = off
-			}
-			off.Set(s.Header, a.header.Get(s.Header))
-		}
-		a.header.Del(s.Header)
-	}
-}
-
-// WriteHeader implements http.ResponseWriter. An interim answer, such as 103, has no field that is taken off
-// either; the fields are there again for the final one.
-func (a *answered) WriteHeader(status int) {
-	if len(a.strips) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
-		a.Writer.WriteHeader(status)
-		return
-	}
-	header, off := a.Header(), make(http.Header)
-	for _, s := range a.strips {
-		if values := header.Values(s.Header); values != nil {
-			off[http.CanonicalHeaderKey(s.Header)] = values
-			header.Del(s.Header)
-		}
-	}
-	a.Writer.WriteHeader(status)
-	maps.Copy(header, off)
-}
-
-// tellingHeader returns the header that has the field of s.
-func (a *answered) tellingHeader(s *Settle) http.Header {
-	if off, ok := a.req.vars[stripped].(http.Header); ok && a.header.Values(s.Header) == nil {
-		return off
-	}
-	return a.header
-}
-
 // tell settles a receipt by what an answer has told.
 func (a *answered) tell(r *receipt, result usage.Result, status int) {
+	if result.Missing != "" && a.Ending() == tee.Unanswered {
+		result.Missing = usage.Aborted // whatever the header says of the body
+	}
 	units, missing := r.zone.Settle.cost(r.Charge.Cost, result, status, a.header)
 	if status < http.StatusBadRequest {
 		r.zone.use.seeking.note(a.handler.logger, r.zone, missing)
@@ -275,31 +212,14 @@ func (a *answered) tell(r *receipt, result usage.Result, status int) {
 // what was under way when the limit was reached.
 func (a *answered) end(returned bool, err error) {
 	a.settleRest(returned, err)
+	a.stripTrailers()
 	for _, done := range a.landing {
 		<-done
 	}
 }
 
 func (a *answered) settleRest(returned bool, err error) {
-	gone := a.Request.Context().Err() != nil
-	whole := returned && a.Whole(err)
-	switch {
-	case a.Status != 0:
-	case gone: // the client does not choose what counts
-		for i := range a.receipts {
-			if r := &a.receipts[i]; r.zone.Settle == nil {
-				a.handler.store.Settler.Settle(&r.Receipt, r.Charge.Cost)
-			} else {
-				a.tell(r, usage.Result{Missing: usage.Aborted}, 0)
-			}
-		}
-		return
-	case returned: // an error is answered outside
-		a.Decided(tee.StatusOf(err))
-		whole = !a.Failed
-	default:
-		a.Decided(http.StatusInternalServerError)
-	}
+	whole := a.End(returned, err) == tee.Complete
 	results := a.readers.done(whole)
 	for i := range a.receipts {
 		if s := a.receipts[i].zone.Settle; s != nil && s.source != nil && !a.receipts[i].Settled() {

@@ -40,7 +40,6 @@ type timing struct {
 	start  time.Duration // in uptime
 	waited atomic.Int64  // for stores, in ns
 	body   *timedBody    // nil: none
-	noted  bool
 }
 
 // timedBody is the body of a request. The transport of a proxy may read it beside the answer.
@@ -78,7 +77,7 @@ func Serve(w http.ResponseWriter, r *http.Request, req Request, vars map[string]
 		r.Body = t.body
 	}
 	returned, err := false, error(nil)
-	defer func() { t.end(returned, err) }()
+	defer func() { t.End(returned, err) }()
 	err = next.ServeHTTP(t, r)
 	returned = true
 	return err
@@ -86,43 +85,37 @@ func Serve(w http.ResponseWriter, r *http.Request, req Request, vars map[string]
 
 // begin notes that an answer begins.
 func (t *timing) begin(status int, _ http.Header) io.Writer {
-	if status != http.StatusSwitchingProtocols && !(t.Tunnel && status < 300) {
+	switch {
+	case t.Ending() == tee.Unanswered:
+		t.left()
+	case status != http.StatusSwitchingProtocols && !(t.Tunnel && status < 300):
 		t.note(status)
-	} else {
-		t.noted = true
 	}
 	return nil
 }
 
-// end notes an answer that had not begun when the handlers returned, or panicked.
-func (t *timing) end(returned bool, err error) {
-	switch {
-	case t.noted:
-	case t.Request.Context().Err() != nil: // the client has gone, and how long it waited is its own affair
-		took, ok := t.took()
-		if !ok {
+// left notes that the client has gone before the answer. How long it waited is its own affair, unless the back end
+// is slow by then.
+func (t *timing) left() {
+	took, ok := t.took()
+	if !ok || t.req.DeniedLater() {
+		return
+	}
+	for i := 0; ; i++ {
+		z := t.req.TimedZone(i)
+		if z == nil {
 			return
 		}
-		for i := 0; ; i++ {
-			z := t.req.TimedZone(i)
-			if z == nil {
-				return
-			}
-			if took >= z.Hi() {
-				z.Failed(t.req.Client())
-			}
+		if took >= z.Hi() {
+			z.Failed(t.req.Client())
 		}
-	case returned:
-		t.note(tee.StatusOf(err))
-	default:
-		t.note(http.StatusInternalServerError)
 	}
 }
 
 // note counts an answer with a status.
 func (t *timing) note(status int) {
 	took, ok := t.took()
-	if t.noted = true; t.req.DeniedLater() {
+	if t.req.DeniedLater() {
 		return
 	}
 	for i := 0; ; i++ {

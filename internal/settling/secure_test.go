@@ -29,23 +29,7 @@ type secureSite struct {
 // serveSecurely starts a site with settle and count_if as they stand in a zone.
 func serveSecurely(t testing.TB, settle, countIf, backEnd string) *secureSite {
 	t.Helper()
-	address, plain := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	s := &secureSite{t, address, "localhost:" + port}
-	caddyrun.Start(t, fmt.Sprintf(`{
-	admin {admin}
-	persist_config off
-	auto_https disable_redirects
-	local_certs
-	skip_install_trust
-	storage_clean_interval off
-}
-http://%s {
-	respond ok
-}
-https://%s {
-	bind 127.0.0.1
-	sliding_window {
+	return serveDirectives(t, "memory", fmt.Sprintf(`sliding_window {
 		zone tokens {
 			key {header.X-Key}
 			limit 1000 1h
@@ -59,9 +43,34 @@ https://%s {
 		}
 	}
 	respond /look 204
-	reverse_proxy %s
+	reverse_proxy %s`, settle, countIf, backEnd))
 }
-`, plain, s.host, settle, countIf, backEnd), plain)
+
+// serveDirectives starts a site with directives and a store.
+func serveDirectives(t testing.TB, store, directives string) *secureSite {
+	t.Helper()
+	address, plain := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	s := &secureSite{t, address, "localhost:" + port}
+	caddyrun.Start(t, fmt.Sprintf(`{
+	admin {admin}
+	persist_config off
+	auto_https disable_redirects
+	local_certs
+	skip_install_trust
+	storage_clean_interval off
+	sliding_window {
+		store %s
+	}
+}
+http://%s {
+	respond ok
+}
+https://%s {
+	bind 127.0.0.1
+	%s
+}
+`, store, plain, s.host, directives), plain)
 	caddyrun.Eventually(t, 10*time.Second, "Caddy has a certificate", func() bool {
 		conn, err := tls.Dial("tcp", address, s.tls("http/1.1"))
 		if err != nil {

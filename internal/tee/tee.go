@@ -28,16 +28,21 @@ type Writer struct {
 	Status  int       // 0: not known yet
 	body    io.Writer // nil: nobody wants the body
 	Tunnel  bool      // a CONNECT, which is a tunnel if its status is 2xx
-	Failed  bool      // a write failed
 	Request *http.Request
+	so      progress
 }
 
-// New returns an answer to r that passes to w.
+// New returns an answer to r that passes to w. It watches the body of r, which it replaces.
 func New(w http.ResponseWriter, r *http.Request, begin func(int, http.Header) io.Writer) *Writer {
-	return &Writer{
+	a := &Writer{
 		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		begin:                 begin, Tunnel: r.Method == http.MethodConnect, Request: r,
 	}
+	if r.Body != nil && r.Body != http.NoBody {
+		a.so.request = &requestBody{ReadCloser: r.Body}
+		r.Body = a.so.request
+	}
+	return a
 }
 
 // Decided notes the final status, unless it is known already. After an upgrade, what
@@ -47,16 +52,11 @@ func (a *Writer) Decided(status int) {
 		return
 	}
 	a.Status = status
+	a.began()
 	body := a.begin(status, a.Header())
 	if status != http.StatusSwitchingProtocols && !(a.Tunnel && status < 300) {
 		a.body = body
 	}
-}
-
-// Whole reports whether the client got all of the answer. err is what the handler
-// returned.
-func (a *Writer) Whole(err error) bool {
-	return err == nil && !a.Failed && a.Request.Context().Err() == nil
 }
 
 // StatusOf returns the status of an answer that an error makes.
@@ -81,7 +81,7 @@ func (a *Writer) WriteHeader(status int) {
 func (a *Writer) Write(p []byte) (int, error) {
 	a.Decided(http.StatusOK)
 	n, err := a.ResponseWriter.Write(p)
-	a.Failed = a.Failed || err != nil
+	a.so.wrote(int64(n), err)
 	if a.body != nil && n > 0 {
 		_, _ = a.body.Write(p[:n])
 	}
@@ -97,13 +97,13 @@ func (a *Writer) ReadFrom(r io.Reader) (int64, error) {
 	a.Decided(http.StatusOK)
 	if a.body == nil {
 		n, err := a.ResponseWriterWrapper.ReadFrom(r)
-		a.Failed = a.Failed || err != nil
+		a.so.wrote(n, err)
 		return n, err
 	}
 	buffer := copies.Get().(*[32 << 10]byte)
 	defer copies.Put(buffer)
 	n, err := io.CopyBuffer(struct{ io.Writer }{a}, struct{ io.Reader }{r}, buffer[:])
-	a.Failed = a.Failed || err != nil
+	a.so.wrote(0, err)
 	return n, err
 }
 

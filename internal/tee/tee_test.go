@@ -107,21 +107,14 @@ func TestAnswerOrder(t *testing.T) {
 			if got := strings.Join(e, ", "); got != test.want || a.Status != test.status {
 				t.Errorf("%s, status %d\nwant %s, status %d", got, a.Status, test.want, test.status)
 			}
-			if a.Whole(nil) == test.fails || a.Whole(io.EOF) {
-				t.Errorf("whole is %v", a.Whole(nil))
+			want := Complete
+			if test.fails {
+				want = Left
+			}
+			if got := a.End(true, nil); got != want {
+				t.Errorf("ended %d, want %d", got, want)
 			}
 		})
-	}
-}
-
-// An answer is not whole if its client is gone.
-func TestAnswerWhole(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	a := New(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil), nil)
-	before := a.Whole(nil)
-	cancel()
-	if !before || a.Whole(nil) {
-		t.Errorf("%v before, %v after", before, a.Whole(nil))
 	}
 }
 
@@ -140,11 +133,8 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	ended := false
 	defer func() {
-		result := usage.Result{Missing: "no answer"}
-		if reader != nil {
-			result = reader.Done(ended && a.Whole(nil))
-		}
-		h.results <- result
+		whole := a.End(ended, nil) == Complete
+		h.results <- reader.Done(whole)
 	}()
 	h.next.ServeHTTP(a, r)
 	ended = true

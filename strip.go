@@ -1,0 +1,99 @@
+package slidingwindow
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+)
+
+// strips returns what takes a field off the answer to a request that was admitted: also where it costs
+// nothing, and under an override that exempts its key.
+func (h *Handler) strips(req *request) (all []*Settle) {
+	for _, z := range req.zones {
+		if z.Settle != nil && z.Settle.Strip {
+			all = append(all, z.Settle)
+		}
+	}
+	if req.overridden != nil {
+		for _, r := range req.overridden.rules {
+			if r.Exempt && r.zone.Settle != nil && r.zone.Settle.Strip {
+				all = append(all, r.zone.Settle)
+			}
+		}
+	}
+	return all
+}
+
+// stripped is the variable of the HTTP request with fields that were taken off its answer: handlers
+// outside of the one that did so read them, too.
+const stripped = "sliding_window}stripped"
+
+// strip takes off the fields that clients must not see.
+func (a *answered) strip() {
+	for _, s := range a.strips {
+		announceLess(a.header, s.Header)
+		if a.header.Values(s.Header) == nil {
+			continue
+		}
+		if a.req.vars != nil {
+			off, _ := a.req.vars[stripped].(http.Header)
+			if off == nil {
+				off = make(http.Header)
+				a.req.vars[stripped] = off
+			}
+			off.Set(s.Header, a.header.Get(s.Header))
+		}
+		a.header.Del(s.Header)
+	}
+}
+
+// WriteHeader implements http.ResponseWriter. An interim answer, such as 103, has no field that is taken off
+// either; the fields are there again for the final one.
+func (a *answered) WriteHeader(status int) {
+	if len(a.strips) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
+		a.Writer.WriteHeader(status)
+		return
+	}
+	header, off := a.Header(), make(http.Header)
+	for _, s := range a.strips {
+		if values := header.Values(s.Header); values != nil {
+			off[http.CanonicalHeaderKey(s.Header)] = values
+			header.Del(s.Header)
+		}
+	}
+	a.Writer.WriteHeader(status)
+	maps.Copy(header, off)
+}
+
+// tellingHeader returns the header that has the field of s.
+func (a *answered) tellingHeader(s *Settle) http.Header {
+	if off, ok := a.req.vars[stripped].(http.Header); ok && a.header.Values(s.Header) == nil {
+		return off
+	}
+	return a.header
+}
+
+// announceLess takes a name out of the trailers that a header announces.
+func announceLess(header http.Header, name string) {
+	announced := header["Trailer"]
+	if announced == nil {
+		return
+	}
+	var others []string
+	for _, one := range strings.Split(strings.Join(announced, ","), ",") {
+		if one = strings.TrimSpace(one); one != "" && !strings.EqualFold(one, name) {
+			others = append(others, one)
+		}
+	}
+	if header.Del("Trailer"); others != nil {
+		header.Set("Trailer", strings.Join(others, ", "))
+	}
+}
+
+// stripTrailers takes the fields off the trailers, which handlers set after the body. A trailer tells no cost.
+func (a *answered) stripTrailers() {
+	for _, s := range a.strips {
+		a.header.Del(s.Header)
+		a.header.Del(http.TrailerPrefix + http.CanonicalHeaderKey(s.Header))
+	}
+}
