@@ -20,6 +20,7 @@ const (
 	breakAfter    = 3                      // failures in a row
 	probeInterval = 200 * time.Millisecond // between two pings while open
 	isOpen        = 1 << 32                // failures of a part that is open, which no success resets
+	isGone        = -1                     // failures of a part that the breaker has forgotten
 )
 
 // Breaker stops asking a store that does not answer, so that requests do not
@@ -56,14 +57,6 @@ type Breaker struct {
 	ctx     context.Context // of the probers; ends with Close
 	probers sync.WaitGroup  // at most one per part, while it is open
 	opening func()          // nil, or of a test: runs between the two writes of opens
-}
-
-// part is a part of a store that is away or not by itself.
-type part struct {
-	name     string
-	open     atomic.Bool
-	last     atomic.Int64 // tick of the last failure that counted
-	failures atomic.Int64 // in a row
 }
 
 // New guards store, which has to be a Pinger, and may be Parted. onChange is told of
@@ -116,14 +109,6 @@ func (b *Breaker) allowed(charges []window.Charge, ds []window.Decision) {
 	b.whole.succeeded(b)
 	for _, p := range b.partsOf(charges) {
 		p.succeeded(b)
-	}
-}
-
-// succeeded resets the failures of a part that is not open. It reads failures only: opens sets open
-// a moment later, and a reset in between would take an open part out of failing.
-func (p *part) succeeded(b *Breaker) {
-	if n := p.failures.Load(); n != 0 && n < isOpen && p.failures.CompareAndSwap(n, 0) {
-		b.failing.Add(-1)
 	}
 }
 
@@ -209,32 +194,6 @@ func (b *Breaker) Open(charges ...window.Charge) bool {
 	return false
 }
 
-// partsOf returns the named parts that a request needs, but for those that have never failed.
-func (b *Breaker) partsOf(charges []window.Charge) (parts []*part) {
-	if b.parted == nil || len(charges) == 0 {
-		return nil
-	}
-	var room [4]string
-	for _, name := range b.parted.Parts(charges, room[:0]) {
-		if p, ok := b.parts.Load(name); ok {
-			parts = append(parts, p.(*part))
-		}
-	}
-	return parts
-}
-
-// part returns that of a name.
-func (b *Breaker) part(name string) *part {
-	if name == "" {
-		return b.whole
-	}
-	p, ok := b.parts.Load(name)
-	if !ok {
-		p, _ = b.parts.LoadOrStore(name, &part{name: name})
-	}
-	return p.(*part)
-}
-
 var errBreakerOpen = fmt.Errorf("%w: %w", window.ErrUnavailable, ErrOpen)
 
 // Doubt opens the breaker for a part of the store that was away just now, to others; for the
@@ -246,7 +205,10 @@ func (b *Breaker) Doubt(name string, cause error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.part(name)
+	p, isNew := b.part(name)
+	if isNew {
+		b.forget(p)
+	}
 	if b.stopped || p.open.Load() {
 		return
 	}
@@ -330,7 +292,13 @@ func (b *Breaker) failed(began int64, charges []window.Charge, err error) {
 		return
 	}
 	for _, name := range names {
-		b.failedPart(b.part(name), began, err)
+		p, isNew := b.part(name)
+		if isNew {
+			b.mu.Lock()
+			b.forget(p)
+			b.mu.Unlock()
+		}
+		b.failedPart(p, began, err)
 	}
 }
 
@@ -339,7 +307,7 @@ func (b *Breaker) failedPart(p *part, began int64, err error) {
 	if last > began || !p.last.CompareAndSwap(last, b.tick.Add(1)) {
 		return
 	}
-	n := p.failures.Add(1)
+	n := p.fail()
 	if n == 1 {
 		b.failing.Add(1)
 	}

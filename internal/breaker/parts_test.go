@@ -22,6 +22,7 @@ type partedStore struct {
 
 	mu     sync.Mutex
 	down   []string
+	gone   []string
 	silent bool
 	asked  int
 	pinged map[string]int
@@ -63,6 +64,12 @@ func (s *partedStore) PingPart(_ context.Context, name string) error {
 		return errDown
 	}
 	return nil
+}
+
+func (s *partedStore) HasPart(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.Contains(s.gone, name)
 }
 
 func (s *partedStore) set(down ...string) {
@@ -230,5 +237,72 @@ func TestBreakerPartsDoubt(t *testing.T) {
 		time.Sleep(time.Second)
 		b.wantAsked(true, "a")
 		b.wantChanges("b true", "b false", " true", " false")
+	})
+}
+
+// Nodes come and go, as in a Cluster whose pods get other addresses. Each fails, and some are away for a while. What is known
+// of those that have left is forgotten, and those that are there count as before.
+func TestPartsThatLeaveAreForgotten(t *testing.T) {
+	inPartedBubble(t, func(b *partedBreaker) {
+		node := func(i int) string { return fmt.Sprint("node ", i) }
+		for i := range 300 {
+			b.store.set(node(i))
+			for range 1 + i%4 {
+				_, _ = b.take(node(i))
+			}
+			time.Sleep(time.Second)
+			b.store.set()
+			time.Sleep(time.Second) // a ping of one that was away succeeds
+			b.store.mu.Lock()
+			b.store.gone = append(b.store.gone, node(i))
+			b.store.mu.Unlock()
+		}
+		b.store.set("last")
+		for range 2 {
+			b.wantAsked(true, "last")
+		}
+		names, failing := b.PartNames()
+		if len(names) != 1 || failing != 1 {
+			t.Errorf("%d parts are known, %d of them fail; want one that fails", len(names), failing)
+		}
+		b.wantAsked(true, "last") // the third failure
+		synctest.Wait()
+		b.wantAsked(false, "last")
+		b.store.set()
+		time.Sleep(time.Second)
+		b.wantAsked(true, "last")
+		if names, failing := b.PartNames(); len(names) != 1 || failing != 0 {
+			t.Errorf("parts %q are known, %d of them fail", names, failing)
+		}
+	})
+}
+
+// Parts fail, succeed and are forgotten at the same time. In the end none fails.
+func TestPartsAreForgottenWhileTheyFail(t *testing.T) {
+	inPartedBubble(t, func(b *partedBreaker) {
+		b.store.gone = []string{"0", "1", "2", "3"}
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for j := range 2000 {
+					name := fmt.Sprint((i + j) % 4)
+					if j%3 == 0 {
+						b.store.set(name)
+					} else {
+						b.store.set()
+					}
+					_, _ = b.Take(t.Context(), []window.Charge{{Zone: name}})
+				}
+			})
+		}
+		all.Wait()
+		b.store.set()
+		time.Sleep(time.Second)
+		for i := range 4 {
+			_, _ = b.take(fmt.Sprint(i))
+		}
+		if names, failing := b.PartNames(); failing != 0 {
+			t.Errorf("of parts %q %d fail, want none", names, failing)
+		}
 	})
 }

@@ -37,6 +37,8 @@ type Parted interface {
 	// PingPart is Pinger.Ping for a part: it decides on a counter that the part held when it
 	// failed. It returns nil for a part that holds nothing.
 	PingPart(ctx context.Context, name string) error
+	// HasPart reports whether there is a part of a name, as far as is known. It does not wait.
+	HasPart(name string) bool
 }
 
 // Foreteller is implemented by stores that answer some requests without their server.

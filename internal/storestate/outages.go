@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/stores"
@@ -41,20 +41,49 @@ type outage struct {
 // NewOutages returns one of a store. If it emits, changes are events, too.
 func NewOutages(name string, store window.Store, emits bool) *Outages {
 	l := &Outages{store: name, of: store, parts: make(map[string]outage), now: time.Now, emits: emits}
-	l.open("")
+	l.show("", 0)
 	return l
 }
 
-// open is how many guards of this name find a part away; two stores may differ in no more
-// than a password. Parts are nodes of a Cluster that were away once, of which there are few.
-func (l *Outages) open(part string) prometheus.Gauge {
-	return metrics.StoreOpen.WithLabelValues(l.store, strings.ToValidUTF8(part, "\uFFFD"))
+// shown has the outages of parts that the metric shows.
+var shown struct {
+	sync.Mutex                           // guards away; held for a few instructions
+	away       map[string]map[string]int // guards that find a part away, by store and by part
 }
+
+// show adds to the guards of this name that find a part away; two stores may differ in no more
+// than a password. A part is a node of a Cluster that was away once. A part that is new takes away those that have left the
+// Cluster.
+func (l *Outages) show(part string, n int) {
+	shown.Lock()
+	defer shown.Unlock()
+	own := shown.away[l.store]
+	if own == nil {
+		own = make(map[string]int)
+		if shown.away == nil {
+			shown.away = make(map[string]map[string]int)
+		}
+		shown.away[l.store] = own
+	}
+	if parted, ok := l.of.(engine.Parted); ok {
+		for other, guards := range own {
+			if guards == 0 && other != part && !parted.HasPart(other) {
+				delete(own, other)
+				metrics.StoreOpen.DeleteLabelValues(l.store, label(other))
+			}
+		}
+	}
+	own[part] += n
+	metrics.StoreOpen.WithLabelValues(l.store, label(part)).Set(float64(own[part]))
+}
+
+// label returns the name of a part as a label of a metric.
+func label(part string) string { return strings.ToValidUTF8(part, "\uFFFD") }
 
 // End forgets outages that nobody sees the end of. There are no more changes.
 func (l *Outages) End() {
 	for part := range l.Away() {
-		l.open(part).Dec()
+		l.show(part, -1)
 	}
 }
 
@@ -96,7 +125,7 @@ func (l *Outages) Changed(part string, open bool, cause error) {
 	}
 	if open {
 		logger := l.logger(cause)
-		l.open(part).Inc()
+		l.show(part, 1)
 		if part == "" {
 			logger.Warn("store is unavailable; on_error decides until it is back", zap.Error(cause))
 		} else {
@@ -105,7 +134,7 @@ func (l *Outages) Changed(part string, open bool, cause error) {
 		}
 		return
 	}
-	l.open(part).Dec()
+	l.show(part, -1)
 	logger := Logger(l.store)
 	away := zap.Duration("away", l.now().Sub(since))
 	if part == "" {

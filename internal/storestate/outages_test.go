@@ -2,9 +2,15 @@ package storestate
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // What a line was written for, after which pings, at which time.
@@ -54,5 +60,51 @@ func TestOutageIsToldAgain(t *testing.T) {
 	l.Changed("", false, nil)
 	if ping("after it") {
 		t.Error("an outage is told that has ended")
+	}
+}
+
+// pods is a store whose nodes come and go.
+type pods struct {
+	window.Store
+	engine.Parted
+	there map[string]bool
+}
+
+func (p *pods) HasPart(name string) bool { return name == "" || p.there[name] }
+
+// Each pod of a Cluster is away once, and another one has another address. The metric shows those that are there or away,
+// also where two stores of one name see them.
+func TestNodesThatLeaveAreNotShown(t *testing.T) {
+	p := &pods{there: make(map[string]bool)}
+	a, b := NewOutages("pods", p, false), NewOutages("pods", p, false)
+	series := func(node string) (float64, bool) {
+		return metricstest.Find(t, metricstest.Of(metrics.StoreOpen), "caddy_sliding_window_breaker_open", "store", "pods", "node", node)
+	}
+	node := func(i int) string { return fmt.Sprintf("10.0.0.%d:6379", i) }
+	const n = 100
+	for i := range n {
+		p.there[node(i)] = true
+		a.Changed(node(i), true, errors.New("refused"))
+		b.Changed(node(i), true, errors.New("refused"))
+		if v, _ := series(node(i)); v != 2 {
+			t.Fatalf("node %d: %v guards find it away, want 2", i, v)
+		}
+		a.Changed(node(i), false, nil)
+		delete(p.there, node(i))
+		if i%50 != 0 { // else nobody hears that it is back
+			b.Changed(node(i), false, nil)
+		}
+	}
+	b.Changed("", true, errors.New("refused"))
+	for i := range n {
+		v, ok := series(node(i))
+		if want := i%50 == 0; ok != want || ok && v != 1 {
+			t.Errorf("node %d: %v, shown: %v, want %v", i, v, ok, want)
+		}
+	}
+	b.End()
+	a.End()
+	if v, ok := series(""); !ok || v != 0 {
+		t.Errorf("the store as a whole: %v, %v, want 0", v, ok)
 	}
 }

@@ -20,8 +20,12 @@ func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var all engine.Description
-	var mu sync.Mutex // guards all: the nodes of a Cluster are asked side by side
+	var masters []string // of a Cluster
+	var mu sync.Mutex    // guards all and masters: the nodes of a Cluster are asked side by side
 	ask := func(ctx context.Context, client *goredis.Client) error {
+		mu.Lock()
+		masters = append(masters, client.Options().Addr)
+		mu.Unlock()
 		d, err := describe(ctx, client)
 		if err != nil {
 			return err
@@ -40,6 +44,7 @@ func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
 	switch client := s.client.(type) {
 	case *goredis.ClusterClient:
 		err = client.ForEachMaster(ctx, ask)
+		s.keepNodes(masters)
 	case *goredis.Client:
 		err = ask(ctx, client)
 	}

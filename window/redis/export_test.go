@@ -2,9 +2,11 @@ package redis
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/batch"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/denials"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/gate"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
@@ -26,6 +28,26 @@ func (s *Store) TakeEach(ctx context.Context, requests [][]window.Charge) []wind
 
 // Load returns how many batches are under way to the only server, and how many requests wait.
 func Load(s *Store) (inFlight, waiting int) { return s.batcher("").Load() }
+
+// NodesOf returns the addresses of servers for which the store has something of its own, each once, and a Batcher of each.
+func NodesOf(s *Store) map[string]*batch.Batcher {
+	nodes := make(map[string]*batch.Batcher)
+	for _, all := range []*sync.Map{&s.scriptOnly, &s.doubts, &s.pingKeys, &s.batchers} {
+		all.Range(func(k, v any) bool {
+			node, ok := k.(string)
+			if !ok {
+				node = k.(kind).node
+			}
+			b, _ := v.(*batch.Batcher)
+			nodes[node] = b
+			return true
+		})
+	}
+	return nodes
+}
+
+// LackThrottle has a server count as one without CL.THROTTLE.
+func LackThrottle(s *Store, address string) { s.scriptOnly.Store(address, s.clock()+scriptFor) }
 
 // AskAlways has the store ask the server about every request, and returns it.
 func AskAlways(s *Store) *Store {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -73,5 +74,67 @@ func (s *Store) lookAgain(ctx context.Context, calls []*wire.Call) {
 			c.ReloadState(ctx)
 			return
 		}
+	}
+}
+
+// HasPart implements engine.Parted.
+func (s *Store) HasPart(name string) bool {
+	masters := s.masters.Load()
+	return name == "" || masters == nil || slices.Contains(*masters, name)
+}
+
+// metNode is told of each node that the client of a Cluster comes to know, and has those looked at that it
+// knew before. It does not wait. Nobody looks before the client has placed a key: then it knows no others.
+func (s *Store) metNode() {
+	if !s.placed.Load() || s.met.Add(1) > 1 {
+		return
+	}
+	s.background.Run(func() {
+		for n := int64(0); !s.met.CompareAndSwap(n, 0); {
+			n = s.met.Load()
+			s.lookAtNodes()
+		}
+	})
+}
+
+// lookAtNodes asks which nodes of a Cluster hold slots, and forgets the others.
+func (s *Store) lookAtNodes() {
+	c, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.background.Context, s.timeout)
+	defer cancel()
+	var mu sync.Mutex // guards masters: the function is called for all side by side
+	var masters []string
+	err := c.ForEachMaster(ctx, func(_ context.Context, node *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, node.Options().Addr)
+		return nil
+	})
+	if err == nil {
+		s.keepNodes(masters)
+	}
+}
+
+// keepNodes forgets what belongs to nodes of a Cluster that hold no slots any more. Requests that wait in the
+// Batcher of such a node are decided on by it.
+func (s *Store) keepNodes(masters []string) {
+	if len(masters) == 0 {
+		return
+	}
+	s.masters.Store(&masters)
+	for _, all := range []*sync.Map{&s.batchers, &s.scriptOnly, &s.doubts, &s.pingKeys} {
+		all.Range(func(k, _ any) bool {
+			node, ok := k.(string)
+			if !ok {
+				node = k.(kind).node
+			}
+			if !s.HasPart(node) {
+				all.Delete(k)
+			}
+			return true
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -142,4 +143,67 @@ func TestClusterPingGivesNothingBack(t *testing.T) {
 	if errs := told.list(); len(errs) > 0 {
 		t.Errorf("reported: %v, want nothing", errs)
 	}
+}
+
+// TestNodesThatLeaveAreForgotten has a replica take the place of a master, as when a pod is replaced: what the store has for the
+// former one is dropped, and a request that waits there is decided on.
+func TestNodesThatLeaveAreForgotten(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	replica := redistest.AddReplica(t, nil, nodes, nodes[0])
+	s := newStore(t, redis.Options{Addresses: []string{nodes[1].Addr, nodes[2].Addr}, Timeout: timeout, Prefix: "leave"})
+	var onFirst window.Charge // which the node decides on that leaves
+	ask := func() {
+		for i := range 30 {
+			warm(t, s, fmt.Sprint(i))
+			if c := charge("zone", fmt.Sprint(i), 1000, time.Hour); s.Parts([]window.Charge{c}, nil)[0] == nodes[0].Addr {
+				onFirst = c
+			}
+		}
+	}
+	ask()
+	redis.LackThrottle(s, nodes[0].Addr)
+	redis.Doubt(s, onFirst)
+	before := redis.NodesOf(s)
+	if len(before) != 3 || before[nodes[0].Addr] == nil {
+		t.Fatalf("nodes %v, want the three masters", before)
+	}
+	if err := replica.Client(t).Do(t.Context(), "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{nodes[1].Addr, nodes[2].Addr, replica.Addr}
+	slices.Sort(want)
+	eventually(t, 3*patience, "the nodes are those that hold slots", func() bool {
+		ask()
+		_, err := s.Describe(t.Context())
+		return err == nil && slices.Equal(slices.Sorted(maps.Keys(redis.NodesOf(s))), want)
+	})
+	if s.HasPart(nodes[0].Addr) || !s.HasPart(replica.Addr) {
+		t.Error("the store does not know which nodes hold slots")
+	}
+	if r := before[nodes[0].Addr].Take(t.Context(), []window.Charge{onFirst}, nil); r.Err != nil || !window.Allowed(r.Decisions) {
+		t.Errorf("a request that waits for the node that has left: %+v", r)
+	}
+}
+
+// TestNewNodeHasOthersForgotten has nobody ask for a description: the first node that is new is enough.
+func TestNewNodeHasOthersForgotten(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	s := newStore(t, redis.Options{Addresses: []string{nodes[1].Addr, nodes[2].Addr}, Timeout: timeout, Prefix: "new"})
+	for i := range 30 {
+		warm(t, s, fmt.Sprint(i))
+	}
+	redis.LackThrottle(s, "10.0.0.1:6379") // which has left
+	added := redistest.AddNode(t, nil, nodes)
+	slots := make([]int, 300)
+	for i := range slots {
+		slots[i] = i
+	}
+	redistest.MoveSlots(t, append(nodes, added), nodes[0], added, slots...)
+	eventually(t, 3*patience, "the node that has left is forgotten", func() bool {
+		for i := range 500 { // one of them is redirected to the new node
+			warm(t, s, fmt.Sprint(i))
+		}
+		_, ok := redis.NodesOf(s)["10.0.0.1:6379"]
+		return !ok
+	})
 }

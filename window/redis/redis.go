@@ -52,6 +52,9 @@ type Store struct {
 	// Whether the client of a Cluster has come to know which node holds what. Until then
 	// it asks the nodes, one after the other.
 	placed atomic.Bool
+	// The addresses of the nodes of a Cluster that hold slots; nil: not known.
+	masters atomic.Pointer[[]string]
+	met     atomic.Int64 // nodes that have come since somebody looked at all
 	// Until when servers count as without CL.THROTTLE, a time.Duration by address; ""
 	// is the only one's.
 	scriptOnly sync.Map
@@ -150,6 +153,7 @@ func (s *Store) onEach(o Options) {
 		each(c)
 	case *goredis.ClusterClient:
 		c.OnNewNode(each)
+		c.OnNewNode(func(*goredis.Client) { s.metNode() })
 	}
 }
 
