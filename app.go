@@ -45,8 +45,9 @@ type App struct {
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
 	joined []*openstore.Store
-	// Zones of the handlers, for the registry.
+	// Zones of the handlers, for the registry, and what tells it that they are there or will not come.
 	running []*running.Zone
+	loaded  func()
 	// Caddy's storage, for overrides.
 	storage overridestore.Storage
 	// Hands events to the handlers of the configuration.
@@ -87,6 +88,7 @@ func (App) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
+	a.loaded = running.Zones.Expect()
 	a.zones, a.stores = make(map[running.ID]*zoneUse), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
 	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
@@ -143,7 +145,14 @@ func (a *App) Start() error {
 		s.Overrides.Begin(zones, a.storage)
 	}
 	running.Zones.Add(a.running)
+	a.loaded()
 	running.Watcher.Begin()
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (a *App) Cleanup() error {
+	a.loaded() // of a configuration that failed to load
 	return nil
 }
 
@@ -254,6 +263,7 @@ func (u *zoneUse) joins(z *overridebook.Zone) []*overridebook.Zone {
 
 // Interface guards.
 var (
-	_ caddy.App         = (*App)(nil)
-	_ caddy.Provisioner = (*App)(nil)
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 
 // API is what an operator asks Caddy's admin endpoint about the zones that run, below
@@ -73,7 +74,16 @@ func (a API) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if err := await(w, r, func() bool { return isStarting(r) }); err != nil {
+		return err
+	}
 	status, answer, err := e.serve(r, body)
+	if isMissing(r, err) {
+		if err := await(w, r, running.Zones.IsLoading); err != nil {
+			return err
+		}
+		status, answer, err = e.serve(r, body)
+	}
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,28 @@ var Zones Registry
 // Registry lists zones from Add to Remove. Operators read it, and requests look nothing up. It is safe
 // for concurrent use.
 type Registry struct {
-	mu    sync.Mutex // guards zones
-	zones []*Zone
+	mu      sync.Mutex // guards what follows
+	zones   []*Zone
+	loading int // configurations; see Expect
+}
+
+// Expect notes that a configuration loads, whose zones come with Add, until done is called.
+func (r *Registry) Expect() (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loading++
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.loading--
+	})
+}
+
+// IsLoading reports whether a configuration loads.
+func (r *Registry) IsLoading() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loading > 0
 }
 
 // Add adds zones, which are newer than those that are there.
