@@ -279,7 +279,7 @@ func TestSettleByAlgorithm(t *testing.T) {
 	} {
 		h, ctx := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"header":"X-Units"},`+algorithm, ""))
 		stop := Start(t, ctx)
-		for _, c := range []struct{ cost, want int64 }{{30, 30}, {500, 530}, {0, 530}, {5000, 1000}} {
+		for _, c := range []struct{ cost, want int64 }{{30, 30}, {500, 530}, {0, 530}, {5000, 5530}} {
 			if err := AnswerWith(h, httptest.NewRecorder(), Get(), answers(200, "", "X-Units", fmt.Sprint(c.cost))); err != nil {
 				t.Fatal(err)
 			}
