@@ -22,20 +22,15 @@ import (
 
 func init() { caddy.RegisterModule(slowStorage{}) }
 
-// slowStorage is a storage in which the overrides of the memory store take until goOn is closed, the time that Held says.
+// slowStorage is a storage that holds up the app while it is provisioned, by its first Load.
 type slowStorage struct {
 	Directory string `json:"directory"`
-	Held      int    `json:"held"`
 
 	certmagic.Storage
 }
 
-// slowLoads are those of slowStorage, in the test that runs.
-var slowLoads struct {
-	sync.Mutex
-	n             int
-	reached, goOn chan struct{}
-}
+// slowLoad is that of slowStorage, in the test that runs: its first call waits.
+var slowLoad func()
 
 func (slowStorage) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "caddy.storage.slow_test", New: func() caddy.Module { return new(slowStorage) }}
@@ -48,62 +43,72 @@ func (s *slowStorage) CertMagicStorage() (certmagic.Storage, error) {
 
 func (s *slowStorage) Load(ctx context.Context, key string) ([]byte, error) {
 	if strings.HasSuffix(key, "overrides.json") {
-		slowLoads.Lock()
-		slowLoads.n++
-		held, reached, goOn := slowLoads.n == s.Held, slowLoads.reached, slowLoads.goOn
-		slowLoads.Unlock()
-		if held {
-			close(reached)
-			<-goOn
-		}
+		slowLoad()
 	}
 	return s.Storage.Load(ctx, key)
+}
+
+// silentRedis accepts connections, and never answers: the app that starts asks it for overrides, and waits. reached is
+// closed with the first connection.
+func silentRedis(t *testing.T, reached chan struct{}) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		first := sync.OnceFunc(func() { close(reached) })
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			first()
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); ended.Wait() })
+	return l.Addr().String()
 }
 
 // The admin endpoint answers before Caddy has loaded its configuration, and sites may serve before the zones are known to it.
 // What is asked by then waits until they are.
 func TestAskedWhileStarting(t *testing.T) {
-	requests := map[string]string{
-		"inspect": `{"zone":"api","key":"192.0.2.1"}`, "enforce": `{"zone":"api","mode":"config"}`, "zones": "", "overrides/set": `{"zone":"api","key":"192.0.2.1","deny":true,"ttl":"1m"}`,
-	}
-	for name, c := range map[string]struct {
-		held   int // the app asks the storage when it is provisioned, and when it starts
-		reload bool
-	}{
-		"provisioned": {1, false}, "started": {2, false}, "reloaded": {1, true}, // in which it asks once
-	} {
+	requests := map[string]string{"inspect": `{"zone":"api","key":"192.0.2.1"}`, "enforce": `{"zone":"api","mode":"config"}`, "zones": ""}
+	for name, c := range map[string]struct{ starts, reload bool }{"provisioned": {}, "started": {true, false}, "reloaded": {true, true}} {
 		t.Run(name, func(t *testing.T) {
-			load := func(admin, zone string, held int) error {
-				caddyfile := fmt.Sprintf("{\n\tadmin %s\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n}\nhttp://%s {\n\tsliding_window %s {client_ip} 5 1m\n}\n", admin, caddyrun.FreeAddress(t), zone)
+			load := func(admin, zone, store, storage string) error {
+				caddyfile := fmt.Sprintf("{\n\tadmin %s\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n}\nhttp://%s {\n\tsliding_window {\n\t\tzone %s {\n\t\t\tlimit 5 1m\n\t\t}\n\t\tstore %s\n\t}\n}\n", admin, caddyrun.FreeAddress(t), zone, store)
 				config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
 				if err != nil {
 					return err
 				}
-				storage := fmt.Sprintf(`{"storage":{"module":"slow_test","directory":%q,"held":%d},`, t.TempDir(), held)
-				return caddy.Load([]byte(storage+strings.TrimPrefix(string(config), "{")), true)
+				return caddy.Load([]byte(fmt.Sprintf(`{"storage":%s,`, storage)+strings.TrimPrefix(string(config), "{")), true)
 			}
-			slowLoads.Lock()
-			slowLoads.n, slowLoads.reached, slowLoads.goOn = 0, make(chan struct{}), make(chan struct{})
-			slowLoads.Unlock()
+			reached, goOn := make(chan struct{}), make(chan struct{})
+			quick := fmt.Sprintf(`{"module":"file_system","root":%q}`, t.TempDir())
+			store, storage := "memory", fmt.Sprintf(`{"module":"slow_test","directory":%q}`, t.TempDir())
+			slowLoad = sync.OnceFunc(func() { close(reached); <-goOn })
+			if c.starts {
+				store, storage = "redis {\n\t\t\taddress "+silentRedis(t, reached)+"\n\t\t\ttimeout 1s\n\t\t}", quick
+			}
 			t.Cleanup(func() {
 				_ = caddy.Load([]byte(`{"admin":{"disabled":true}}`), true) // ends the admin endpoint, which Stop does not
 				_ = caddy.Stop()
 			})
 			if c.reload {
-				if err := load(caddyrun.FreeAddress(t), "before", 0); err != nil {
+				if err := load(caddyrun.FreeAddress(t), "before", "memory", quick); err != nil {
 					t.Fatal(err)
 				}
-				slowLoads.Lock()
-				slowLoads.n = 0
-				slowLoads.Unlock()
 			}
 			admin := caddyrun.FreeAddress(t)
 			loaded := make(chan error, 1)
-			go func() { loaded <- load(admin, "api", c.held) }()
+			go func() { loaded <- load(admin, "api", store, storage) }()
 			select {
-			case <-slowLoads.reached:
+			case <-reached:
 			case err := <-loaded:
-				t.Fatalf("loaded without asking the storage: %v", err)
+				t.Fatalf("loaded without a wait: %v", err)
 			}
 
 			answers := make(chan error, len(requests))
@@ -115,7 +120,7 @@ func TestAskedWhileStarting(t *testing.T) {
 				go func() { answers <- askStarting(admin, path, body) }()
 			}
 			time.Sleep(200 * time.Millisecond) // an answer that does not wait is there by then
-			close(slowLoads.goOn)
+			close(goOn)
 			if err := <-loaded; err != nil {
 				t.Error(err)
 			}
@@ -174,7 +179,7 @@ func askStarting(admin, path, body string) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
-	if err == nil && (resp.StatusCode != http.StatusOK || !strings.Contains(string(text), `"api"`)) {
+	if err == nil && (resp.StatusCode >= 300 || !strings.Contains(string(text), `"api"`)) {
 		err = errors.New("no answer about the zone")
 	}
 	if err != nil {
