@@ -30,6 +30,9 @@ const (
 	longestLook = time.Second
 	// notable is by how much a clock has to move before the zones look again at what has ended.
 	notable = time.Second / 4
+	// lossPatience is how long a store refuses what it lacks until it counts as lost. A server that is no master any more
+	// may refuse that for as long as a failover takes.
+	lossPatience = 2 * refresh
 	// foreignInterval is the time between two lines of the log on a key that holds other data.
 	foreignInterval = time.Minute
 	// Quiet is how long after a change no key takes a lease.
@@ -64,10 +67,11 @@ type Book struct {
 
 	mu         sync.Mutex // guards all below
 	copy       overridestore.Copy
-	lost       bool     // the store lacks what this Caddy knows, and does not take it
-	loaded     bool     // Caddy's storage was read
-	refused    bool     // the last look could not write what the store lacks
-	loading    *loading // of Caddy's storage, under way; nil without
+	lost       bool          // the store lacks what this Caddy knows, and does not take it
+	loaded     bool          // Caddy's storage was read
+	refused    bool          // the last look could not write what the store lacks
+	refusedAt  time.Duration // in uptime, when such looks began
+	loading    *loading      // of Caddy's storage, under way; nil without
 	zones      map[*Zone]struct{}
 	changed    time.Time       // when the zones got other records
 	warned     map[string]bool // misfits that the log has, by record and reason
@@ -195,7 +199,7 @@ func (b *Book) run(ctx context.Context) {
 // install has other records hold, and be kept for a start without the store. mu is held.
 func (b *Book) install(c overridestore.Copy) {
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
-	b.copy, b.lost, b.changed = c, false, b.clock.Now()
+	b.copy, b.lost, b.refused, b.changed = c, false, false, b.clock.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))
 	b.apply(b.changed)
 	if b.shared != nil {

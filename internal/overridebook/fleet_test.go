@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -117,8 +118,7 @@ func TestOlderSnapshot(t *testing.T) {
 	agree(t, "a new Caddy", admin, append(books, bookOf(t, store, new(storagetest.Storage))), "kept", "new")
 }
 
-// A server that is no master any more, and has no overrides as it is loading those of the new master, has lost nothing yet. It
-// has if the next look finds the same.
+// A server that is no master any more, and has no overrides as it is loading those of the new master, has lost nothing.
 func TestNothingIsLostInAFailover(t *testing.T) {
 	server := redistest.Start(t)
 	admin, b := server.Client(t), bookOf(t, onRedis(t, server.Addr), new(storagetest.Storage))
@@ -148,9 +148,38 @@ func TestNothingIsLostInAFailover(t *testing.T) {
 	step("it has loaded", 1, false, 0)
 	admins("RENAME", overridesKey, "aside")
 	admins("REPLICAOF", "127.0.0.1", "1")
-	step("loading for good", 3, true, 1)
+	step("a replica that is loading again", 3, false, 0)
 	admins("REPLICAOF", "NO", "ONE")
-	step("a master", 1, false, 2)
+	step("a master that has none", 2, false, 1)
+}
+
+// A store that goes on to refuse what it has lost is told of, once.
+func TestStoreDoesNotTakeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &modelStore{name: t.Name()}
+		b := bookOf(t, store, new(storagetest.Storage))
+		if _, err := add(t, b, "anna"); err != nil {
+			t.Fatal(err)
+		}
+		store.hash, store.readOnly = nil, true
+		for _, step := range []struct {
+			wait      time.Duration
+			wantLost  bool
+			wantTotal float64
+		}{{refresh, false, 0}, {lossPatience + refresh, true, 1}, {time.Minute, true, 1}} {
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if _, lost := b.Current(); lost != step.wantLost || lostTotal(t, b, "lost") != step.wantTotal || len(keysOf(b)) != 1 {
+				t.Errorf("after %s: lost %v, told %v times, overrides of %v", step.wait, lost, lostTotal(t, b, "lost"), keysOf(b))
+			}
+		}
+		store.readOnly = false
+		time.Sleep(refresh)
+		synctest.Wait()
+		if _, lost := b.Current(); lost || lostTotal(t, b, "lost") != 2 || len(store.hash) == 0 {
+			t.Errorf("it takes them: lost %v, told %v times, the store has %v", lost, lostTotal(t, b, "lost"), store.hash)
+		}
+	})
 }
 
 // If the key of the overrides holds other data, what is known stays in force. The log and a metric tell, and a change says

@@ -10,6 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -87,7 +88,7 @@ func (b *Book) confirm(version string) {
 }
 
 // noteLoss tells that the store lacks records that this Caddy knows. A server that takes no write, as one that is no
-// master any more, may not be the one that counts: then this is told if the next look finds the same.
+// master any more, may not be the one that counts: then this is told if it goes on for lossPatience.
 func (b *Book) noteLoss(ctx context.Context, theirs, merged *overridestore.Copy, dropped int, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -103,8 +104,13 @@ func (b *Book) noteLoss(ctx context.Context, theirs, merged *overridestore.Copy,
 		fields = append(fields, zap.Int("dropped", dropped))
 	}
 	b.mu.Lock()
-	tell := err == nil || b.refused && !b.lost
-	b.lost, b.refused = err != nil && b.refused, err != nil
+	now := uptime.Now()
+	if err != nil && !b.refused {
+		b.refused, b.refusedAt = true, now
+	}
+	isLost := err != nil && now-b.refusedAt >= lossPatience
+	tell := err == nil || isLost && !b.lost
+	b.lost = isLost
 	b.mu.Unlock()
 	if !tell {
 		return

@@ -1,6 +1,7 @@
 package overridebook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,12 +17,14 @@ type modelStore struct {
 	hash                 map[string]string
 	snapshots            []map[string]string
 	stale                *map[string]string // answers the next read
+	name                 string
+	readOnly             bool
 	away                 bool
 	loseAnswer, loseCall bool // of writes
 	between              bool // something happens between a read and a write
 }
 
-func (s *modelStore) String() string                           { return "model" }
+func (s *modelStore) String() string                           { return cmp.Or(s.name, "model") }
 func (s *modelStore) HashesKeys() bool                         { return false }
 func (s *modelStore) HashKey(string, int) (_ [32]byte, _ bool) { return }
 
@@ -53,6 +56,9 @@ func (s *modelStore) WriteOverrides(_ context.Context, known, next string, gone 
 	}
 	if s.away {
 		return "", window.ErrUnavailable
+	}
+	if s.readOnly {
+		return "", fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrRefused)
 	}
 	if s.loseCall {
 		return "", fmt.Errorf("%w: %w", window.ErrUnavailable, window.ErrUnknown)
