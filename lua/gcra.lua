@@ -14,6 +14,7 @@
 --
 -- c.own holds
 --   burst, full       by policy: how many units its bucket holds, and how full it is with them
+--   excess            by policy: the time until its bucket loses what it cannot hold, or nil
 --   before            the record, or nil; first, step: bucket k begins behind its number
 --                     first + step × (k - 1)
 --   count, current    how many buckets it has, and how many of these are those of the last charge
@@ -54,7 +55,7 @@ end
 -- Makes room for what the charge's next requests use again: how many units a bucket
 -- holds, how full it is with them, and the record that is written.
 local function prepare(c)
-  local own = {burst = {}, full = {}, state = {0}, before = nil, first = 0, step = 0, count = 0, current = 0}
+  local own = {burst = {}, full = {}, excess = {}, state = {0}, before = nil, first = 0, step = 0, count = 0, current = 0}
   c.own = own
   for j = 1, c.policies do
     own.burst[j] = at_once(c, j)
@@ -106,20 +107,26 @@ end
 
 -- How full the bucket of policy j is. What was measured in another window is converted,
 -- and cut to what the bucket can hold before it leaks. Unless raw is set, a bucket that
--- holds more than the policy allows counts as one that loses the excess within a window.
+-- holds more than the policy allows loses the excess when a window has passed since the last units
+-- were spent, and counts as full at that time.
 local function level_of(c, now, j, raw)
   local own = c.own
   local k = own.count > 0 and bucket(c, j)
+  own.excess[j] = nil
   if not k then return 0 end
   local before, at = own.before, place(own, k)
   local measured, level, window = before[at], before[at + 1], c.window[j]
   if level == 0 then return 0 end
+  local full, elapsed = own.full[j], max(0, now - before[1])
   if measured ~= window then
-    level = min(ceil(level / measured * window), own.full[j])
-  elseif not raw then
-    level = min(level, own.full[j] + c.limit[j] * window)
+    level = min(ceil(level / measured * window), full)
+  elseif raw or level <= full then
+  elseif c.limit[j] == 0 or elapsed >= window then
+    level = full
+  else
+    own.excess[j] = window - elapsed
   end
-  return rest(level, now - before[1], c.limit[j])
+  return rest(level, elapsed, c.limit[j])
 end
 
 -- Returns the buckets that are kept beside the charge's own, with n units more; nil if no
@@ -194,13 +201,22 @@ local function look(c, now)
   return fits
 end
 
+-- Returns the time until bucket j, which is at its level, holds n units.
+local function falls(c, j, level, n)
+  local limit, window, after = c.limit[j], c.window[j], c.own.excess[j]
+  local wait = drain(level - n * window, limit, window)
+  if after and wait >= after then
+    wait = max(after, drain((c.own.burst[j] - n) * window, limit, window) - window + after)
+  end
+  return wait
+end
+
 -- Sets the times until bucket j, at its level, is empty, and until it has room for
 -- one unit more than remains. Returns the first.
 local function times(c, j, level)
-  local limit, window = c.limit[j], c.window[j]
-  local reset = drain(level, limit, window)
+  local reset = falls(c, j, level, 0)
   c.reset[j] = reset
-  c.effective[j] = drain(c.remaining[j] * window - (c.own.full[j] - level) + window, limit, window)
+  c.effective[j] = falls(c, j, level, c.own.burst[j] - c.remaining[j] - 1)
   return reset
 end
 
@@ -208,7 +224,7 @@ local function spend(c, now)
   local cost, state, longest = c.cost, c.own.state, 0
   for j = 1, c.policies do
     local level = state[2 * j + 1] + cost * c.window[j]
-    state[2 * j + 1] = level
+    state[2 * j + 1], c.own.excess[j] = level, nil
     c.retry[j], c.remaining[j] = 0, c.remaining[j] - cost
     longest = max(longest, times(c, j, level))
   end
@@ -225,14 +241,24 @@ local function mend(c, now)
     if own.step == 4 then longest = max(longest, holds(c, before[at], before[at + 2]) - before[at + 3]) end
   end
   for j = 1, c.policies do
-    longest = max(longest, drain(own.state[2 * j + 1], c.limit[j], c.window[j]))
+    local limit, window = c.limit[j], c.window[j]
+    longest = max(longest, drain(min(own.state[2 * j + 1], own.full[j] + limit * window), limit, window))
   end
   record.set(c, now + max(1, longest + min(longest, grace)), unpack(before))
 end
 
+-- Keeps the record for a time: a denial is true for as long as it says. The record may have been
+-- written under a higher limit, under which it mattered for less.
+local function last(c, now, wait)
+  local before = c.own.before
+  if before and wait > 0 and record.lasts(c, before[1]) < now + wait then
+    record.set(c, now + wait + min(wait, grace), unpack(before))
+  end
+end
+
 local function explain(c, now, repair)
   if repair and c.stepped then mend(c, now) end
-  local own = c.own
+  local own, longest = c.own, 0
   for j = 1, c.policies do
     local level = own.state[2 * j + 1]
     if c.allowed[j] then
@@ -240,10 +266,12 @@ local function explain(c, now, repair)
     elseif c.cost > own.burst[j] then
       c.retry[j] = -1
     else
-      c.retry[j] = drain(c.cost * c.window[j] - (own.full[j] - level), c.limit[j], c.window[j])
+      c.retry[j] = falls(c, j, level, own.burst[j] - c.cost)
+      longest = max(longest, c.retry[j])
     end
     times(c, j, level)
   end
+  if repair and not c.stepped then last(c, now, longest) end
 end
 
 -- Spends units now, above the limit if need be.

@@ -27,6 +27,7 @@
 --         expires  when they do, in ms; nil: as what was read
 --         at       the first number
 --         Writes numbers, each for itself, in place of those that were read.
+-- lasts(c, at) -> ms        until when what was read is there at least; at is its first number
 -- drop(c)
 --         Forgets the counter.
 --
@@ -84,7 +85,7 @@ end
 
 local quarters = 4 / log(2)
 
-local function lasts(n) return 2 ^ (n / 4) end
+local function lives(n) return 2 ^ (n / 4) end
 
 -- The life that lasts for a time, or up to a fifth longer.
 local function life(ms) return ceil(log(ms) * quarters) end
@@ -145,7 +146,7 @@ local function over(key, now)
     local field, value = found[i], found[i + 1]
     if #value > 8 and field ~= 'expires' then
       local n, _, at = read('>BBI6', value)
-      if at + lasts(n) <= now then fields[#fields + 1] = field end
+      if at + lives(n) <= now then fields[#fields + 1] = field end
     end
   end
   return fields
@@ -173,7 +174,7 @@ local function renew(c, expires, now)
     local field, value = all[i], all[i + 1]
     if #value > 8 and field ~= 'expires' and field ~= c.member then
       local n, _, at = read('>BBI6', value)
-      latest = max(latest, min(at, now) + ceil(lasts(n)))
+      latest = max(latest, min(at, now) + ceil(lives(n)))
     end
   end
   return latest + slack(latest - now)
@@ -218,8 +219,13 @@ local function set(c, expires, at, ...)
   end
 end
 
+local function lasts(c, at)
+  if not c.member then return c.ends end
+  return min(c.ends, at + lives(c.life))
+end
+
 local function drop(c)
   if c.member then call('HDEL', c.key, c.member) else call('UNLINK', c.key) end
 end
 
-return {values = values, get = get, set = set, drop = drop}
+return {values = values, get = get, set = set, lasts = lasts, drop = drop}

@@ -20,8 +20,8 @@ import (
 //
 // Limits of one window may differ by request. All of them share the bucket of the
 // window, and no decision takes units out of it before their time: the promise holds for
-// the highest limit. A bucket that holds more than the limit of a request denies it for
-// at most one Window longer than a full one.
+// the highest limit. A bucket that holds more than the limit of a request allows counts
+// as a full one once a Window has passed since units were last spent, and denies the request until then.
 //
 // Windows may differ by request, too. Each has a bucket of its own, which goes on to count
 // what requests of other windows spend; see gcraState.
@@ -203,15 +203,15 @@ func poured(level, n, window int64) int64 {
 	return level + n*window
 }
 
-// drain returns the time until a level is gone; the whole window if it never is.
-func drain(level int64, p Policy) time.Duration {
+// drain returns the time in ms until a level is gone; the whole window if it never is.
+func drain(level int64, p Policy) int64 {
 	switch {
 	case level == 0:
 		return 0
 	case p.Limit == 0:
-		return p.Window
+		return p.Window.Milliseconds()
 	}
-	return millis(ceilDiv(level, p.Limit))
+	return ceilDiv(level, p.Limit)
 }
 
 // bucket returns where the bucket of policy j is, or -1: limits may have come, gone or
@@ -250,8 +250,8 @@ func policyOf(c *Charge, window int64, k int) int {
 // level returns how full the bucket of policy j is. What was measured in another window
 // is converted, and cut to what the bucket can hold before it leaks.
 //
-// Unless raw is set, a bucket that holds more than the policy allows counts as one that
-// loses the excess within a window. Until then the policy denies. After it, what is cut is
+// Unless raw is set, a bucket that holds more than the policy allows loses the excess when a window
+// has passed since the last units were spent, and counts as full at that time. What is cut is then
 // older than a window, so that a higher limit does not miss it either.
 func (s gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	at := s.bucket(c, j)
@@ -265,10 +265,21 @@ func (s gcraState) level(now int64, c *Charge, j int, raw bool) int64 {
 	switch {
 	case b.window != window:
 		level = int64(math.Min(math.Ceil(float64(level)/float64(b.window)*float64(window)), float64(full)))
-	case !raw:
-		level = min(level, full+p.Limit*window)
+	case !raw && (p.Limit == 0 || now-s.at >= window):
+		level = min(level, full)
 	}
 	return rest(level, now-s.at, p.Limit)
+}
+
+// excess reports whether the bucket of policy j loses what it cannot hold later, and after how many ms.
+func (s gcraState) excess(now int64, c *Charge, j int) (after int64, ok bool) {
+	at, p := s.bucket(c, j), c.Policies[j]
+	if at < 0 || p.Limit == 0 {
+		return 0, false
+	}
+	window := p.Window.Milliseconds()
+	after = window - max(0, now-s.at)
+	return after, s.buckets[at].window == window && s.buckets[at].level > c.Algorithm.atOnce(p)*window && after > 0
 }
 
 // empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
@@ -291,7 +302,12 @@ func (s gcraState) count(now int64, c *Charge, j int) int64 {
 // falls is that of a decision on bucket j; with n below 0, the time in which a unit leaks.
 func (s gcraState) falls(now int64, c *Charge, j int, n int64) time.Duration {
 	p := c.Policies[j]
-	return drain(s.level(now, c, j, false)-n*p.Window.Milliseconds(), p)
+	window := p.Window.Milliseconds()
+	wait := drain(s.level(now, c, j, false)-n*window, p)
+	if after, ok := s.excess(now, c, j); ok && wait >= after {
+		wait = max(after, drain((c.Algorithm.atOnce(p)-n)*window, p)-window+after)
+	}
+	return millis(wait)
 }
 
 func (a GCRA) look(h History, now int64, c *Charge, ds []Decision) bool {

@@ -42,6 +42,7 @@ return function(limit, window, now, _, _, packed, burst)
     local left = floor((full - level) / window)
     if left < 1 then
       local wait = ceil((window - (full - level)) / limit)
+      if at and (record and record.lasts(counter, at) or ends) < now + wait then return end
       return 0, ceil(level / limit), wait, wait
     end
     level = level + window

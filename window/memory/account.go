@@ -162,6 +162,16 @@ func (a *account) gaveBack(now int64, ds []window.Decision) {
 	sl.expires = max(expires, sl.expires)
 }
 
+// last keeps the key for as long as a denial says: under the limits of its units, they may have mattered
+// for less.
+func (sl *slot) last(now int64, ds []window.Decision) {
+	for i := range ds {
+		if wait := ds[i].RetryAfter; wait != window.Never {
+			sl.expires = max(sl.expires, now+wait.Milliseconds())
+		}
+	}
+}
+
 // hold notes until when the key denies, for it must not be evicted before.
 func (sl *slot) hold(now int64, ds []window.Decision) {
 	for i := range ds {

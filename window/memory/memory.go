@@ -207,7 +207,9 @@ func (s *Store) decide(charges []window.Charge, take bool, memory []window.Decis
 		h := a.history().Explain(now, a.charge, a.ds, take)
 		if take && a.slot != none {
 			a.shard.write(a.slot, h)
-			a.shard.slot(a.slot).hold(now, a.ds)
+			sl := a.shard.slot(a.slot)
+			sl.last(now, a.ds)
+			sl.hold(now, a.ds)
 		}
 	}
 	return ds, nil

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -87,5 +88,31 @@ func TestFullestBucket(t *testing.T) {
 	}
 	if !slices.Equal(got[0], got[1]) || got[0][0].ResetAfter != time.Millisecond {
 		t.Errorf("Peek = %+v, and in Redis %+v, want 1 ms until the bucket is empty", got[0], got[1])
+	}
+}
+
+// TestDenialLasts has a limit lowered: the key of the counter is there for as long as a denial says,
+// and an allowed request in the meantime is not forgotten.
+func TestDenialLasts(t *testing.T) {
+	s := newStore(t, redis.Options{Addresses: []string{server.Addr}, Timeout: patience})
+	admin := server.Client(t)
+	for _, units := range []int64{1, 15} {
+		for _, pack := range []int64{0, 10_000} {
+			t.Run(fmt.Sprintf("%d used, pack %d", units, pack), func(t *testing.T) {
+				c := charge("lowered", t.Name(), 20, 4*time.Second)
+				c.Algorithm, c.Pack, c.Cost = window.GCRA{}, pack, units
+				take(t, s, c)
+				c.Cost, c.Policies = 1, []window.Policy{{Limit: 1, Window: 4 * time.Second}}
+				d := take(t, s, c)[0]
+				if d.Allowed || d.RetryAfter > 4*time.Second || d.RetryAfter < time.Second {
+					t.Fatalf("Take = %+v, want a denial for at most a window", d)
+				}
+				// Milliseconds since 1970, though the client takes them for a time that is left.
+				ends := admin.PExpireTime(t.Context(), s.CounterName(c)).Val().Milliseconds()
+				if least := d.At + d.RetryAfter.Milliseconds(); ends < least {
+					t.Errorf("the key expires %d ms before the denial ends, which says %s", least-ends, d.RetryAfter)
+				}
+			})
+		}
 	}
 }

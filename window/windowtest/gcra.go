@@ -65,22 +65,29 @@ var gcraTables = []struct {
 		1: {0, 1, []verdict{denied(0, 1_000)}, nil},
 		// Raised, it has room at once, and no more than it should.
 		2: {0, 91, []verdict{denied(90, 100)}, []window.Policy{per(100, 10_000)}},
-		// Lowered, it loses what it cannot hold first, and a denial says truly for how long.
-		3: {0, 1, []verdict{denied(0, 12_000)}, []window.Policy{per(5, 10_000)}},
-		4: {0, 1, []verdict{denied(0, 20_000)}, []window.Policy{per(1, 10_000)}},
-		5: {11_999, 1, []verdict{denied(0, 1)}, []window.Policy{per(5, 10_000)}},
-		6: {12_000, 1, []verdict{allowed(0)}, nil},
-		7: {12_000, 1, []verdict{never(0)}, []window.Policy{per(0, 10_000)}},
-		8: {12_000, 1, []verdict{denied(0, 2_000)}, []window.Policy{per(5, 10_000)}},
+		// Lowered, it loses what it cannot hold when all units are a window old.
+		3: {0, 1, []verdict{denied(0, 10_000)}, []window.Policy{per(5, 10_000)}},
+		4: {0, 1, []verdict{denied(0, 10_000)}, []window.Policy{per(1, 10_000)}},
+		5: {9_999, 1, []verdict{denied(0, 1)}, []window.Policy{per(5, 10_000)}},
+		6: {10_000, 1, []verdict{allowed(4)}, nil},
+		7: {10_000, 1, []verdict{never(0)}, []window.Policy{per(0, 10_000)}},
+		8: {10_000, 5, []verdict{denied(4, 2_000)}, []window.Policy{per(5, 10_000)}},
 	}},
 	{"a lower limit erases nothing", window.GCRA{}, []step{
 		0: {0, 10, []verdict{allowed(0)}, []window.Policy{per(10, 10_000)}},
-		1: {4_999, 1, []verdict{denied(0, 7_001)}, []window.Policy{per(5, 10_000)}},
+		1: {4_999, 1, []verdict{denied(0, 5_001)}, []window.Policy{per(5, 10_000)}},
 		2: {4_999, 1, []verdict{allowed(3)}, []window.Policy{per(10, 10_000)}},
 		// 6.001 units, of which the lower limit holds 5 and loses 1.001 in 2,002 ms.
 		3: {4_999, 1, []verdict{denied(0, 4_002)}, []window.Policy{per(5, 10_000)}},
 		4: {9_001, 1, []verdict{allowed(0)}, nil},
 		5: {9_001, 6, []verdict{denied(5, 1_000)}, []window.Policy{per(10, 10_000)}},
+	}},
+	{"a much lower limit", window.GCRA{}, []step{
+		0: {0, 15, []verdict{allowed(5)}, []window.Policy{per(20, 4_000)}},
+		1: {1_300, 1, []verdict{denied(0, 2_700)}, []window.Policy{per(1, 4_000)}},
+		2: {3_999, 1, []verdict{denied(0, 1)}, nil},
+		3: {4_000, 1, []verdict{allowed(0)}, nil},
+		4: {4_000, 1, []verdict{denied(0, 4_000)}, nil},
 	}},
 	{"a changed burst stays", window.GCRA{Burst: 5}, []step{
 		0: {0, 5, []verdict{allowed(0)}, []window.Policy{per(10, 10_000)}},
@@ -104,9 +111,9 @@ var gcraTables = []struct {
 	{"a window matters for a window", window.GCRA{}, []step{
 		0: {0, 1, []verdict{allowed(1)}, []window.Policy{per(2, 10_000)}},
 		1: {1, 9, []verdict{allowed(0)}, []window.Policy{per(10, 1_000)}},
-		2: {1, 1, []verdict{denied(0, 15_000)}, []window.Policy{per(2, 10_000)}},
+		2: {1, 1, []verdict{denied(0, 10_000)}, []window.Policy{per(2, 10_000)}},
 		3: {9_999, 1, []verdict{allowed(9)}, []window.Policy{per(10, 1_000)}},
-		4: {9_999, 1, []verdict{denied(0, 15_000)}, []window.Policy{per(2, 10_000)}},
+		4: {9_999, 1, []verdict{denied(0, 10_000)}, []window.Policy{per(2, 10_000)}},
 		5: {10_000, 1, []verdict{allowed(8)}, []window.Policy{per(10, 1_000)}},
 		// Nobody came with the long window for as long as that, and so it is a new one.
 		6: {10_000, 1, []verdict{denied(0, 4_950)}, []window.Policy{per(2, 10_000)}},
@@ -371,12 +378,12 @@ func testGCRASettle(t *testing.T, open Open) {
 	f.wantRemaining(c, 7)
 	f.chargeMore(c, 9)
 	f.wantRemaining(c, 0)
-	if d := f.peek(c)[0]; d.RetryAfter != 6*time.Second || d.ResetAfter != 12*time.Second {
+	if d := f.peek(c)[0]; d.RetryAfter != 6*time.Second || d.ResetAfter != 10*time.Second {
 		f.Errorf("2 more spent than fit: Peek = %+v, want 12 in the bucket", d)
 	}
 	f.chargeMore(c, 100)
-	if d := f.peek(c)[0]; d.RetryAfter != 14*time.Second || d.ResetAfter != 20*time.Second {
-		f.Errorf("many more spent than fit: Peek = %+v, want twice a full bucket", d)
+	if d := f.peek(c)[0]; d.RetryAfter != 10*time.Second || d.ResetAfter != 10*time.Second {
+		f.Errorf("many more spent than fit: Peek = %+v, want a window", d)
 	}
 	c = f.charge("zone", "step", 10)
 	second = f.take(c)[0].At
