@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -20,6 +21,10 @@ func (partedRemote) Parts(charges []window.Charge, names []string) []string {
 }
 
 func (r partedRemote) PingPart(_ context.Context, name string) error { return r.find(name) }
+
+func (partedRemote) HasPart(string) bool { return true }
+
+var _ engine.Parted = partedRemote{}
 
 func (partedRemote) find(zone string) error {
 	if zone == "away" {

@@ -8,10 +8,13 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
+
+var _ engine.Parted = (*Store)(nil)
 
 // Parts implements engine.Parted: the parts of a Cluster are its nodes, by address. Where
 // the client does not know yet which node holds what, and for a single server, the name is empty.
