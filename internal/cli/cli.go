@@ -107,7 +107,7 @@ func (c *command) enforceCommand() *cobra.Command {
 	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
 	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
-	cmd.Flags().StringVar(&e.Reason, "reason", "", "Why, for the log")
+	cmd.Flags().StringVar(&e.Reason, "reason", "", "Why, for the log and the page")
 	cmd.MarkFlagsMutuallyExclusive("zone", "all")
 	cmd.MarkFlagsOneRequired("zone", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -26,7 +26,7 @@ type Enforce struct {
 	Mode string `json:"mode"`
 	// How long it holds. Required, but for `config`.
 	TTL string `json:"ttl,omitempty"`
-	// Why, for the log.
+	// Why, for the log and the zones.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -18,6 +19,7 @@ import (
 // live is what the page asks for every 2 s.
 type live struct {
 	Address string  `json:"address"`
+	Now     int64   `json:"now"` // in milliseconds, by the clock of this machine
 	Metrics metrics `json:"metrics"`
 	Status  status  `json:"status"`
 }
@@ -26,6 +28,7 @@ type live struct {
 type metrics struct {
 	At     int64    `json:"at"` // in milliseconds
 	Error  string   `json:"error,omitempty"`
+	Began  int64    `json:"began,omitempty"` // the process of Caddy, in milliseconds
 	Zones  []*zone  `json:"zones"`
 	Stores []*store `json:"stores"`
 }
@@ -54,7 +57,7 @@ type status struct {
 
 func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
 	has, _ := strconv.ParseInt(r.URL.Query().Get("status"), 10, 64) // 0: none
-	answer := live{Address: p.address}
+	answer := live{Address: p.address, Now: time.Now().UnixMilli()}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	_ = p.metrics.begin() // beside the status
@@ -64,8 +67,12 @@ func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
 		answer.Status.Answer = text
 	}
 	text, at, err = p.metrics.get(ctx)
+	var troubles float64
 	if err == nil {
-		err = answer.Metrics.read(text)
+		troubles, err = answer.Metrics.read(text)
+	}
+	if err == nil && p.troubles.haveChanged(troubles) {
+		p.status.hurry() // for the next time that the page asks
 	}
 	answer.Metrics.At, answer.Metrics.Error = milliseconds(at), problem(err)
 	writeJSON(w, http.StatusOK, answer)
@@ -92,15 +99,26 @@ const (
 	memoryMetric    = "caddy_sliding_window_store_memory_bytes"
 	memoryMaxMetric = "caddy_sliding_window_store_memory_max_bytes"
 	clockMetric     = "caddy_sliding_window_store_clock_offset_seconds"
+	beganMetric     = "process_start_time_seconds"
 )
 
-// read takes what the page shows from metrics in Prometheus's text format.
-func (m *metrics) read(text []byte) error {
+// The metrics that tell of troubles, of which the status has more. Each is 1 while there is one.
+const (
+	awayMetric  = "caddy_sliding_window_breaker_open"
+	alertMetric = "caddy_sliding_window_alert"
+)
+
+// read takes what the page shows from metrics in Prometheus's text format. It returns how many troubles there are.
+func (m *metrics) read(text []byte) (troubles float64, err error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return err
+		return 0, err
 	}
+	for _, name := range []string{awayMetric, alertMetric} {
+		each(families, name, func(_ func(string) string, value float64) { troubles += value })
+	}
+	each(families, beganMetric, func(_ func(string) string, value float64) { m.Began = int64(1000 * value) })
 	zones, stores := make(map[string]*zone), make(map[string]*store)
 	each(families, decisionsMetric, func(label func(string) string, value float64) {
 		zoneOf(zones, label("zone")).Outcomes[label("outcome")] = value
@@ -124,7 +142,22 @@ func (m *metrics) read(text []byte) error {
 	}
 	slices.SortFunc(m.Zones, func(a, b *zone) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(m.Stores, func(a, b *store) int { return cmp.Compare(a.Name, b.Name) })
-	return nil
+	return troubles, nil
+}
+
+// troubles is how many troubles the metrics last told of. It is safe for concurrent use.
+type troubles struct {
+	mu    sync.Mutex // guards count
+	count float64
+}
+
+// haveChanged takes a new count, and reports whether it differs from the last one.
+func (t *troubles) haveChanged(count float64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed := count != t.count
+	t.count = count
+	return changed
 }
 
 func zoneOf(zones map[string]*zone, name string) *zone {

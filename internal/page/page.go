@@ -3,6 +3,7 @@
 package page
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -34,20 +35,23 @@ type Ask func(method, path string, question any) ([]byte, error)
 
 // Page serves the page, and what the page asks for. Whoever has the token may ask.
 type Page struct {
-	token   string
-	address string // of the admin endpoint, to show
-	ask     Ask
-	metrics *source
-	status  *source
-	tops    chan struct{} // how many may ask for top talkers at a time
-	csp     string
+	token     string
+	address   string // of the admin endpoint, to show
+	ask       Ask
+	metrics   *source
+	status    *source
+	overrides *source
+	troubles  troubles
+	tops      chan struct{} // how many may ask for top talkers at a time
+	csp       string
 }
 
 // New returns a page for the admin endpoint at an address, with a token of its own.
 func New(address string, ask Ask) *Page {
 	p := &Page{token: rand.Text(), address: address, ask: ask, tops: make(chan struct{}, 4), csp: policy(document)}
 	p.metrics = newSource(metricsEvery, func() ([]byte, error) { return ask(http.MethodGet, "/metrics", nil) })
-	p.status = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodGet, "/sliding_window/status?zones", nil) })
+	p.status = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodGet, "/sliding_window/status?zones&recent", nil) })
+	p.overrides = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodPost, "/sliding_window/overrides/list", struct{}{}) })
 	return p
 }
 
@@ -89,6 +93,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/live" && r.Method == http.MethodGet:
 		p.serveLive(w, r)
+	case r.URL.Path == "/overrides" && r.Method == http.MethodGet:
+		p.serveOverrides(w, r)
 	case r.URL.Path == "/top" && r.Method == http.MethodPost:
 		p.serveTop(w, r)
 	default:
@@ -139,6 +145,18 @@ func Listen(address string) (net.Listener, error) {
 		return nil, errors.New("must be an address of the loopback interface, such as 127.0.0.1:8080")
 	}
 	return net.Listen("tcp", address)
+}
+
+// serveOverrides answers with the overrides of all stores. The page asks when the status tells that they changed.
+func (p *Page) serveOverrides(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	text, _, err := p.overrides.get(ctx)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	writeJSON(w, http.StatusOK, json.RawMessage(text))
 }
 
 // serveTop passes a question about top talkers on.

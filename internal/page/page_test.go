@@ -31,6 +31,10 @@ caddy_sliding_window_top_ten_ratio{by="charged",zone="api"} 0.25
 caddy_sliding_window_store_memory_bytes{store="redis localhost:6379/0 sw"} 1024
 # TYPE caddy_sliding_window_store_clock_offset_seconds gauge
 caddy_sliding_window_store_clock_offset_seconds{store="redis localhost:6379/0 sw"} 0
+# TYPE caddy_sliding_window_breaker_open gauge
+caddy_sliding_window_breaker_open{node="",store="redis localhost:6379/0 sw"} AWAY
+# TYPE process_start_time_seconds gauge
+process_start_time_seconds 1.5
 # TYPE go_goroutines gauge
 go_goroutines 7
 `
@@ -40,6 +44,7 @@ type caddy struct {
 	mu     sync.Mutex // guards asked
 	asked  map[string][]time.Time
 	failed error
+	away   bool          // the store
 	silent chan struct{} // an answer waits for it, if it is not nil
 }
 
@@ -55,7 +60,13 @@ func (c *caddy) ask(method, path string, question any) ([]byte, error) {
 	case c.failed != nil:
 		return nil, c.failed
 	case path == "/metrics":
-		return []byte(asText), nil
+		away := "0"
+		if c.away {
+			away = "1"
+		}
+		return []byte(strings.Replace(asText, "AWAY", away, 1)), nil
+	case path == "/sliding_window/overrides/list":
+		return append([]byte(`{"asked":`), append(body, '}')...), nil
 	case path == "/sliding_window/top":
 		return append([]byte(`{"asked":`), append(body, '}')...), nil
 	}
@@ -109,6 +120,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"GET", "/live", host, []string{page.TokenHeader, token, "Sec-Fetch-Site", "cross-site"}, 403},
 		{"POST", "/live", host, []string{page.TokenHeader, token}, 404},
 		{"GET", "/sliding_window/zones", host, []string{page.TokenHeader, token}, 404},
+		{"GET", "/overrides", host, nil, 403},
 		{"POST", "/top", host, []string{page.TokenHeader, token}, 415},
 		{"POST", "/top", host, []string{"Content-Type", "application/json"}, 403},
 	} {
@@ -144,6 +156,7 @@ func TestLive(t *testing.T) {
 		`{"name":"api","outcomes":{"allowed":12,"denied":3},"top_denied":0.5,"top_charged":0.25},{"name":"logins","outcomes":{"allowed":1000000}}`,
 		`{"name":"redis localhost:6379/0 sw","memory":1024,"clock_offset":0}`,
 		`"answer":{"version":"v1","stores":[]}`,
+		`"began":1500,`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
@@ -172,7 +185,7 @@ func TestHowOften(t *testing.T) {
 			}
 			time.Sleep(1999 * time.Millisecond)
 		}
-		statuses := c.asked["GET /sliding_window/status?zones"]
+		statuses := c.asked["GET /sliding_window/status?zones&recent"]
 		for i, at := range statuses {
 			if i >= 6 && at.Sub(statuses[i-6]) < time.Minute {
 				t.Errorf("more than 6 statuses in the minute before %s", at)
@@ -180,6 +193,53 @@ func TestHowOften(t *testing.T) {
 		}
 		if metrics := c.asked["GET /metrics"]; len(metrics) != 300 || len(statuses) < 45 {
 			t.Errorf("in ten minutes %d metrics and %d statuses", len(metrics), len(statuses))
+		}
+	})
+}
+
+// A store that goes away, or comes back, has the status asked at once, but no more often than twice as often.
+func TestHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := newPage()
+		live := func() int {
+			time.Sleep(2 * time.Second)
+			send(p, "GET", "/live", host, "", page.TokenHeader, p.Token())
+			return len(c.asked["GET /sliding_window/status?zones&recent"])
+		}
+		live()
+		live()
+		c.away = true
+		if live(); live() != 2 {
+			t.Errorf("the status was asked %d times when the store was away", len(c.asked["GET /sliding_window/status?zones&recent"]))
+		}
+		before := live()
+		for range 300 { // ten minutes
+			c.away = !c.away
+			live()
+		}
+		if n := live() - before; n > 120 {
+			t.Errorf("a store that flaps has the status asked %d times in ten minutes", n)
+		}
+	})
+}
+
+// The overrides are asked for when a browser wants them, and not too often.
+func TestOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := newPage()
+		for range 60 {
+			if status, _, text := send(p, "GET", "/overrides", host, "", page.TokenHeader, p.Token()); status != 200 || text != `{"asked":{}}`+"\n" {
+				t.Fatalf("status %d, %s", status, text)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := len(c.asked["POST /sliding_window/overrides/list"]); n != 6 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		c.failed = errors.New("connection refused")
+		time.Sleep(time.Minute)
+		if status, _, text := send(p, "GET", "/overrides", host, "", page.TokenHeader, p.Token()); status != 502 || !strings.Contains(text, "connection refused") {
+			t.Errorf("status %d, %s", status, text)
 		}
 	})
 }

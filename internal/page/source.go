@@ -34,6 +34,7 @@ type source struct {
 
 	mu      sync.Mutex // guards what follows
 	asked   time.Time
+	hurried time.Time
 	pending chan struct{} // closed when the answer is there; nil if none is awaited
 	last    result
 	at      time.Time // of last
@@ -93,5 +94,14 @@ func wait(ctx context.Context, answer <-chan result) ([]byte, error) {
 		return nil, errSilent
 	case <-ctx.Done():
 		return nil, errors.New("the browser is gone")
+	}
+}
+
+// hurry has the next get ask, though it may not be time yet. Of several calls within s.every, one counts.
+func (s *source) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hurried.IsZero() || time.Since(s.hurried) >= s.every {
+		s.hurried, s.asked = time.Now(), time.Time{}
 	}
 }

@@ -96,6 +96,15 @@ func (s *site) get(path, key string) {
 	_ = resp.Body.Close()
 }
 
+// cli runs a command of caddy sliding-window.
+func (s *site) cli(args ...string) {
+	s.Helper()
+	args = append([]string{"sliding-window"}, append(args, "--address", s.caddy.Admin)...)
+	if out, err := exec.Command(caddyrun.Binary(s), args...).CombinedOutput(); err != nil {
+		s.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
 // browser is a tab of Chromium, with what it has complained of and asked for.
 type browser struct {
 	*testing.T
