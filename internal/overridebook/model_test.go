@@ -18,7 +18,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -171,12 +170,7 @@ func (m *model) event() {
 }
 
 func (m *model) start(storage *storagetest.Storage) {
-	c := &modelCaddy{name: "caddy " + strconv.Itoa(m.rand.IntN(1000)), book: New(&m.store), storage: storage, has: make(map[string]int), knew: make(map[string]int)}
-	c.book.clock = new(storeclock.Clock) // not one that has learned
-	c.book.place.Use(storage)
-	if err := c.book.load(overridestore.Patience); err != nil {
-		m.t.Fatal(err)
-	}
+	c := &modelCaddy{name: "caddy " + strconv.Itoa(m.rand.IntN(1000)), book: m.store.bookOn(m.t, storage), storage: storage, has: make(map[string]int), knew: make(map[string]int)}
 	m.tell("%s starts", c.name)
 	m.note(c)
 	m.caddys = append(m.caddys, c)

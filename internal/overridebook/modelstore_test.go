@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -22,6 +25,18 @@ type modelStore struct {
 	away                 bool
 	loseAnswer, loseCall bool // of writes
 	between              bool // something happens between a read and a write
+}
+
+// bookOn returns a book on the store that looks only when it is told to.
+func (s *modelStore) bookOn(t *testing.T, storage overridestore.Storage) *Book {
+	t.Helper()
+	b := New(s)
+	b.clock = new(storeclock.Clock) // not one that has learned
+	b.place.Use(storage)
+	if err := b.load(overridestore.Patience); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func (s *modelStore) String() string                           { return cmp.Or(s.name, "model") }

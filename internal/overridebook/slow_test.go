@@ -67,7 +67,7 @@ func TestOlderCopyIsNotKeptOverNewer(t *testing.T) {
 				<-release
 			}
 		}
-		other, b := bookOf(t, store, new(storagetest.Storage)), bookOf(t, store, storage)
+		other, b := store.bookOn(t, new(storagetest.Storage)), store.bookOn(t, storage)
 		if _, err := add(t, other, "anna"); err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +78,7 @@ func TestOlderCopyIsNotKeptOverNewer(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		want, _ := b.Current()
-		store.away = true
-		if c, _ := bookOf(t, store, storage.Copy()).Current(); c.Version != want.Version || len(c.Records) != 2 {
+		if c, _ := store.bookOn(t, storage.Copy()).Current(); c.Version != want.Version || len(c.Records) != 2 {
 			t.Errorf("Caddy's storage has version %s, want %s", c.Version, want.Version)
 		}
 	})
