@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -39,37 +39,40 @@ func (z *Zone) checkEnforce(word string) error {
 	return nil
 }
 
-// enforced returns the percentage of keys whose requests the zone may deny now.
+// enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
 func (z *Zone) enforced() int64 {
 	set := z.control.Current()
-	if set == nil || set.Percent != enforce.None && z.checkBeside() != nil {
+	if set == nil || set.Percent > enforce.None && z.checkBeside() != nil {
 		return z.percent
 	}
 	return set.Percent
 }
 
-// setEnforce enforces the zone as word says until a time, for a reason, wherever the zone is used in this
-// process. The word config goes back to the configuration.
-func (z *Zone) setEnforce(word string, until time.Time, reason string) error {
-	if word == enforce.Config {
+// setEnforce enforces the zone as an order says, wherever the zone is used in this process. The mode config goes back to
+// the configuration.
+func (z *Zone) setEnforce(o enforce.Order) error {
+	if o.Mode == enforce.Config {
 		z.control.Reset()
 		return nil
 	}
-	if word == "" {
+	if o.Mode == "" {
 		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, config, or a percentage such as 25%%", z.Name)
 	}
-	err := z.checkEnforce(word)
-	percent, _ := enforce.Percent(word)
+	err := z.checkEnforce(o.Mode)
+	percent, _ := enforce.Percent(o.Mode)
 	if err == nil && percent != enforce.All {
 		err = z.use.checkShadow()
 	}
 	if err == nil && percent != enforce.None {
 		err = z.checkBeside()
 	}
+	if err != nil && o.All && o.Mode == control.EnforceShadow {
+		percent, err = enforce.Exempt, nil
+	}
 	if err != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
-	z.control.Set(enforce.Setting{Percent: percent, Until: until, Reason: reason})
+	z.control.Set(enforce.Setting{Percent: percent, Until: o.Until, Why: o.Why})
 	return nil
 }
 

@@ -89,7 +89,10 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	for _, z := range h.Zones {
 		percent := z.enforced()
-		if percent == enforce.None {
+		switch percent {
+		case enforce.Exempt:
+			continue
+		case enforce.None:
 			req.addShadow(h, z)
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -67,9 +66,7 @@ func (d decider) SourceOf(p window.Policy) string { return d.zone.sourceOf(p) }
 
 func (d decider) Enforced() int64 { return d.zone.enforced() }
 
-func (d decider) Enforce(word string, until time.Time, reason string) error {
-	return d.zone.setEnforce(word, until, reason)
-}
+func (d decider) Enforce(o enforce.Order) error { return d.zone.setEnforce(o) }
 
 // meet implements adminapi.Meet.
 func meet(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
@@ -94,6 +91,9 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 	req := &request{repl: repl, vars: vars}
 	var unknown []control.MetZone
 	for _, z := range h.Zones {
+		if z.enforced() == enforce.Exempt {
+			continue
+		}
 		w.NoteMissing()
 		applies, err := z.applies(r)
 		if err != nil {

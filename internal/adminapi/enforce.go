@@ -1,24 +1,26 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
-// noteUnsent says that other Caddys do not know yet.
-const noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+// Notes of an order.
+const (
+	noteExempt = "lets all requests pass and counts none, as count_if, settle or its store keeps it from counting in shadow"
+	noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
+)
 
 // setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
 func setEnforcement(r *http.Request, body []byte) (int, any, error) {
@@ -33,6 +35,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
 		}
 	}
+	e.By = cmp.Or(e.By, clientOf(r))
 	zones := running.Zones.List()
 	if _, err := enforce.Percent(e.Mode); e.All && err != nil && e.Mode != enforce.Config {
 		return 0, nil, refused(http.StatusBadRequest, errors.New("mode: must be on, shadow, config, or a whole percentage such as 25%"))
@@ -48,7 +51,10 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	answer := control.Enforced{Zones: make([]control.ZoneEnforced, 0, len(zones))}
 	for _, all := range zones {
 		z := all[0]
-		isChanged, err := z.Order(e.Mode, ttl, e.Reason)
+		err := z.Order(enforce.Order{Mode: e.Mode, All: e.All, Why: e.Why}, ttl)
+		if err != nil && e.Mode == control.EnforceShadow {
+			err = fmt.Errorf("%w; to let all its requests pass for a while, run override set --zone %s --all --exempt --ttl %s", err, z.Name(), e.TTL)
+		}
 		if err != nil && !e.All {
 			return 0, nil, refused(http.StatusBadRequest, fmt.Errorf("mode: %w", err))
 		}
@@ -57,21 +63,20 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 			one.Error = err.Error()
 		}
 		answer.Zones = append(answer.Zones, one)
-		if isChanged {
-			word, until := z.Enforced()
-			storestate.Logger(one.Store).Info("enforcement of zone was changed by an operator",
-				zap.String("zone", one.Zone), zap.String("enforce", word),
-				zap.String("until", until), zap.String("reason", e.Reason))
-		}
 	}
 	status, unsent := http.StatusOK, follow(r.Context(), zones)
 	for i, all := range zones {
 		one := &answer.Zones[i]
 		one.Enforce, one.Until = all[0].Enforced()
+		var notes []string
+		if one.Enforce == control.EnforceExempt {
+			notes = append(notes, noteExempt)
+		}
 		if unsent[all[0].Store] && one.Error == "" {
-			one.Note = noteUnsent
+			notes = append(notes, noteUnsent)
 			status = http.StatusAccepted
 		}
+		one.Note = strings.Join(notes, "; ")
 	}
 	return status, &answer, nil
 }

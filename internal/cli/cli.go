@@ -107,7 +107,7 @@ func (c *command) enforceCommand() *cobra.Command {
 	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
 	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
-	cmd.Flags().StringVar(&e.Reason, "reason", "", "Why, for the log and the page")
+	why(cmd, &e.Why)
 	cmd.MarkFlagsMutuallyExclusive("zone", "all")
 	cmd.MarkFlagsOneRequired("zone", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -128,6 +128,12 @@ func (c *command) enforceCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// why adds the flags that say who changes something, and why.
+func why(cmd *cobra.Command, w *control.Why) {
+	cmd.Flags().StringVar(&w.Reason, "reason", "", "Why, for the log and the page")
+	cmd.Flags().StringVar(&w.By, "by", "", "Who says so; by default the address that the admin endpoint sees")
 }
 
 // onCounter adds the flags that name a counter.

@@ -51,11 +51,19 @@ func enforcedUntil(word, until string) string {
 }
 
 func printEnforced(w io.Writer, answer *control.Enforced) {
-	t := newTable(w, "ZONE", "STORE", "ENFORCE", "NOT CHANGED BECAUSE", "NOTE")
+	t := newTable(w, "ZONE", "STORE", "ENFORCE")
 	for _, z := range answer.Zones {
-		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until), z.Error, z.Note})
+		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until)})
 	}
 	t.Render()
+	for _, z := range answer.Zones {
+		if z.Error != "" {
+			_, _ = fmt.Fprintf(w, "Not changed: %s.\n", z.Error)
+		}
+		if z.Note != "" {
+			_, _ = fmt.Fprintf(w, "Zone %s: %s.\n", z.Zone, z.Note)
+		}
+	}
 }
 
 func printStatus(w io.Writer, answer *control.Status) {

@@ -1,18 +1,15 @@
 package control
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
-// The words for whether a zone denies. A percentage of keys is the third way.
+// The words for whether a zone denies. A percentage of keys is another way.
 const (
 	EnforceOn     = "on"
 	EnforceShadow = "shadow"
+	// The zone denies nobody and counts nothing. This is in answers only: where all zones are to be in shadow, zones that
+	// cannot count without denying are exempt.
+	EnforceExempt = "exempt"
 )
-
-// maxReason is the longest reason, in bytes. The reason is logged.
-const maxReason = 200
 
 // Enforce says whether zones deny while Caddy runs, whatever is configured.
 type Enforce struct {
@@ -26,8 +23,7 @@ type Enforce struct {
 	Mode string `json:"mode"`
 	// How long it holds. Required, but for `config`.
 	TTL string `json:"ttl,omitempty"`
-	// Why, for the log and the zones.
-	Reason string `json:"reason,omitempty"`
+	Why
 }
 
 // DecodeEnforce reads what is to be enforced. Its errors are those of decode.
@@ -35,7 +31,7 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 	var e Enforce
 	err := decode(body, &e, words{
 		object: "zone or all, and mode",
-		fields: "zone, store, all, mode, ttl and reason",
+		fields: "zone, store, all, mode, ttl, reason and by",
 		types:  map[string]string{"all": "true or false"},
 	})
 	switch {
@@ -51,10 +47,8 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 		return e, errors.New("ttl: cannot be combined with mode config, which lasts")
 	case e.Mode != "config" && e.TTL == "":
 		return e, errors.New("ttl: required; say how long it holds, such as 1h")
-	case len(e.Reason) > maxReason:
-		return e, fmt.Errorf("reason: longer than %d bytes", maxReason)
 	}
-	return e, nil
+	return e, e.check()
 }
 
 // Enforced is the answer to POST /sliding_window/enforce.
@@ -71,6 +65,6 @@ type ZoneEnforced struct {
 	Until string `json:"until,omitempty"`
 	// Why the zone cannot be enforced so; it is enforced as before.
 	Error string `json:"error,omitempty"`
-	// Why it does not hold yet on other Caddys that share the store.
+	// Why it is exempt in place of shadow, and why it does not hold yet on other Caddys that share the store.
 	Note string `json:"note,omitempty"`
 }

@@ -222,7 +222,11 @@ func TestCommandsDoneInPart(t *testing.T) {
 	}
 	own := " --address " + process.Admin
 	stdout, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce shadow --all --ttl 1h"+own)
-	if ok || !strings.Contains(stderr, "1 of 2 zones were not changed") || !strings.Contains(stdout, "count_if cannot be combined") || !strings.Contains(stdout, "shadow until 20") {
+	if !ok || !strings.Contains(stdout, "exempt until 20") || !strings.Contains(stdout, "Zone logins: lets all requests pass") || !strings.Contains(stdout, "shadow until 20") {
+		t.Errorf("enforce of all: success %v\n%s%s", ok, stdout, stderr)
+	}
+	stdout, stderr, ok = shell(t, dir, "", "caddy sliding-window enforce 50% --all --ttl 1h"+own)
+	if ok || !strings.Contains(stderr, "1 of 2 zones were not changed") || !strings.Contains(stdout, "count_if cannot be combined") || !strings.Contains(stdout, "50% until 20") {
 		t.Errorf("enforce of a part: success %v\n%s%s", ok, stdout, stderr)
 	}
 	if _, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce config --all"+own); !ok {

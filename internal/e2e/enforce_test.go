@@ -11,7 +11,7 @@ import (
 )
 
 // TestAdminEnforce has an operator stop zones from denying, and has them deny again, on both
-// stores; a zone that cannot be stopped says why.
+// stores; a zone that cannot be in shadow says why.
 func TestAdminEnforce(t *testing.T) {
 	server := redistest.Start(t)
 	for name, store := range map[string]string{"memory": "memory", "redis": "redis redis://" + server.Addr} {
@@ -68,7 +68,7 @@ func TestAdminEnforce(t *testing.T) {
 			want("as configured", "own", "a", 429)
 
 			c.post("enforce", map[string]any{"all": true, "mode": "shadow", "ttl": "1s"}, http.StatusOK, &answer)
-			if z := answer.Zones; len(z) != 2 || z[0].Zone != "failed" || z[0].Error == "" || z[0].Enforce != "on" || z[1].Enforce != "shadow" {
+			if z := answer.Zones; len(z) != 2 || z[0].Zone != "failed" || z[0].Error != "" || z[0].Enforce != "exempt" || z[1].Enforce != "shadow" {
 				t.Errorf("answer %+v", answer)
 			}
 			want("all in shadow", "own", "a", 200)

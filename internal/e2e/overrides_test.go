@@ -196,6 +196,7 @@ http://%s {
 // fleet is three Caddys with one Redis and one storage.
 type fleet struct {
 	*testing.T
+	config    string // as sharing
 	server    *redistest.Server
 	client    *http.Client
 	storage   string
@@ -205,7 +206,12 @@ type fleet struct {
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{T: t, server: redistest.Start(t), client: caddyrun.NewClient(t), storage: t.TempDir()}
+	return startFleetOf(t, sharing)
+}
+
+func startFleetOf(t *testing.T, config string) *fleet {
+	t.Helper()
+	f := &fleet{T: t, config: config, server: redistest.Start(t), client: caddyrun.NewClient(t), storage: t.TempDir()}
 	for i := range f.addresses {
 		f.addresses[i] = caddyrun.FreeAddress(t)
 		f.start(i)
@@ -215,7 +221,7 @@ func startFleet(t *testing.T) *fleet {
 
 func (f *fleet) start(i int) {
 	f.Helper()
-	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(sharing, f.storage, f.server.Addr, f.addresses[i]), f.addresses[i])
+	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(f.config, f.storage, f.server.Addr, f.addresses[i]), f.addresses[i])
 }
 
 func (f *fleet) holds(i int, key string, status int) bool {

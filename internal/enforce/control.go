@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
@@ -31,7 +34,7 @@ type Control struct {
 type Setting struct {
 	Percent int64
 	Until   time.Time
-	Reason  string
+	control.Why
 }
 
 // counters are those of Shadow, and what they were when this Control first used them.
@@ -105,12 +108,19 @@ func (c *Control) unlessOver() *Setting {
 		return set
 	}
 	if c.setting.CompareAndSwap(set, nil) {
-		c.Emit(Config, "", "its time is over")
+		c.Logger().Info("enforcement of zone has ended: its time is over, and the zone does what is configured",
+			append([]zap.Field{zap.String("was", Word(set.Percent))}, set.Fields()...)...)
+		c.Emit(Config, "", control.Why{Reason: "its time is over"})
 	}
 	return nil
 }
 
+// Logger returns one that names the zone.
+func (c *Control) Logger() *zap.Logger {
+	return storestate.Logger(c.id.store.Name).With(zap.String("zone", c.id.zone))
+}
+
 // Emit has handlers of events hear how the zone is enforced now.
-func (c *Control) Emit(word, until, reason string) {
-	events.Emit(events.Enforce, map[string]any{"zone": c.id.zone, "store": c.id.store.Name, "enforce": word, "until": until, "reason": reason})
+func (c *Control) Emit(word, until string, w control.Why) {
+	events.Emit(events.Enforce, map[string]any{"zone": c.id.zone, "store": c.id.store.Name, "enforce": word, "until": until, "by": w.By, "reason": w.Reason})
 }

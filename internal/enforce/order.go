@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // Longest is the longest that an operator may have a zone enforced otherwise than it is
@@ -20,8 +22,10 @@ type Order struct {
 	Until time.Time `json:"until"`
 	// At is when the order was made, in microseconds, and later than the zone's order before it: only an order with a
 	// later At replaces another one.
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason,omitempty"`
+	At time.Time `json:"at"`
+	// All is set if the order is for all zones. A zone that cannot be in shadow is exempt then.
+	All bool `json:"all,omitempty"`
+	control.Why
 	// Own is set if an operator told this Caddy.
 	Own bool `json:"-"`
 }
@@ -39,13 +43,13 @@ type Sync struct {
 
 // Make makes an order of this Caddy, which holds from now on, and for a time or, as what is configured does, as long as any
 // before it. There is no order if obey returns an error.
-func (s *Sync) Make(now time.Time, mode string, ttl time.Duration, reason string, obey func(Order) error) error {
+func (s *Sync) Make(now time.Time, o Order, ttl time.Duration, obey func(Order) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if mode == Config {
+	if o.Mode == Config {
 		ttl = Longest
 	}
-	o := Order{Mode: mode, Until: now.Add(ttl).UTC(), At: atAfter(now, s.latest.At), Reason: reason, Own: true}
+	o.Until, o.At, o.Own = now.Add(ttl).UTC(), atAfter(now, s.latest.At), true
 	if err := obey(o); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func (o *ordering) obey(order Order) { o.obeyed = order.Mode }
 // makes makes an order of this Caddy, and returns it as the store keeps it.
 func (o *ordering) makes(t *testing.T, mode string) string {
 	t.Helper()
-	if err := o.Make(o.now, mode, time.Hour, "", func(order Order) error { o.obey(order); return nil }); err != nil {
+	if err := o.Make(o.now, Order{Mode: mode}, time.Hour, func(order Order) error { o.obey(order); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return o.text
@@ -54,7 +54,7 @@ func TestOnlyALaterOrderIsObeyed(t *testing.T) {
 	if !ParseOrder(third).At.After(ParseOrder(y).At) || !ParseOrder(y).At.After(ParseOrder(x).At) {
 		t.Errorf("%s, %s and %s are not one after the other", x, y, third)
 	}
-	if err := first.Make(noon.Add(time.Hour), "on", time.Hour, "", func(Order) error { return errors.New("not here") }); err == nil || first.text != third {
+	if err := first.Make(noon.Add(time.Hour), Order{Mode: "on"}, time.Hour, func(Order) error { return errors.New("not here") }); err == nil || first.text != third {
 		t.Errorf("an order that could not be obeyed: got %v, %s", err, first.text)
 	}
 	first.now = noon.Add(Longest + time.Second)

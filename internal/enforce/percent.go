@@ -13,10 +13,11 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
-// Percentages of the keys whose requests a zone may deny.
+// Percentages of the keys whose requests a zone may deny. A zone that is exempt does not count requests either.
 const (
-	All  = 100
-	None = 0
+	All    = 100
+	None   = 0
+	Exempt = -1
 )
 
 // Percent returns the percentage of keys that a word enforces.
@@ -59,6 +60,8 @@ func Word(percent int64) string {
 		return control.EnforceOn
 	case None:
 		return control.EnforceShadow
+	case Exempt:
+		return control.EnforceExempt
 	}
 	return strconv.FormatInt(percent, 10) + "%"
 }

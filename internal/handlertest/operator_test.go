@@ -3,8 +3,11 @@ package handlertest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"testing"
+
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
@@ -37,6 +40,21 @@ func inspect(t testing.TB, zone string, values ...string) control.Inspection {
 func used(t testing.TB, zone string, values ...string) int64 {
 	t.Helper()
 	return inspect(t, zone, values...).Limits[0].Used
+}
+
+// wantLine wants one line of a message, with these fields and perhaps the store.
+func wantLine(t testing.TB, logs *observer.ObservedLogs, message string, fields map[string]any) {
+	t.Helper()
+	lines := logs.FilterMessage(message).All()
+	if len(lines) != 1 {
+		t.Errorf("%d lines say %q, want 1: %v", len(lines), message, logs.All())
+		return
+	}
+	got := lines[0].ContextMap()
+	delete(got, "store")
+	if !maps.Equal(got, fields) {
+		t.Errorf("%s: got %v, want %v", message, got, fields)
+	}
 }
 
 // setEnforce has an operator enforce a zone in a way, for a time but with the mode config, and returns the answer.

@@ -44,7 +44,7 @@ func newZone(t *testing.T) *Zone {
 	t.Helper()
 	z := &Zone{
 		Name: t.Name(), Longest: time.Minute, NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "Records that do not fit."}),
-		Orders: new(enforce.Sync), Obey: func(string, enforce.Order) {}, InForce: new(InForce),
+		Orders: new(enforce.Sync), Obey: func(enforce.Order) {}, InForce: new(InForce),
 	}
 	z.Records = func(h overrides.Hasher) overrides.Zone {
 		return overrides.Zone{

@@ -18,7 +18,7 @@ func TestOrders(t *testing.T) {
 	one, other := newZone(t), newZone(t)
 	other.Orders = one.Orders
 	for _, z := range []*Zone{one, other} {
-		z.Obey = func(store string, o enforce.Order) { obeyed = append(obeyed, store+" "+o.Mode) }
+		z.Obey = func(o enforce.Order) { obeyed = append(obeyed, o.Mode) }
 		b.zones[z] = struct{}{}
 	}
 	inStore := func() string {
@@ -37,7 +37,7 @@ func TestOrders(t *testing.T) {
 	}
 	order := func(s *enforce.Sync, mode string) {
 		t.Helper()
-		if err := s.Make(b.clock.Now(), mode, time.Hour, "", func(enforce.Order) error { return nil }); err != nil {
+		if err := s.Make(b.clock.Now(), enforce.Order{Mode: mode}, time.Hour, func(enforce.Order) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestOrders(t *testing.T) {
 	foreign, _ := elsewhere.Hear("", b.clock.Now(), nil)
 	write(foreign)
 	follow()
-	if want := []string{b.name + " on"}; !slices.Equal(obeyed, want) || inStore() != foreign {
+	if want := []string{"on"}; !slices.Equal(obeyed, want) || inStore() != foreign {
 		t.Errorf("obeyed %v, want %v", obeyed, want)
 	}
 	write(own)

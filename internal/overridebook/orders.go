@@ -39,7 +39,7 @@ func (b *Book) Follow(ctx context.Context) error {
 		}
 		known, next, again = orders, make(map[string]string), nil
 		for _, z := range b.zonesByName() {
-			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), func(o enforce.Order) { z.Obey(b.name, o) })
+			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), z.Obey)
 			if text != "" {
 				next[z.Name] = text
 			}
@@ -87,7 +87,7 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 // moved has what ends by the clock look at it again.
 func (b *Book) moved(by time.Duration) {
 	for _, z := range b.zonesByName() {
-		z.Orders.Moved(by, func(o enforce.Order) { z.Obey(b.name, o) })
+		z.Orders.Moved(by, z.Obey)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

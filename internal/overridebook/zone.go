@@ -27,7 +27,7 @@ type Zone struct {
 	// Orders is what this process knows of orders for the zone. Zones of one name share it.
 	Orders *enforce.Sync
 	// Obey follows an order that the store has.
-	Obey func(store string, o enforce.Order)
+	Obey func(enforce.Order)
 	// InForce gets the overrides that hold.
 	InForce *InForce
 }

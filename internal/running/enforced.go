@@ -5,8 +5,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // Enforced returns the word for how the zone is enforced, and until when if that is not what is
@@ -18,40 +18,55 @@ func (z *Zone) Enforced() (word, until string) {
 	return enforce.Word(z.Percent), ""
 }
 
-// Enforce enforces the zone as word says until a time, or as it is configured, and has handlers of events hear of
-// it. A zone that is as configured, and stays so, is not changed.
-func (z *Zone) Enforce(word string, until time.Time, reason string) (isChanged bool, err error) {
-	isAsConfigured := word == enforce.Config && z.Control.Current() == nil
-	if err := z.Decider.Enforce(word, until, reason); err != nil || isAsConfigured {
+// Enforce enforces the zone as an order says, and has handlers of events hear of it. A zone that is as configured, and stays so,
+// is not changed.
+func (z *Zone) Enforce(o enforce.Order) (isChanged bool, err error) {
+	isAsConfigured := o.Mode == enforce.Config && z.Control.Current() == nil
+	if err := z.Decider.Enforce(o); err != nil || isAsConfigured {
 		return false, err
 	}
 	now, end := z.Enforced()
-	z.Control.Emit(now, end, reason)
+	z.Control.Emit(now, end, o.Why)
 	return true, nil
 }
 
 // Order enforces the zone as an operator says for a time. The store gets the order from [overridebook.Book.Follow].
-func (z *Zone) Order(word string, ttl time.Duration, reason string) (isChanged bool, err error) {
-	err = z.Control.Make(z.Control.Clock().Now(), word, ttl, reason, func(o enforce.Order) (err error) {
-		isChanged, err = z.Enforce(o.Mode, o.Until, o.Reason)
+func (z *Zone) Order(o enforce.Order, ttl time.Duration) error {
+	return z.Control.Make(z.Control.Clock().Now(), o, ttl, func(o enforce.Order) error {
+		isChanged, err := z.Enforce(o)
+		if isChanged {
+			z.told(o).Info("enforcement of zone was changed by an operator")
+		}
 		return err
 	})
-	return isChanged, err
 }
 
 // Obey has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
 // that has ended, or cannot be done here, the zone is as configured: the order has replaced those before it.
-func (z *Zone) Obey(store string, o enforce.Order) {
+func (z *Zone) Obey(o enforce.Order) {
 	holds := o.HoldsAt(z.Control.Clock().Now())
-	logger := storestate.Logger(store).With(zap.String("zone", z.Name()), zap.String("enforce", o.Mode), zap.String("reason", o.Reason))
-	isChanged, err := z.Enforce(holds.Mode, holds.Until, o.Reason)
+	isChanged, err := z.Enforce(holds)
 	switch {
 	case err != nil:
-		_, _ = z.Enforce(enforce.Config, holds.Until, o.Reason) // it has no error
-		logger.Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
+		_, _ = z.Enforce(enforce.Order{Mode: enforce.Config, Why: o.Why}) // it has no error
+		z.told(o).Warn("enforcement of zone that was changed at another Caddy cannot hold in this one", zap.Error(err))
 	case isChanged && holds.Mode != o.Mode:
-		logger.Info("enforcement of zone was changed at another Caddy, and is over: this one does what is configured")
+		z.told(o).Info("enforcement of zone was changed at another Caddy, and is over: this one does what is configured")
 	case isChanged && !o.Own:
-		logger.Info("enforcement of zone was changed at another Caddy", zap.Time("until", o.Until))
+		z.told(o).Info("enforcement of zone was changed at another Caddy")
 	}
+}
+
+// told returns a logger that adds how an order has the zone enforced, until when, by whom and why. A zone that is exempt in
+// place of shadow is told so.
+func (z *Zone) told(o enforce.Order) *zap.Logger {
+	word := o.Mode
+	if now, _ := z.Enforced(); word == enforce.Config || now == control.EnforceExempt {
+		word = now
+	}
+	fields := []zap.Field{zap.String("enforce", word)}
+	if o.Mode != enforce.Config {
+		fields = append(fields, zap.String("until", o.Until.UTC().Format(time.RFC3339)))
+	}
+	return z.Control.Logger().With(append(fields, o.Fields()...)...)
 }

@@ -166,13 +166,13 @@ func (d *zoneDecider) Enforced() int64 {
 	return enforce.All
 }
 
-func (d *zoneDecider) Enforce(word string, until time.Time, reason string) error {
-	if word == enforce.Config {
+func (d *zoneDecider) Enforce(o enforce.Order) error {
+	if o.Mode == enforce.Config {
 		d.control.Reset()
 		return nil
 	}
-	percent, err := enforce.Percent(word)
-	d.control.Set(enforce.Setting{Percent: percent, Until: until, Reason: reason})
+	percent, err := enforce.Percent(o.Mode)
+	d.control.Set(enforce.Setting{Percent: percent, Until: o.Until, Why: o.Why})
 	return err
 }
 
@@ -214,7 +214,7 @@ func (c *fleetCaddy) order(mode string, ttl time.Duration, group *sync.WaitGroup
 	n, at := len(c.made), c.now()
 	c.made = append(c.made, madeOrder{mode, at, at.Add(ttl)})
 	c.fleetStore.mu.Unlock()
-	_, _ = c.zone.Order(mode, ttl, strconv.Itoa(n))
+	_ = c.zone.Order(enforce.Order{Mode: mode, Why: control.Why{Reason: strconv.Itoa(n)}}, ttl)
 	c.view.mu.Lock()
 	c.known[n] = true
 	c.view.mu.Unlock()

@@ -94,8 +94,8 @@ func (d *decider) Charge(key string) (window.Charge, *overrides.Rule) {
 }
 func (d *decider) SourceOf(window.Policy) string { return control.SourceFallback }
 func (d *decider) Enforced() int64               { return d.percent }
-func (d *decider) Enforce(word string, _ time.Time, _ string) (err error) {
-	d.percent, err = enforce.Percent(word)
+func (d *decider) Enforce(o enforce.Order) (err error) {
+	d.percent, err = enforce.Percent(o.Mode)
 	return err
 }
 

@@ -4,7 +4,6 @@ package running
 
 import (
 	"maps"
-	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -53,11 +52,11 @@ type Decider interface {
 	Charge(key string) (c window.Charge, rule *overrides.Rule)
 	// SourceOf returns where a limit comes from that no override has changed, such as [control.SourceConfig].
 	SourceOf(p window.Policy) string
-	// Enforced returns the percentage of keys whose requests the zone may deny now.
+	// Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
 	Enforced() int64
-	// Enforce enforces the zone as word says until a time, for a reason, wherever the zone is used in this process. The word
-	// config goes back to the configuration.
-	Enforce(word string, until time.Time, reason string) error
+	// Enforce enforces the zone as an order says, wherever the zone is used in this process. The mode config goes back to the
+	// configuration.
+	Enforce(o enforce.Order) error
 }
 
 // ID is what counters are told apart by, beside their keys.
