@@ -65,9 +65,9 @@ test-flood: ## Flood a full memory store with 5,000,000 keys, as make test does,
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
 .PHONY: soak
-soak: ## Ten minutes of load and faults at random, reported in docs/reliability.md; make test-faults takes 15 seconds
+soak: ## Ten minutes of load and faults at random, reported in internal/soak/REPORT.md; make test-faults takes 15 seconds
 	scripts/install-redis.sh
-	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/soak -soak.length 10m -soak.report ../../docs/reliability.md
+	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/soak -soak.length 10m -soak.report REPORT.md
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
@@ -86,14 +86,14 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 MUTANTSTIME ?= 20m
 
 .PHONY: mutants
-mutants: ## Change the Lua scripts a little, and print the changes that no test sees: docs/testing.md
+mutants: ## Change the Lua scripts a little, and print the changes that no test sees: internal/TESTING.md
 	scripts/install-redis.sh
 	go run ./internal/mutants -for $(MUTANTSTIME)
 
 .PHONY: bench
-bench: ## Measure speed and memory beside other limiters, and write docs/performance.md (half an hour)
+bench: ## Measure speed and memory beside other limiters, and write bench/RESULTS.md (half an hour)
 	scripts/install-redis.sh
-	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
+	go -C bench run ./speed -document RESULTS.md -plots ../docs
 
 .PHONY: bench-beside
 bench-beside: ## Compare Go benchmarks with those of a commit: make bench-beside BASE=v0.1.0
@@ -101,9 +101,9 @@ bench-beside: ## Compare Go benchmarks with those of a commit: make bench-beside
 
 .PHONY: plots
 plots: ## Draw the plots of the documents again, from their tables, without measuring
-	go -C bench run ./speed -redraw -document ../docs/performance.md -plots ../docs
-	go -C bench run ./course -document ../docs/performance.md -plots ../docs
-	go -C bench run ./accuracy -redraw ../docs/algorithms.md -plots ../docs >/dev/null
+	go -C bench run ./speed -redraw -document RESULTS.md -plots ../docs
+	go -C bench run ./course -document RESULTS.md -plots ../docs
+	go -C bench run ./accuracy -redraw RESULTS.md -plots ../docs >/dev/null
 
 .PHONY: test-bench
 test-bench: ## Vet and test what make bench consists of; it is a module of its own

@@ -8,7 +8,7 @@ import (
 
 // The document has what the plots of costs are drawn from.
 func TestCostsInDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/algorithms.md")
+	text, err := os.ReadFile("../RESULTS.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Command course draws how a limit that follows the load, and others, let a back end answer in the course of time,
-// from the table of docs/performance.md. TestLoadBeforeABackEnd of the module prints the rows of the table.
+// from the table of bench/RESULTS.md. TestLoadBeforeABackEnd of the module prints the rows of the table.
 //
-//	go -C bench run ./course -document ../docs/performance.md -plots ../docs
+//	go -C bench run ./course -document RESULTS.md -plots ../docs
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 // The table of the document has both pictures drawn, with a line for each column.
 func TestDraw(t *testing.T) {
 	plots := t.TempDir()
-	if err := run(filepath.Join("..", "..", "docs", "performance.md"), plots); err != nil {
+	if err := run(filepath.Join("..", "RESULTS.md"), plots); err != nil {
 		t.Fatal(err)
 	}
 	for file, names := range map[string][]string{

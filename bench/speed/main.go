@@ -3,7 +3,7 @@
 // starts the servers that it needs, prints Markdown, and writes it with plots where
 // it is told to.
 //
-//	go -C bench run ./speed -document ../docs/performance.md -plots ../docs
+//	go -C bench run ./speed -document RESULTS.md -plots ../docs
 package main
 
 import (

@@ -100,7 +100,8 @@ func TestDocumentedJSON(t *testing.T) {
 
 // Files and headings that documents point to are there.
 func TestDocumentedLinks(t *testing.T) {
-	for _, document := range documents(t) {
+	inside := []string{"CONTRIBUTING.md", "SECURITY.md", "bench/RESULTS.md", "internal/TESTING.md", "internal/soak/REPORT.md"}
+	for _, document := range append(documents(t), inside...) {
 		for _, m := range regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]+))?\)`).FindAllStringSubmatch(readFile(t, document), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -128,4 +129,38 @@ func anchorsOf(text string) map[string]bool {
 		anchors[strings.ReplaceAll(name, " ", "-")] = true
 	}
 	return anchors
+}
+
+// docs/performance.md has no ratio that bench/RESULTS.md does not have in the table that it names.
+func TestDocumentedRatios(t *testing.T) {
+	results := readFile(t, "bench/RESULTS.md")
+	rows := regexp.MustCompile("(?m)^\\| ([^|]+) \\| ([0-9.]+) \\| `(\\w+)` \\|$").FindAllStringSubmatch(readFile(t, "docs/performance.md"), -1)
+	if len(rows) < 12 {
+		t.Errorf("docs/performance.md has %d ratios, want 12 or more", len(rows))
+	}
+	for _, row := range rows {
+		_, table, _ := strings.Cut(results, "<!-- bench:"+row[3]+" -->\n")
+		table, _, _ = strings.Cut(table, "<!-- /bench:"+row[3]+" -->\n")
+		what, _, _ := strings.Cut(strings.ReplaceAll(row[1], " keys", ""), ", on one key")
+		what, _, _ = strings.Cut(what, ", all denied")
+		what, _, _ = strings.Cut(what, ", decisions per second")
+		what, _, _ = strings.Cut(what, ", bytes per key")
+		if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(what) + `(:[^|]*)? \| ` + regexp.QuoteMeta(row[2]) + `( \(.*)? \|`).MatchString(table) {
+			t.Errorf("table %s of bench/RESULTS.md has no ratio %s of %q", row[3], row[2], what)
+		}
+	}
+}
+
+// All pages together stay readable.
+func TestDocumentsAreShort(t *testing.T) {
+	const most = 3600
+	lines := 0
+	for _, document := range documents(t) {
+		if document != "README.md" {
+			lines += strings.Count(readFile(t, document), "\n")
+		}
+	}
+	if lines > most {
+		t.Errorf("docs/*.md have %d lines, want %d at most", lines, most)
+	}
 }

@@ -153,7 +153,7 @@ func TestLoadBeforeABackEnd(t *testing.T) {
 			}
 		}
 	}
-	for i := range without.course { // the table of docs/performance.md
+	for i := range without.course { // the table of bench/RESULTS.md
 		seconds := func(f *backEndFigures) float64 { return p99Of(f.course[i].took).Seconds() }
 		t.Logf("| %d | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f |", 10*(i+1), seconds(&without), seconds(&best),
 			seconds(&short), seconds(&long), short.course[i].factor, long.course[i].factor)

@@ -1,7 +1,7 @@
 // Command mutants changes the Lua scripts, a little at a time, and runs tests of the Redis
 // store against each change. It prints the changes that no test sees: the survivors.
 //
-// docs/testing.md lists the survivors that make no difference, and why.
+// internal/TESTING.md lists the survivors that make no difference, and why.
 package main
 
 import (

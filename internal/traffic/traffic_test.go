@@ -9,7 +9,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// eachShape runs a test on the traffic that the table in docs/algorithms.md is of.
+// eachShape runs a test on the traffic that the table in bench/RESULTS.md is of.
 func eachShape(t *testing.T, test func(t *testing.T, arrivals []Arrival)) {
 	for _, s := range Shapes {
 		t.Run(s.Name, func(t *testing.T) {
