@@ -272,34 +272,6 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("got %d and %d, want 429 and 200", one, other)
 		}
 	})
-	t.Run("unblock in Redis", func(t *testing.T) {
-		server := redistest.Start(t)
-		r := serveBlock(t, recipes, "Unblock one customer", 1, "localhost:6379", server.Addr)
-		command := shellBelow(t, recipes, "Unblock one customer")
-		args := strings.Fields(strings.TrimPrefix(command, "redis-cli "))
-		for _, client := range [][2]string{{"203.0.113.7", "203.0.113.7"}, {"2001:db8:1:2::1", "2001:db8:1:2::/64"}} {
-			r.want(100, 200, get, "/", from(client[0])...)
-			r.want(1, 429, get, "/", from(client[0])...)
-			deleted := server.Client(t).Do(t.Context(), args[0], strings.ReplaceAll(args[1], "203.0.113.7", client[1]))
-			if n, err := deleted.Int(); n != 1 || err != nil {
-				t.Fatalf("%s: %d keys deleted, %v", deleted, n, err)
-			}
-			caddyrun.Eventually(t, 10*time.Second, "the customer passes", func() bool {
-				return r.ask(get, "/", from(client[0])...).Status == 200
-			})
-		}
-	})
-	t.Run("unblock in memory", func(t *testing.T) {
-		const heading, line = "Unblock one customer", "\t\t203.0.113.7 10000\n"
-		r := serveBlock(t, recipes, heading, 2, line, "")
-		for _, client := range []string{"203.0.113.7", "203.0.113.8"} {
-			r.want(100, 200, get, "/", from(client)...)
-			r.want(1, 429, get, "/", from(client)...)
-		}
-		r.load(blockBelow(t, recipes, heading, 2))
-		r.want(100, 200, get, "/", from("203.0.113.7")...)
-		r.want(1, 429, get, "/", from("203.0.113.8")...)
-	})
 	t.Run("one route", func(t *testing.T) {
 		r := serveBlock(t, recipes, "A limit for one route of many", 1)
 		r.want(5, 200, get, "/reports/7/export", from("203.0.113.1")...)
