@@ -129,6 +129,7 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 //				weight       input <units> cached <units> output <units>
 //				reserve_json <fields...>
 //				reserve_body <bytes>
+//				reserve_max <units>
 //				on_missing   keep|refund|<units>
 //				on_abort     keep|refund|<units>
 //				refund_if    status <code|class>... | header <field> <value>

@@ -210,7 +210,7 @@ func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
 }
 
 var settleOptions = []string{
-	"usage", "header", "json", "weight", "reserve_json", "reserve_body", "on_missing", "on_abort", "refund_if", "max",
+	"usage", "header", "json", "weight", "reserve_json", "reserve_body", "reserve_max", "on_missing", "on_abort", "refund_if", "max",
 }
 
 func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
@@ -239,8 +239,8 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 	case "refund_if":
 		s.RefundIf, err = parseMatcher(d)
 		return err
-	case "reserve_body", "on_missing", "on_abort", "max":
-		values := map[string]*Value{"reserve_body": &s.ReserveBody, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
+	case "reserve_body", "reserve_max", "on_missing", "on_abort", "max":
+		values := map[string]*Value{"reserve_body": &s.ReserveBody, "reserve_max": &s.ReserveMax, "on_missing": &s.OnMissing, "on_abort": &s.OnAbort, "max": &s.Max}
 		if !d.AllArgs((*string)(values[option])) {
 			return suggest.ArgErr(d)
 		}

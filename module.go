@@ -21,6 +21,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -172,6 +173,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
 		h.store.Settler.Use()
 	}
+	h.warnOfReservations()
 	if h.Share {
 		app.join(h.store)
 	}
@@ -274,7 +276,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 		return h.serveSettled(w, r, req, next)
 	}
+	var body *usage.Start // what was read of the request's body
 	if req.keyless == nil {
+		if h.settles {
+			if body, err = h.reserve(w, r, req); err != nil {
+				return err
+			}
+		}
 		start := load.Waiting()
 		if h.settles {
 			err = h.decideSettled(r.Context(), req)
@@ -295,6 +303,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if req.allowed {
 		return h.serveTimed(w, r, req, next)
+	}
+	if body != nil {
+		h.rememberDenied(r.Context(), req)
 	}
 	return h.deny(w, r, req)
 }

@@ -130,9 +130,6 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 			}
 		}
 		req.zones = append(req.zones, z)
-		if z.Settle != nil {
-			z.reserve(r, &c)
-		}
 		req.charges = append(req.charges, c)
 	}
 	return req, nil

@@ -3,7 +3,6 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Settle says where an answer tells what its request really cost. Exactly one of usage, header and
@@ -38,13 +36,18 @@ type Settle struct {
 
 	// Members of the request's body that say how much the answer may cost at most, such as
 	// `max_tokens`. The largest of them is reserved in the place of cost; with usage it counts
-	// as tokens of output. Only the first 256 KiB of the body are read for it. A body that has
-	// none of them, or a content coding, reserves cost. Default: cost is reserved.
+	// as tokens of output. The members `n` and `best_of`, and the texts of a list in `prompt`,
+	// multiply it. Only the first 256 KiB of the body are read. A body that goes on, or in which
+	// something is odd or missing, reserves cost at least. Default: cost is reserved.
 	ReserveJSON []string `json:"reserve_json,omitempty"`
 
 	// With usage and reserve_json: how many bytes of the request's body are reserved as one token
 	// of input; 4 suits English text. Only the first 256 KiB count. Default: input is not reserved.
 	ReserveBody Value `json:"reserve_body,omitempty"`
+
+	// With reserve_json: the most that a request reserves. No request ever reserves more than the
+	// smallest limit of all zones of the directive that settle. Default: no other maximum.
+	ReserveMax Value `json:"reserve_max,omitempty"`
 
 	// What a request costs whose answer does not tell: `keep` what was reserved, `refund` it, or
 	// a number of units. Default: `keep`.
@@ -67,6 +70,7 @@ type Settle struct {
 	weights            usage.Weights
 	most               int64
 	perToken           int64 // bytes of the body; 0: they do not count
+	reserveMost        int64 // 0: the limits alone hold
 	onMissing, onAbort untold
 }
 
@@ -214,8 +218,8 @@ func (s *Settle) compileReserve() (err error) {
 			return fmt.Errorf("reserve_json: %w", err)
 		}
 	}
-	if s.ReserveBody == "" {
-		return nil
+	if err := s.compileReserveMax(); err != nil || s.ReserveBody == "" {
+		return err
 	}
 	if s.Usage == "" || s.fields == nil {
 		return fmt.Errorf("reserve_body %s adds tokens of input to what reserve_json reserves, with usage; write usage and reserve_json, or take out reserve_body", s.ReserveBody)
@@ -225,6 +229,22 @@ func (s *Settle) compileReserve() (err error) {
 	}
 	if s.perToken < 1 || s.perToken > usage.MaxBody {
 		return fmt.Errorf("reserve_body %s: must be from 1 to %d bytes", s.ReserveBody, usage.MaxBody)
+	}
+	return nil
+}
+
+func (s *Settle) compileReserveMax() (err error) {
+	switch {
+	case s.ReserveMax == "":
+		return nil
+	case s.fields == nil:
+		return fmt.Errorf("reserve_max %s bounds what reserve_json reserves; write reserve_json, or take out reserve_max", s.ReserveMax)
+	}
+	if s.reserveMost, err = s.ReserveMax.int(); err != nil {
+		return fmt.Errorf("reserve_max %w", err)
+	}
+	if s.reserveMost < 1 || s.reserveMost > usage.MaxCount {
+		return fmt.Errorf("reserve_max %s: must be from 1 to %d", s.ReserveMax, int64(usage.MaxCount))
 	}
 	return nil
 }
@@ -246,6 +266,9 @@ func (z *Zone) checkSettle() error {
 	}
 	if err == nil && n > z.Settle.most {
 		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
+	}
+	if err == nil && z.Settle.reserveMost > 0 && n > z.Settle.reserveMost {
+		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
 	}
 	return z.checkReceipts("settle")
 }
@@ -270,7 +293,7 @@ func (z *Zone) checkReceipts(option string) error {
 func (s *Settle) plain() *Settle {
 	p := *s
 	p.Header = http.CanonicalHeaderKey(p.Header)
-	p.ReserveBody, p.Max = p.ReserveBody.plainInt(), p.Max.plainInt()
+	p.ReserveBody, p.ReserveMax, p.Max = p.ReserveBody.plainInt(), p.ReserveMax.plainInt(), p.Max.plainInt()
 	p.Max = unless(p.Max, Value(strconv.FormatInt(usage.MaxCount, 10)))
 	for _, v := range []*Value{&p.OnMissing, &p.OnAbort} {
 		if *v = unless(v.plainInt(), untoldKeep); *v == "0" {
@@ -288,40 +311,6 @@ func (s *Settle) plain() *Settle {
 		p.RefundIf = nil
 	}
 	return &p
-}
-
-// reserve makes a charge spend what the answer is thought to cost. That is at most the smallest limit,
-// so that a request can pass at all.
-func (z *Zone) reserve(r *http.Request, c *window.Charge) {
-	s := z.Settle
-	if c.Cost == 0 {
-		return
-	}
-	if s.fields != nil {
-		c.Cost = s.estimate(r, c.Cost)
-	}
-	smallest := int64(math.MaxInt64)
-	for _, p := range c.Policies {
-		smallest = min(smallest, p.Limit)
-	}
-	c.Cost = max(1, min(c.Cost, smallest))
-}
-
-// estimate returns what an answer may cost at most by the body of its request, or otherwise.
-func (s *Settle) estimate(r *http.Request, otherwise int64) int64 {
-	output, size, found := s.fields.Read(r)
-	result := usage.Result{Output: output}
-	if s.Usage == "" {
-		result = usage.Result{Input: output}
-	}
-	if s.perToken > 0 {
-		result.Input = (size + s.perToken - 1) / s.perToken
-	}
-	units := s.weights.Units(result)
-	if !found {
-		return max(units, otherwise)
-	}
-	return units
 }
 
 // failed matches answers that tell no cost: they are errors.

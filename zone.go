@@ -102,8 +102,8 @@ type Zone struct {
 	CountIf *caddyhttp.ResponseMatcher `json:"count_if,omitempty"`
 
 	// Charges what the answer says that its request cost. The cost, or what the request's body
-	// announces, is reserved when the request comes, at most the smallest limit; the difference
-	// is given back at that very time, or charged above the limit if need be, once the answer
+	// announces, is reserved when the request comes, at most the smallest limit of all zones of the
+	// handler that settle; the difference is given back at that very time, or charged above the limit if need be, once the answer
 	// tells. Header fields show the reservation. Not with `lease`, `gcra` or `count_if`.
 	// Default: a request costs what `cost` says.
 	Settle *Settle `json:"settle,omitempty"`

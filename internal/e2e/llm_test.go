@@ -3,6 +3,9 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -38,34 +41,67 @@ func limitOf(zone string) int {
 }
 
 func TestLLM(t *testing.T) {
-	model := newModel(t, func(w http.ResponseWriter, r *http.Request) {
+	apis := newModel(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/search" {
 			w.Header().Set("X-Units", "3")
 		}
 		_, _ = fmt.Fprint(w, `{"meta":{"units":7}}`)
 	})
+	// A back end lists its models, and answers preflights.
+	models := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodOptions:
+			w.WriteHeader(http.StatusNoContent)
+		case r.URL.Path == "/v1/models":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"object":"list","data":[]}`)
+		default:
+			(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "http", Host: apis}) }}).ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(models.Close)
+	model := models.Listener.Addr().String()
+	// free asks for models, and for leave to ask, as often as would use up a limit of requests that cost 2,000 units.
+	free := func(r *recipe, path string, header ...string) {
+		r.Helper()
+		for range 60 {
+			r.want(1, http.StatusOK, http.MethodGet, "/v1/models", header...)
+			r.want(1, http.StatusNoContent, http.MethodOptions, path)
+		}
+	}
 	serve := func(t *testing.T, heading string, replace ...string) *recipe {
 		return serveBlock(t, llm, heading, 1, append(replace, "localhost:9000", model)...)
 	}
 	t.Run("first", func(t *testing.T) {
 		r := serve(t, "A first limit")
 		key := []string{"Authorization", "Bearer " + t.Name()}
+		free(r, "/v1/chat/completions", key...)
 		r.tell("/v1/chat/completions?input=30&output=12", `{}`, "tokens", 98_000, 100_000-42, key...)
 	})
 	t.Run("reserved", func(t *testing.T) {
 		r := serve(t, "What is reserved")
 		key := []string{"Authorization", "Bearer " + t.Name()}
+		free(r, "/v1/chat/completions", key...)
 		r.tell("/v1/chat/completions?input=30&output=12", `{"max_tokens":50}`, "tokens", 100_000-50-5, 100_000-42, key...)
+		key[1] += " of another"
+		r.tell("/v1/chat/completions?input=30&output=12", `{"max_tokens":50000,"n":2}`, "tokens", 50_000, 100_000-42, key...)
 	})
 	t.Run("models", func(t *testing.T) {
 		r := serve(t, "Anthropic, and several models")
+		free(r, "/v1/messages", "X-Api-Key", t.Name())
 		r.tell("/v1/messages?input=40&cached=30&output=2", `{"max_tokens":1000}`, "small", 995_000, 1_000_000-10-3-10, "X-Api-Key", t.Name())
 		r.tell("/v1/messages?input=40&cached=30&output=2", `{"max_tokens":1000,"stream":true}`, "large", 975_000, 1_000_000-50-15-50, "X-Api-Key", t.Name(), "X-Model", "large")
 	})
 	t.Run("fleet", func(t *testing.T) {
 		r := serve(t, "A fleet, with a limit per user and one for all", "redis://localhost:6379/0", "redis://"+redistest.Start(t).Addr+" {\n\t\t\ttimeout 5s\n\t\t}")
-		r.tell("/v1/responses?input=30&output=12", `{"max_output_tokens":500}`, "everybody", 5_000_000-500, 5_000_000-42, "Authorization", "Bearer a")
+		r.tell("/v1/responses?input=30&output=12", `{"max_output_tokens":500}`, "everybody", 5_000_000-500, 5_000_000-42, "Authorization", "Bearer b7e1c0d2")
+		r.want(60, http.StatusUnauthorized, http.MethodPost, "/v1/responses", "Authorization", "Bearer a")
+		free(r, "/v1/responses", "Authorization", "Bearer 0f4a9c55")
+		req, _ := http.NewRequest(http.MethodPost, "http://"+r.address+"/v1/responses", strings.NewReader(`{"max_output_tokens":4999999}`))
+		if got := r.do(req, "Authorization", "Bearer 0f4a9c55").Header.Get("RateLimit"); !strings.Contains(got, fmt.Sprintf(`"everybody";r=%d;`, 5_000_000-2*42-100_000)) {
+			t.Errorf("RateLimit %s of a request that asks for all", got)
+		}
 	})
 	t.Run("others", func(t *testing.T) {
 		r := serve(t, "Other back ends")

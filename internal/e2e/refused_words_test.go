@@ -134,6 +134,8 @@ func TestDoubtfulLimits(t *testing.T) {
 		{`"limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}`, `"msg":"fallback never holds: no limit holds a placeholder; take fallback out","zone":"api"`},
 		{`"limits":[{"max":50,"window":"1m"},{"max":5,"window":"1s"}],"cost":6`, `"msg":"cost is above the limit, so that no request passes; raise the limit, or lower cost","zone":"api","cost":6,"limit":"5 1s"`},
 		{`"limits":[{"max":0,"window":"1m"}],"cost":6`, ``},
+		{`"limits":[{"max":900,"window":"1m"}],"cost":60,"settle":{"usage":"openai"}},{"name":"small","limits":[{"max":50,"window":"1s"}],"settle":{"usage":"openai"}`,
+			`"msg":"cost is above the limit of another zone of the directive with settle, and no more than that limit is reserved; lower cost, or write a sliding_window directive for each zone","zone":"api","cost":60,"other":"small","limit":50`},
 		{`"limits":[{"max":5,"window":"1m"}],"cost":6,"settle":{"usage":"openai"}`, ``},
 	} {
 		var want []string

@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
@@ -67,6 +69,9 @@ func TestSettle(t *testing.T) {
 		{"weights", `"usage":"openai","weight":{"input":2,"cached":0.5,"output":10}`, answers(200, chatAnswer), 100, ""},
 		{"more than was reserved", `"usage":"openai","weight":{"output":100}`, answers(200, chatAnswer), 730, ""},
 		{"above the limit", `"usage":"openai","weight":{"output":1000}`, answers(200, chatAnswer), 7030, ""},
+		{"a total only", `"usage":"openai"`, answers(200, `{"usage":{"total_tokens":17}}`), 17, ""},
+		{"a second text", `"usage":"openai"`, answers(200, chatAnswer+`{"usage":{"prompt_tokens":0,"completion_tokens":0}}`), 37, ""},
+		{"a response", `"usage":"openai"`, answers(200, strings.TrimSuffix(chatAnswer, "}")+`,"response":{"usage":{"input_tokens":0,"output_tokens":0}}}`), 37, ""},
 		{"max", `"usage":"openai","max":110,"weight":{"output":100}`, answers(200, chatAnswer), 110, ""},
 		{"an error that tells", `"usage":"openai"`, answers(500, chatAnswer), 37, ""},
 		{"no usage", `"usage":"openai"`, answers(200, `{"choices":[]}`), 100, usage.NoUsage},
@@ -247,7 +252,14 @@ func TestReserve(t *testing.T) {
 		{"weight", `,"reserve_json":["max_tokens"],"weight":{"output":2.5}`, `{"max_tokens":5}`, 1000, 13},
 		{"the body", `,"reserve_json":["max_tokens"],"reserve_body":4,"weight":{"input":2}`, `{"max_tokens":5}`, 1000, 13},
 		{"the body without a field", `,"reserve_json":["max_tokens"],"reserve_body":1`, `{"x":"` + strings.Repeat("x", 200) + `"}`, 1000, 208},
-		{"never below 1", `,"reserve_json":["max_tokens"]`, `{"max_tokens":0}`, 1000, 1},
+		{"0 is no number of tokens", `,"reserve_json":["max_tokens"]`, `{"max_tokens":0}`, 1000, 100},
+		{"never below 1", `,"reserve_json":["max_tokens"],"weight":{"output":0}`, `{"max_tokens":5}`, 1000, 1},
+		{"several answers", `,"reserve_json":["max_tokens"]`, `{"max_tokens":5,"n":3,"prompt":["a","b"]}`, 1000, 30},
+		{"several answers without a field", `,"reserve_json":["max_tokens"]`, `{"n":3}`, 1000, 300},
+		{"a decoy, and more", `,"reserve_json":["max_tokens"]`, `{"max_tokens":1,"x":"` + strings.Repeat("x", 300_000) + `","max_tokens":900}`, 1000, 100},
+		{"reserve_max", `,"reserve_json":["max_tokens"],"reserve_max":150`, `{"max_tokens":500}`, 1000, 150},
+		{"reserve_max, and n", `,"reserve_json":["max_tokens"],"reserve_max":150`, `{"n":500}`, 1000, 150},
+		{"reserve_max that is not reached", `,"reserve_json":["max_tokens"],"reserve_max":150`, `{"max_tokens":5}`, 1000, 5},
 	} {
 		t.Run(strings.ReplaceAll(c.name, ",", ""), func(t *testing.T) {
 			h, ctx := New(t, OfZone(t, fmt.Sprintf(`"limits":[{"max":%d,"window":"1h"},{"max":100000,"window":"2h"}],"cost":100,"settle":{"usage":"openai"%s}`, c.limit, c.settle), ""))
@@ -267,6 +279,53 @@ func TestReserve(t *testing.T) {
 				t.Errorf("passed %v, %v", passed, err)
 			}
 		})
+	}
+}
+
+// A request reserves at most the smallest limit of all zones of the handler that settle, also of one that does not count it.
+func TestReserveInSeveralZones(t *testing.T) {
+	zone := func(name, key string, limit, cost int) string {
+		return fmt.Sprintf(`{"name":"%s.%s","key":"%s","empty_key":"skip","limits":[{"max":%d,"window":"1h"},{"max":1000000,"window":"2h"}],"cost":%d,"settle":{"usage":"openai","reserve_json":["max_tokens"]}}`,
+			t.Name(), name, key, limit, cost)
+	}
+	h, ctx := New(t, `{"zones":[`+zone("all", "{http.request.header.X-All}", 100_000, 300)+`,`+zone("user", "{http.request.header.X-Key}", 200, 200)+`]}`)
+	Start(t, ctx)
+	for _, header := range [][]string{nil, {"X-Key", "anna"}} {
+		before := used(t, t.Name()+".all", "all")
+		r := httptest.NewRequest("POST", "/", strings.NewReader(`{"max_tokens":50000}`))
+		r.Header.Set("X-All", "all")
+		if header != nil {
+			r.Header.Set(header[0], header[1])
+		}
+		_ = AnswerWith(h, httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
+			if n := used(t, t.Name()+".all", "all") - before; n != 200 {
+				t.Errorf("%d are reserved of all with %q, want 200", n, header)
+			}
+			return caddyhttp.Error(500, nil)
+		})
+	}
+}
+
+// A body that does not come to its end is refused, and costs nothing.
+func TestReserveOfABrokenBody(t *testing.T) {
+	h, ctx := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","reserve_json":["max_tokens"]}`, ""))
+	Start(t, ctx)
+	for want, fails := range map[int]error{
+		499: io.ErrUnexpectedEOF, 408: os.ErrDeadlineExceeded, 413: &http.MaxBytesError{Limit: 5}, 400: errors.New("malformed chunked encoding"),
+		418: caddyhttp.Error(418, errors.New("said by a handler before")),
+	} {
+		r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"max_tokens":5`), iotest.ErrReader(fails)))
+		err := AnswerWith(h, httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
+			t.Errorf("%v: the request passes", fails)
+			return nil
+		})
+		var status caddyhttp.HandlerError
+		if !errors.As(err, &status) || status.StatusCode != want {
+			t.Errorf("%v: %v, want status %d", fails, err, want)
+		}
+	}
+	if n := used(t, ZoneName(t), client); n != 0 {
+		t.Errorf("%d units are spent, want 0", n)
 	}
 }
 

@@ -60,6 +60,11 @@ var (
 		Help: "Requests of zones with settle whose answers did not tell what they cost, by reason: no_usage, aborted, encoded or too_long.",
 	}, []string{"zone", "reason"})
 
+	UnreadBodiesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "unread_bodies_total",
+		Help: "Requests of zones with count_if or settle whose bodies were not read before the decision, by reason: late or broken, which are refused, or no_room, which are decided on without.",
+	}, []string{"zone", "reason"})
+
 	SettleSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "settle_seconds",
 		Help:    "Time from the decision on a request of a zone with count_if or settle until the store has what it cost.",
@@ -130,7 +135,7 @@ var (
 // All are the metrics of this package.
 var All = []prometheus.Collector{
 	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
-	SettledTotal, SettleErrorsTotal, SettleMissingTotal, SettleSeconds,
+	SettledTotal, SettleErrorsTotal, SettleMissingTotal, UnreadBodiesTotal, SettleSeconds,
 	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,
 	AlertFiring, EventsDroppedTotal,
 	OverridesHeld, OverrideMisfitsTotal, OverridesNotApplied, OverrideErrorsTotal,

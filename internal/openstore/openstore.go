@@ -258,6 +258,19 @@ func (s *Store) Peek(ctx context.Context, charges []window.Charge, local, share 
 	return ds, engine.SourceLocal, cause, err
 }
 
+// Foretell returns what Take would decide, as far as this process knows it: nothing is spent, no server is asked. It
+// returns nil if Take would have to ask.
+func (s *Store) Foretell(ctx context.Context, charges []window.Charge, local, share bool) []window.Decision {
+	if s.fallback != nil {
+		return s.fallback.Foretell(charges, local, share)
+	}
+	ds, err := s.Raw.Peek(ctx, charges)
+	if err != nil {
+		return nil
+	}
+	return ds
+}
+
 // PeekShadow is Peek for charges that deny nobody. A store without a server keeps such counts apart.
 func (s *Store) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if s.fallback == nil {

@@ -46,6 +46,7 @@ var syntax = map[string]string{
 	"json":         "json <path>, such as json usage.total_tokens",
 	"reserve_json": "reserve_json <field> ...",
 	"reserve_body": "reserve_body <bytes>",
+	"reserve_max":  "reserve_max <units>",
 	"on_missing":   "on_missing keep, refund, or a number of units",
 	"on_abort":     "on_abort keep, refund, or a number of units",
 	"max":          "max <units>",

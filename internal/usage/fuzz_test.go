@@ -1,7 +1,9 @@
 package usage_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -111,28 +113,49 @@ func FuzzCoding(f *testing.F) {
 }
 
 // An estimate is not below the number that encoding/json reads from a body, folding names
-// as it does.
+// as it does, unless it says so.
 func FuzzReserve(f *testing.F) {
-	f.Add(`{"max_tokens":5,"MAX_TOKENS":6}`, int64(10))
-	f.Add(`{"max\u005ftokens":"5","messages":[{"max_tokens":1}]}`, int64(1))
-	f.Add(`{"maxK_tokens":1e3}`, int64(100))
+	f.Add(`{"max_tokens":5,"MAX_TOKENS":6}`)
+	f.Add(`{"max\u005ftokens":"5","messages":[{"max_tokens":1}]}`)
+	f.Add(`{"maxK_tokens":1e3,"n":3,"prompt":["a",["b"]]}`)
+	f.Add(`{"max_tokens":5,"max_tokens":[{"prompt":["a"]}],"prompt":[{"a":1},"b",[]]}`)
 	want := fields(f, "max_tokens", "options.num_predict")
-	f.Fuzz(func(t *testing.T, body string, most int64) {
+	f.Fuzz(func(t *testing.T, body string) {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
-		got, found := want.Estimate(r, most)
-		if found && (got < 1 || got > max(1, most)) {
-			t.Fatalf("%d, with at most %d", got, most)
+		start, err := usage.ReadStart(r, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := want.Estimate(r, start)
+		if got.Output < 0 || got.Output > usage.MaxCount || got.Times < 1 || got.Sure && got.Output < 1 {
+			t.Fatalf("%+v", got)
+		}
+		if again, err := io.ReadAll(r.Body); string(again) != body || err != nil {
+			t.Fatalf("%q is read again, %v", again, err)
 		}
 		var backend struct {
 			MaxTokens uint32 `json:"max_tokens"`
+			N         uint16 `json:"n"`
 			Options   struct {
 				Predict uint32 `json:"num_predict"`
 			} `json:"options"`
+			Prompt []json.RawMessage `json:"prompt"`
 		}
-		if len(body) <= usage.MaxBody && json.Unmarshal([]byte(body), &backend) == nil {
-			if n := int64(max(backend.MaxTokens, backend.Options.Predict)); n > 0 && (!found || got < min(n, most)) {
-				t.Errorf("%d, %v; the back end reads %d", got, found, n)
+		if json.Unmarshal([]byte(body), &backend) != nil {
+			return
+		}
+		times := int64(max(1, backend.N))
+		if len(backend.Prompt) > 0 && bytes.IndexByte(backend.Prompt[0], '"') == 0 {
+			texts := int64(0)
+			for _, p := range backend.Prompt {
+				if p[0] == '"' {
+					texts++
+				}
 			}
+			times *= texts
+		}
+		if n := int64(max(backend.MaxTokens, backend.Options.Predict)) * times; n > 0 && len(body) < usage.MaxBody && got.Output < n {
+			t.Errorf("%+v; the back end reads %d", got, n)
 		}
 	})
 }

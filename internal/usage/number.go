@@ -30,3 +30,9 @@ func count(value []byte) (int64, bool) {
 	}
 	return int64(math.Ceil(f)), true
 }
+
+// isOne reports whether a number that count reads is 1 or more.
+func isOne(value []byte) bool {
+	f, err := strconv.ParseFloat(string(value), 64)
+	return f >= 1 && (err == nil || math.IsInf(f, 0))
+}

@@ -38,12 +38,14 @@ type Reader struct {
 
 	// The goroutine of a compressed answer owns these until ended is closed.
 	scan    scanner
-	events  *events // nil: not a stream of events
-	figures [slots]int64
-	seen    bool // a figure was found
-	kind    kind // of the event that is being read
-	last    bool // a stream has had its last event
-	totals  bool // a stream has had its totals
+	events  *events     // nil: not a stream of events
+	text    textFigures // of the JSON text that is being read
+	figures figures     // of those before it
+	number  int64       // of a path
+	seen    bool        // a figure was found
+	kind    kind        // of the event that is being read
+	last    bool        // a stream has had its last event
+	totals  bool        // a stream has had its totals
 	tooLong bool
 	err     error // why decoding stopped
 
@@ -67,7 +69,7 @@ const (
 // starts nothing.
 func (s *Source) NewReader(contentType, contentEncoding string) *Reader {
 	r := &Reader{source: s, coding: coding(contentEncoding), limit: maxDecoded}
-	r.scan = scanner{root: s.root, maxKey: s.maxKey, sink: r}
+	r.scan = scanner{root: s.root, maxKey: s.maxKey, sink: r, ended: r.endText}
 	mime, _, _ := strings.Cut(contentType, ";")
 	mime = strings.ToLower(strings.TrimSpace(mime))
 	switch {
@@ -151,14 +153,30 @@ func (r *Reader) found(slot int, value []byte) {
 		r.kind = kindOf(value)
 	case slotPath:
 		r.tooLong = value == nil
-		n, ok = r.source.read(value)
+		if n, ok = r.source.read(value); ok {
+			r.number = n
+		}
 	default:
-		n, ok = count(value)
-	}
-	if ok && !(r.source.anthropic && n == 0) {
-		r.figures[slot] = n
+		if n, ok = count(value); ok && slot < slotInner {
+			r.text.outer.set(slot, n)
+		} else if ok {
+			r.text.inner.set(slot-slotInner, n)
+		}
 	}
 	r.seen = r.seen || ok
+}
+
+// endText is called at the end of a JSON text.
+func (r *Reader) endText() {
+	r.figures.add(&r.text, r.events != nil, r.source.anthropic)
+	r.text = textFigures{}
+}
+
+// cutText is endText for a text that may have ended too early. Its total counts for nothing, as the parts of it
+// may have been to come.
+func (r *Reader) cutText() {
+	r.text.outer.has[slotTotal], r.text.inner.has[slotTotal] = false, false
+	r.endText()
 }
 
 // kindOf returns the kind of an event from its type, with quotes.
@@ -177,18 +195,15 @@ func (r *Reader) endEvent() {
 	r.last = r.last || r.kind == final || r.events.done()
 	r.totals = r.totals || r.kind == total
 	r.kind = ordinary
+	r.cutText()
 	r.scan.reset()
 }
 
 // sum returns the figures so far.
 func (r *Reader) sum() Result {
-	f := &r.figures
-	result := Result{Input: f[slotInput] + f[slotPath], Cached: f[slotCached], Output: f[slotOutput]}
-	if r.source.anthropic {
-		result.Input += f[slotWritten] + f[slotCached]
-	}
-	result.Input = min(result.Input, MaxCount)
-	result.Cached = min(result.Cached, result.Input)
+	r.cutText()
+	result := r.figures.result(r.source.anthropic)
+	result.Input = min(result.Input+r.number, MaxCount)
 	return result
 }
 

@@ -46,7 +46,13 @@ func answers(t testing.TB) []answer {
 		{"white space", usage.OpenAI(), ofJSON, "\r\n{ \"usage\" :\t{ \"prompt_tokens\" : 1 , \"completion_tokens\" :\n2 } }\n", usage.Result{Input: 1, Output: 2}},
 		{"usage in a text", usage.OpenAI(), ofJSON, `{"a":"\"usage\":{\"prompt_tokens\":7}","usage":{"prompt_tokens":1},"b":"\\"}`, usage.Result{Input: 1}},
 		{"usage inside others", usage.OpenAI(), ofJSON, `{"a":{"usage":{"prompt_tokens":7}},"b":[{"usage":{"prompt_tokens":8}}],"usage":{"prompt_tokens":1,"x":{"prompt_tokens":9}}}`, usage.Result{Input: 1}},
-		{"last usage wins", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":1,"completion_tokens":3},"usage":{"prompt_tokens":2,"completion_tokens":4}}`, usage.Result{Input: 2, Output: 4}},
+		{"larger usage wins", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":1,"completion_tokens":3},"usage":{"prompt_tokens":2,"completion_tokens":4}}`, usage.Result{Input: 2, Output: 4}},
+		{"a total only", usage.OpenAI(), ofJSON, `{"usage":{"total_tokens":17}}`, usage.Result{Input: 17}},
+		{"a total and the input", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":10,"total_tokens":17}}`, usage.Result{Input: 10, Output: 7}},
+		{"a total and the output", usage.OpenAI(), ofJSON, `{"usage":{"completion_tokens":10,"total_tokens":17}}`, usage.Result{Input: 7, Output: 10}},
+		{"a total beside both", usage.OpenAI(), ofJSON, `{"usage":{"total_tokens":99,"prompt_tokens":1,"completion_tokens":2}}`, usage.Result{Input: 1, Output: 2}},
+		{"a total below its parts", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":10,"total_tokens":0}}`, usage.Result{Input: 10}},
+		{"a total in a stream", usage.OpenAI(), ofEvents, "data: {\"usage\":{\"total_tokens\":17}}\n\ndata: [DONE]\n\n", usage.Result{Input: 17}},
 		{"null does not win", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":1},"usage":null}`, usage.Result{Input: 1}},
 		{"beyond 2^53", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":9007199254740993,"completion_tokens":1e999}}`, usage.Result{Input: usage.MaxCount, Output: usage.MaxCount}},
 		{"floats", usage.OpenAI(), ofJSON, `{"usage":{"prompt_tokens":10.0,"completion_tokens":1.25e1}}`, usage.Result{Input: 10, Output: 13}},
@@ -179,7 +185,7 @@ func TestTruncated(t *testing.T) {
 				r := a.source.NewReader(a.mime, coding)
 				write(t, r, body[:i], 64)
 				got := r.Done(false)
-				if got.Missing == "" && (got.Input != a.want.Input || got.Output != a.want.Output) && a.name != "last usage wins" {
+				if got.Missing == "" && (got.Input != a.want.Input || got.Output != a.want.Output) && a.name != "larger usage wins" {
 					t.Errorf("%s %s: %d of %d bytes give %+v as final", a.name, coding, i, len(body), got)
 				}
 				if got.Input > a.want.Input || got.Output > a.want.Output {
@@ -188,6 +194,46 @@ func TestTruncated(t *testing.T) {
 				if got != r.Done(true) {
 					t.Error("the second call of Done differs")
 				}
+			}
+		}
+	}
+}
+
+// Who can put a text of his own into an answer, beside the usage or as a second JSON text, does not make it cheaper.
+func TestDecoys(t *testing.T) {
+	const real, zero = `"usage":{"prompt_tokens":1000,"completion_tokens":50}`, `"usage":{"prompt_tokens":0,"completion_tokens":0}`
+	const cached = `"usage":{"prompt_tokens":1000,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":1000}}`
+	const message, little = `"usage":{"input_tokens":1000,"output_tokens":50}`, `"usage":{"input_tokens":1,"output_tokens":1}`
+	want := usage.Result{Input: 1000, Output: 50}
+	for _, test := range []struct {
+		name   string
+		source *usage.Source
+		mime   string
+		body   string
+	}{
+		{"a second text", usage.OpenAI(), ofJSON, `{` + real + `}{` + zero + `}`},
+		{"a first text", usage.OpenAI(), ofJSON, `{` + zero + `}{` + real + `}`},
+		{"a second text, all cached", usage.OpenAI(), ofJSON, `{` + real + `}{` + cached + `}`},
+		{"a response", usage.OpenAI(), ofJSON, `{` + real + `,"response":{` + zero + `}}`},
+		{"a larger response", usage.OpenAI(), ofJSON, `{` + real + `,"response":{"usage":{"prompt_tokens":5000}}}`},
+		{"a response before", usage.OpenAI(), ofJSON, `{"response":{` + cached + `},` + real + `}`},
+		{"a response of the other API", usage.OpenAI(), ofJSON, `{` + real + `,"response":{"usage":{"input_tokens":0,"output_tokens":0}}}`},
+		{"the same name", usage.OpenAI(), ofJSON, `{` + real + `,` + zero + `}`},
+		{"a total", usage.OpenAI(), ofJSON, `{` + real + `,"usage":{"total_tokens":0}}`},
+		{"only in a response", usage.OpenAI(), ofJSON, `{"response":{` + real + `}}`},
+		{"an event", usage.OpenAI(), ofEvents, "data: {" + real + "}\n\ndata: {" + zero + "}\n\ndata: [DONE]\n\n"},
+		{"a response in an event", usage.OpenAI(), ofEvents, "data: {" + real + `,"response":{` + zero + "}}\n\ndata: [DONE]\n\n"},
+		{"usage beside a response", usage.OpenAI(), ofEvents, `data: {"type":"response.completed","response":{` + real + "}," + zero + "}\n\n"},
+		{"two texts in an event", usage.OpenAI(), ofEvents, "data: {" + real + "}\ndata: {" + zero + "}\n\ndata: [DONE]\n\n"},
+		{"a second message", usage.Anthropic(), ofJSON, `{` + message + `}{` + little + `}`},
+		{"a message in a message", usage.Anthropic(), ofJSON, `{` + message + `,"message":{` + little + `}}`},
+		{"a message in an event", usage.Anthropic(), ofEvents, `data: {"type":"message_delta",` + message + `,"message":{` + little + "}}\n\ndata: {\"type\":\"message_stop\"}\n\n"},
+	} {
+		for _, piece := range []int{1, 1000} {
+			r := test.source.NewReader(test.mime, "")
+			write(t, r, test.body, piece)
+			if got := r.Done(true); got != want {
+				t.Errorf("%s: %+v, want %+v", test.name, got, want)
 			}
 		}
 	}

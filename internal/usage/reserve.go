@@ -1,18 +1,13 @@
 package usage
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net/http"
 	"strings"
-	"sync/atomic"
 )
-
-// MaxBody is how much of a request's body an estimate reads.
-const MaxBody = 256 << 10
 
 // Fields are members of a request's body that say how much an answer may cost at most, as
 // max_tokens does. It is immutable and may be shared.
@@ -20,6 +15,15 @@ type Fields struct {
 	root   *node
 	maxKey int
 }
+
+// What a scanner of a request's body calls the values, beside slotPath for the fields.
+const (
+	slotTimes = slots + iota // how many answers are asked for
+	slotTexts                // a list of texts, each of which gets answers of its own
+)
+
+// times are the members that multiply what an answer may cost: OpenAI's API of completions has them.
+var times = map[string]int{"n": slotTimes, "best_of": slotTimes, "prompt": slotTexts}
 
 // NewFields returns Fields of names, or of paths of plain names with dots, such as
 // generationConfig.maxOutputTokens.
@@ -35,111 +39,92 @@ func NewFields(paths ...string) (*Fields, error) {
 		}
 		root.add(names, slotPath)
 	}
+	for name, slot := range times {
+		if root.child([]byte(name), true) == nil {
+			root.add([]string{name}, slot).counted = slot == slotTexts
+		}
+	}
 	return &Fields{root: root, maxKey: 6 * root.longest()}, nil
 }
 
-// Estimate returns the largest number in the fields of r's body, at least 1 and at most
-// most. It reports false if there is no such number in the first MaxBody bytes, or if the
-// body is not readable as JSON: it has a content coding, or r upgrades the connection.
-// It sets r.Body so that the body is read again from its beginning.
-//
-// It returns when the body ends, when MaxBody bytes have come, or when reading fails; so a
-// client decides how long it takes, within the timeouts of the server. An error of reading
-// is returned to those who read the body later.
+// Estimate is what the body of a request says of what its answer may cost.
+type Estimate struct {
+	Output int64 // the largest number in the fields, for all answers together
+	Times  int64 // answers that are asked for; 1 at least
+	Size   int64 // bytes of the body that were read
+	// Sure reports whether the body was read to its end, is one JSON text as a back end reads it, and has
+	// numbers of 1 or more in the fields. If not, the answer may cost more.
+	Sure bool
+}
+
+// Estimate reads what the start of the body of r says.
 //
 // A client must not reach a smaller estimate by a spelling that the back end reads in
 // another way. Of a name that occurs twice, the largest number counts. Names match in any
 // case, and with escapes. A text with a number in it is a number. The content type does
-// not matter.
-func (f *Fields) Estimate(r *http.Request, most int64) (units int64, found bool) {
-	units, _, found = f.Read(r)
-	return max(1, min(units, most)), found
-}
-
-// Read returns the largest number in the fields of r's body as it is, and how many bytes of
-// the body were read: MaxBody at most. Otherwise it does what Estimate does.
-func (f *Fields) Read(r *http.Request) (largest, size int64, found bool) {
-	if r.Body == nil || r.Body == http.NoBody || isStream(r) || coding(r.Header.Get("Content-Encoding")) != "" {
-		return 0, 0, false
+// not matter, but for gRPC, whose bodies are not JSON.
+func (f *Fields) Estimate(r *http.Request, s *Start) Estimate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := largest{times: 1}
+	scan := scanner{root: f.root, fold: true, maxKey: f.maxKey, sink: &l}
+	for _, piece := range s.pieces {
+		scan.write(piece)
 	}
-	start, err := readStart(r)
-	r.Body = &replayed{start: start, err: err, body: r.Body}
-	largest, found = f.largest(start)
-	return largest, int64(len(start)), found
-}
-
-// isStream reports whether the body of r may go on while the answer does.
-func isStream(r *http.Request) bool {
-	return r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" ||
-		strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
-}
-
-// readStart reads at most MaxBody bytes of the body of r. The error is nil if more may
-// come.
-func readStart(r *http.Request) ([]byte, error) {
-	var b bytes.Buffer
-	if r.ContentLength > 0 { // it is -1 if it is not known
-		b.Grow(int(min(r.ContentLength, 8<<10)) + bytes.MinRead) // a client may announce more than it sends
+	if scan.listed != nil {
+		l.found(slotTexts, scan.count()) // the list goes on after the start
 	}
-	n, err := b.ReadFrom(io.LimitReader(r.Body, MaxBody))
-	if err == nil && n < MaxBody {
-		err = io.EOF
+	return Estimate{
+		Output: product(l.n, l.times, max(1, l.texts)), Times: product(1, l.times, max(1, l.texts)), Size: s.size,
+		Sure: l.n > 0 && !l.odd && s.whole() && scan.depth == 0 && scan.texts == 1 && isPlain(r.Header),
 	}
-	return b.Bytes(), err
 }
 
-// largest returns the largest number in the fields of a body.
-func (f *Fields) largest(body []byte) (int64, bool) {
-	l := new(largest)
-	s := scanner{root: f.root, fold: true, maxKey: f.maxKey, sink: l}
-	s.write(body)
-	return l.n, l.ok
+// product multiplies counts, up to MaxCount.
+func product(counts ...int64) int64 {
+	p := 1.0
+	for _, n := range counts {
+		p *= float64(n)
+	}
+	return int64(math.Min(p, MaxCount))
 }
 
-// largest is the sink that keeps the largest number.
+// isPlain reports whether the fields of a request say nothing by which a back end may read another body.
+func isPlain(h http.Header) bool {
+	for _, field := range h["Content-Encoding"] {
+		if coding(field) != "" {
+			return false
+		}
+	}
+	return h.Get("Upgrade") == "" && !strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "application/grpc")
+}
+
+// largest is the sink that keeps the largest numbers.
 type largest struct {
-	n  int64
-	ok bool
+	n, times, texts int64
+	odd             bool
 }
 
-func (l *largest) found(_ int, value []byte) {
+func (l *largest) found(slot int, value []byte) {
 	if len(value) > 0 && value[0] == '"' {
 		var text string
-		if json.Unmarshal(value, &text) != nil {
-			return
-		}
+		_ = json.Unmarshal(value, &text) // else it is no number
 		value = []byte(strings.TrimSpace(text))
 	}
-	if n, ok := count(value); ok {
-		l.n, l.ok = max(l.n, n), true
-	}
-}
-
-// replayed is a body whose start has been read. As of any body of a request, Close may be
-// called during Read.
-type replayed struct {
-	start  []byte
-	err    error // of reading after start; nil: read on
-	body   io.ReadCloser
-	closed atomic.Bool
-}
-
-func (b *replayed) Read(p []byte) (int, error) {
+	n, ok := count(value)
 	switch {
-	case b.closed.Load():
-		return 0, http.ErrBodyReadAfterClose
-	case len(b.start) > 0:
-		n := copy(p, b.start)
-		b.start = b.start[n:]
-		return n, nil
-	case b.err != nil:
-		return 0, b.err
+	case slot == slotTexts:
+		l.texts = max(l.texts, n)
+		return
+	case slot == slotTimes && string(value) == "null":
+		return
+	case !ok || !isOne(value):
+		l.odd = true
+		return
 	}
-	b.start = nil
-	return b.body.Read(p)
-}
-
-func (b *replayed) Close() error {
-	b.closed.Store(true)
-	return b.body.Close()
+	if slot == slotTimes {
+		l.times = max(l.times, n)
+	} else {
+		l.n = max(l.n, n)
+	}
 }

@@ -1,9 +1,7 @@
 package usage_test
 
 import (
-	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,33 +22,80 @@ func fields(t testing.TB, names ...string) *usage.Fields {
 
 var openAIFields = []string{"max_tokens", "max_completion_tokens", "max_output_tokens"}
 
-// An estimate is the largest of the fields, at least 1 and at most the given maximum. The
-// body is read again from its beginning.
+// estimate reads the start of the body of a request, and what it says.
+func estimate(t testing.TB, f *usage.Fields, r *http.Request) usage.Estimate {
+	t.Helper()
+	if !usage.HasBody(r) {
+		t.Fatal("the request has no body")
+	}
+	start, err := usage.ReadStart(r, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Estimate(r, start)
+}
+
+// An estimate is the largest of the fields, for all answers that are asked for. What is odd, or not read, makes it
+// unsure. The body is read again from its beginning.
 func TestEstimate(t *testing.T) {
+	long := strings.Repeat("x", usage.MaxBody)
 	for _, test := range []struct {
 		name, body string
-		most, want int64
+		want       int64
+		sure       bool
 	}{
-		{"one", `{"max_tokens":50}`, 1000, 50},
-		{"max_tokens 1 beside a large max_completion_tokens", `{"max_tokens":1,"max_completion_tokens":900}`, 1000, 900},
-		{"max_output_tokens of the Responses API", `{"max_output_tokens":70}`, 1000, 70},
-		{"capped at the smallest limit", `{"max_tokens":100000}`, 600, 600},
-		{"beyond 2^53", `{"max_tokens":1e300}`, math.MaxInt64, usage.MaxCount},
-		{"never below 1", `{"max_tokens":0}`, 1000, 1},
-		{"the same name twice", `{"max_tokens":900,"max_tokens":1}`, 1000, 900},
-		{"other case", `{"Max_Tokens":900,"max_tokens":1}`, 1000, 900},
-		{"escapes", `{"max\u005Ftokens":900,"max_tokens":1}`, 1000, 900},
-		{"text", `{"max_tokens":" 9\u00300 "}`, 1000, 900},
-		{"float", `{"max_tokens":12.5}`, 1000, 13},
-		{"path", `{"options":{"num_predict":5}}`, 1000, 5},
-		{"after a long text", `{"messages":"` + strings.Repeat("x", 200_000) + `","max_tokens":5}`, 1000, 5},
-		{"negative", `{"max_tokens":-1}`, 1000, 0},
-		{"null", `{"max_tokens":null}`, 1000, 0},
-		{"inside others", `{"a":{"max_tokens":5},"b":[{"max_tokens":5}]}`, 1000, 0},
-		{"array", `[{"max_tokens":5}]`, 1000, 0},
-		{"no JSON", `max_tokens=5`, 1000, 0},
-		{"after 256 KiB", `{"messages":"` + strings.Repeat("x", usage.MaxBody) + `","max_tokens":5}`, 1000, 0},
-		{"exactly 256 KiB", strings.Repeat(" ", usage.MaxBody-len(`{"max_tokens":5}`)) + `{"max_tokens":5}`, 1000, 5},
+		{"one", `{"max_tokens":50}`, 50, true},
+		{"max_tokens 1 beside a large max_completion_tokens", `{"max_tokens":1,"max_completion_tokens":900}`, 900, true},
+		{"max_output_tokens of the Responses API", `{"max_output_tokens":70}`, 70, true},
+		{"beyond 2^53", `{"max_tokens":1e300}`, usage.MaxCount, true},
+		{"the same name twice", `{"max_tokens":900,"max_tokens":1}`, 900, true},
+		{"other case", `{"Max_Tokens":900,"max_tokens":1}`, 900, true},
+		{"escapes", `{"max\u005Ftokens":900,"max_tokens":1}`, 900, true},
+		{"text", `{"max_tokens":" 9\u00300 "}`, 900, true},
+		{"float", `{"max_tokens":12.5}`, 13, true},
+		{"path", `{"options":{"num_predict":5}}`, 5, true},
+		{"after a long text", `{"messages":"` + long[:200_000] + `","max_tokens":5}`, 5, true},
+		{"exactly 256 KiB", strings.Repeat(" ", usage.MaxBody-len(`{"max_tokens":5}`)) + `{"max_tokens":5}`, 5, false},
+		{"a byte less", strings.Repeat(" ", usage.MaxBody-1-len(`{"max_tokens":5}`)) + `{"max_tokens":5}`, 5, true},
+
+		{"0", `{"max_tokens":0}`, 0, false},
+		{"0.0001", `{"max_tokens":0.0001}`, 0, false},
+		{"1e-400", `{"max_tokens":1e-400}`, 0, false},
+		{"negative", `{"max_tokens":-1}`, 0, false},
+		{"null", `{"max_tokens":null}`, 0, false},
+		{"null beside a number", `{"max_tokens":50,"max_tokens":null}`, 50, false},
+		{"0 beside a number", `{"max_tokens":50,"max_completion_tokens":0}`, 50, false},
+		{"an array beside a number", `{"max_tokens":50,"max_tokens":[900]}`, 50, false},
+		{"an object beside a number", `{"max_tokens":50,"max_tokens":{"a":900}}`, 50, false},
+		{"true beside a number", `{"max_tokens":50,"max_tokens":true}`, 50, false},
+		{"words beside a number", `{"max_tokens":50,"max_tokens":"many"}`, 50, false},
+		{"a long text beside a number", `{"max_tokens":50,"max_tokens":"` + strings.Repeat(" ", 70) + `900"}`, 50, false},
+		{"a comment in a number", `{"max_tokens":50,"max_tokens":/**/900}`, 50, false},
+		{"inside others", `{"a":{"max_tokens":5},"b":[{"max_tokens":5}]}`, 0, false},
+		{"array", `[{"max_tokens":5}]`, 0, false},
+		{"no JSON", `max_tokens=5`, 0, false},
+		{"two texts", `{"max_tokens":5}{"max_tokens":900}`, 900, false},
+		{"cut off", `{"max_tokens":5,`, 5, false},
+		{"after 256 KiB", `{"messages":"` + long + `","max_tokens":5}`, 0, false},
+		{"a decoy, and more after 256 KiB", `{"max_tokens":1,"messages":"` + long + `","max_tokens":900}`, 1, false},
+		{"UTF-16", "{\x00\"\x00m\x00", 0, false},
+
+		{"n", `{"max_tokens":50,"n":100}`, 5000, true},
+		{"best_of", `{"max_tokens":50,"n":2,"best_of":100}`, 5000, true},
+		{"n as a text", `{"max_tokens":50,"n":"100"}`, 5000, true},
+		{"n twice", `{"max_tokens":50,"n":100,"N":1}`, 5000, true},
+		{"n null", `{"max_tokens":50,"n":null}`, 50, true},
+		{"n 0", `{"max_tokens":50,"n":0}`, 50, false},
+		{"n in an array", `{"max_tokens":50,"n":[100]}`, 50, false},
+		{"n beyond all", `{"max_tokens":50,"n":1e300}`, usage.MaxCount, true},
+		{"a prompt", `{"max_tokens":50,"prompt":"100"}`, 50, true},
+		{"prompts", `{"max_tokens":50,"prompt":["a","[b,","c\"}"]}`, 150, true},
+		{"a prompt of tokens", `{"max_tokens":50,"prompt":[1,2,3]}`, 50, true},
+		{"prompts of tokens", `{"max_tokens":50,"prompt":[[1,2],[3]]}`, 100, true},
+		{"prompts and n", `{"prompt":["a","b"],"n":3,"max_tokens":50}`, 300, true},
+		{"prompts twice", `{"prompt":["a","b"],"prompt":["a"],"max_tokens":50}`, 100, true},
+		{"prompts inside others", `{"a":{"prompt":["a","b"],"n":5},"max_tokens":50}`, 50, true},
+		{"prompts that go on", `{"max_tokens":50,"prompt":["a","b","` + long, 150, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, announced := range []bool{true, false} {
@@ -58,10 +103,9 @@ func TestEstimate(t *testing.T) {
 				if announced {
 					r.ContentLength = int64(len(test.body))
 				}
-				f := fields(t, append(openAIFields, "options.num_predict")...)
-				got, found := f.Estimate(r, test.most)
-				if found != (test.want > 0) || found && got != test.want {
-					t.Errorf("%d, %v, want %d", got, found, test.want)
+				got := estimate(t, fields(t, append(openAIFields, "options.num_predict")...), r)
+				if got.Output != test.want || got.Sure != test.sure || got.Size != int64(min(len(test.body), usage.MaxBody)) {
+					t.Errorf("%+v, want %d, sure %v", got, test.want, test.sure)
 				}
 				body, err := io.ReadAll(iotest.OneByteReader(r.Body))
 				if string(body) != test.body || err != nil {
@@ -69,6 +113,32 @@ func TestEstimate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A field that is named may be one of those that multiply others.
+func TestEstimateOfTimes(t *testing.T) {
+	r := httptest.NewRequest("POST", "/", strings.NewReader(`{"n":7,"best_of":2}`))
+	if got := estimate(t, fields(t, "n"), r); got.Output != 14 || !got.Sure {
+		t.Errorf("%+v, want 14", got)
+	}
+}
+
+// Header fields by which a back end might read another body make an estimate unsure. The body is read all
+// the same.
+func TestEstimateOfOddHeaders(t *testing.T) {
+	for _, header := range []http.Header{
+		{"Upgrade": {"x"}},
+		{"Upgrade": {"websocket"}, "Connection": {"upgrade"}},
+		{"Content-Type": {"Application/grpc+proto"}},
+		{"Content-Encoding": {"gzip"}},
+		{"Content-Encoding": {"identity", "x"}},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(`{"max_tokens":900}`))
+		r.Header = header
+		if got := estimate(t, fields(t, "max_tokens"), r); got.Output != 900 || got.Sure {
+			t.Errorf("%v: %+v, want 900 that are not sure", header, got)
+		}
 	}
 }
 
@@ -80,54 +150,28 @@ func (e endless) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Bodies that go on while the answer does, and encoded ones, are left alone.
-func TestEstimateLeavesAlone(t *testing.T) {
-	for _, change := range []func(r *http.Request){
-		func(r *http.Request) { r.Method = http.MethodConnect },
-		func(r *http.Request) { r.Header.Set("Upgrade", "websocket") },
-		func(r *http.Request) { r.Header.Set("Content-Type", "application/grpc+proto") },
-		func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") },
-		func(r *http.Request) { r.Body = http.NoBody },
-		func(r *http.Request) { r.Body = nil },
+// Only bodies that may go on while the answer does are left alone.
+func TestHasBody(t *testing.T) {
+	for _, test := range []struct {
+		change func(r *http.Request)
+		want   bool
+	}{
+		{func(*http.Request) {}, true},
+		{func(r *http.Request) { r.Method = http.MethodGet }, true},
+		{func(r *http.Request) { r.Header = http.Header{"Upgrade": {"x"}, "Connection": {"x, upgrade"}} }, true},
+		{func(r *http.Request) { r.Method, r.Header = http.MethodGet, http.Header{"Upgrade": {"x"}} }, true},
+		{func(r *http.Request) {
+			r.Method, r.Header = http.MethodGet, http.Header{"Upgrade": {"x"}, "Connection": {"close", "x, Upgrade"}}
+		}, false},
+		{func(r *http.Request) { r.Method = http.MethodConnect }, false},
+		{func(r *http.Request) { r.Body = http.NoBody }, false},
+		{func(r *http.Request) { r.Body = nil }, false},
 	} {
 		r := httptest.NewRequest("POST", "/", endless{t})
-		change(r)
-		body := r.Body
-		if _, found := fields(t, "max_tokens").Estimate(r, 10); found || r.Body != body {
-			t.Errorf("%+v", r)
+		test.change(r)
+		if got := usage.HasBody(r); got != test.want {
+			t.Errorf("%s %v: %v", r.Method, r.Header, got)
 		}
-	}
-}
-
-// closer says whether it was closed.
-type closer struct {
-	io.Reader
-	closed bool
-}
-
-func (c *closer) Close() error {
-	c.closed = true
-	return nil
-}
-
-// What goes wrong with the body goes wrong for the back end, at the same byte.
-func TestEstimateBodyFails(t *testing.T) {
-	fails := errors.New("the client is gone")
-	body := &closer{Reader: io.MultiReader(strings.NewReader(`{"max_tokens":5,`), iotest.ErrReader(fails))}
-	r := httptest.NewRequest("POST", "/", nil)
-	r.Body = body
-	if got, found := fields(t, "max_tokens").Estimate(r, 10); got != 5 || !found {
-		t.Errorf("%d, %v", got, found)
-	}
-	b, err := io.ReadAll(r.Body)
-	if string(b) != `{"max_tokens":5,` || !errors.Is(err, fails) {
-		t.Errorf("%q, %v", b, err)
-	}
-	if r.Body.Close(); !body.closed {
-		t.Error("the body is not closed")
-	}
-	if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
-		t.Error(err)
 	}
 }
 

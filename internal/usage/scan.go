@@ -3,6 +3,7 @@ package usage
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +20,7 @@ type node struct {
 	children []*node
 	slot     int  // what to call the value; 0: it is not looked for
 	raw      bool // the value may be an object or an array
+	counted  bool // of a value that is an array, how many texts, arrays and objects are in it
 }
 
 // add adds a path to the tree below n, and returns its last node.
@@ -55,7 +57,8 @@ func (n *node) longest() int {
 }
 
 // sink gets the values that a scanner finds, as they are written: a text has its quotes.
-// A value that is too long is nil. The sink must not retain value.
+// A value that is too long is nil. Of an object or array that is not looked into as a whole it is the
+// first byte, and of one that is counted the count. The sink must not retain value.
 type sink interface {
 	found(slot int, value []byte)
 }
@@ -68,6 +71,7 @@ type scanner struct {
 	fold   bool // names differ in case
 	maxKey int  // bytes of a name, escapes included
 	sink   sink
+	ended  func() // is called at the end of each top-level object or array; nil: nobody is told
 
 	depth  int     // open objects and arrays
 	walk   []*node // the nodes of the outermost of them, without a gap
@@ -85,6 +89,10 @@ type scanner struct {
 	value  []byte
 	over   bool // value is too long
 	base   int  // depth outside the value
+
+	listed    *node // the node whose values are counted
+	listDepth int   // depth inside the array of them
+	items     int
 }
 
 // taking is the kind of value that is being taken.
@@ -104,7 +112,7 @@ var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true
 func (s *scanner) reset() {
 	s.depth, s.texts, s.walk = 0, 0, s.walk[:0]
 	s.quoted, s.escape, s.keying, s.keyed, s.pending = false, false, false, false, nil
-	s.taking, s.target = nothing, nil
+	s.taking, s.target, s.listed = nothing, nil, nil
 }
 
 // complete reports whether the text so far is one or more whole objects or arrays.
@@ -185,7 +193,8 @@ func (s *scanner) step(c byte) {
 	switch c {
 	case '"':
 		s.quoted, s.keyed = true, false
-		if pending != nil && pending.slot != 0 {
+		s.countItem()
+		if pending.isTaken() {
 			s.take(pending, text, c)
 			return
 		}
@@ -199,17 +208,32 @@ func (s *scanner) step(c byte) {
 		s.keyed = false
 	case '{', '[':
 		s.keyed = false
+		s.countItem()
 		if pending != nil && pending.raw {
 			s.base = s.depth
 			s.take(pending, container, c)
-		} else if next := s.enter(pending); next != nil && c == '{' {
+			s.depth++
+			return
+		}
+		if pending.isTaken() {
+			s.value = append(s.value[:0], c)
+			s.sink.found(pending.slot, s.value)
+		}
+		if next := s.enter(pending); next != nil && c == '{' {
 			s.walk = append(s.walk, next)
 		}
 		s.depth++
+		if pending != nil && pending.counted && c == '[' {
+			s.listed, s.listDepth, s.items = pending, s.depth, 0
+		}
 	case '}', ']':
 		s.keyed = false
 		if s.depth == 0 {
 			return
+		}
+		if s.listed != nil && s.depth == s.listDepth {
+			s.sink.found(s.listed.slot, s.count())
+			s.listed = nil
 		}
 		s.depth--
 		if len(s.walk) > s.depth {
@@ -217,14 +241,30 @@ func (s *scanner) step(c byte) {
 		}
 		if s.depth == 0 {
 			s.texts++
+			if s.ended != nil {
+				s.ended()
+			}
 		}
 	default:
 		s.keyed = false
-		if pending != nil && pending.slot != 0 {
+		if pending.isTaken() {
 			s.take(pending, scalar, c)
 		}
 	}
 }
+
+// isTaken reports whether the value of n is looked for as it is; n may be nil.
+func (n *node) isTaken() bool { return n != nil && n.slot != 0 && !n.counted }
+
+// countItem counts a value that begins, if it is one of an array that is counted.
+func (s *scanner) countItem() {
+	if s.listed != nil && s.depth == s.listDepth {
+		s.items++
+	}
+}
+
+// count returns how many values have been counted in the array.
+func (s *scanner) count() []byte { return strconv.AppendInt(s.value[:0], int64(s.items), 10) }
 
 // enter returns the node of an object that is the value of pending, or nil if nothing in
 // the object is looked for.

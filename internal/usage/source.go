@@ -13,8 +13,12 @@ const (
 	slotWritten            // tokens read and written to a cache, not in slotInput
 	slotCached             // tokens read from a cache
 	slotOutput             // tokens written
-	slotType               // the type of an event
-	slotPath               // the number, or the value that holds it
+	slotTotal              // tokens read and written
+	counts
+
+	slotInner = counts        // is added to a count inside of another object
+	slotType  = counts + iota // the type of an event
+	slotPath                  // the number, or the value that holds it
 	slots
 )
 
@@ -24,28 +28,34 @@ type Source struct {
 	maxKey int
 	rest   string // of the path, inside the value of slotPath
 
-	// The rules of Anthropic: cached tokens are not in slotInput, a 0 does not replace
-	// more than 0, and a stream without an event of totals is not whole.
+	// The rules of Anthropic: cached tokens are not in slotInput, and a stream without an
+	// event of totals is not whole.
 	anthropic bool
 }
 
 // OpenAI returns the Source of answers like those of OpenAI: usage.prompt_tokens and
 // usage.completion_tokens of chat, completions and embeddings; usage.input_tokens and
-// usage.output_tokens of the Responses API, and both in `response` of its events. Input
-// includes the tokens read from a cache, as the fields do.
+// usage.output_tokens of the Responses API, and both in `response` of its events; of
+// usage.total_tokens, what the other two leave out. Input includes the tokens read from a
+// cache, as the fields do.
 func OpenAI() *Source {
 	root := new(node)
-	for _, usage := range []string{"usage", "response.usage"} {
-		for path, slot := range map[string]int{
-			"prompt_tokens": slotInput, "prompt_tokens_details.cached_tokens": slotCached,
-			"input_tokens": slotInput, "input_tokens_details.cached_tokens": slotCached,
-			"completion_tokens": slotOutput, "output_tokens": slotOutput,
-		} {
-			root.add(strings.Split(usage+"."+path, "."), slot)
-		}
-	}
-	root.add([]string{"type"}, slotType)
+	root.addCounts("response", map[string]int{
+		"prompt_tokens": slotInput, "prompt_tokens_details.cached_tokens": slotCached,
+		"input_tokens": slotInput, "input_tokens_details.cached_tokens": slotCached,
+		"completion_tokens": slotOutput, "output_tokens": slotOutput, "total_tokens": slotTotal,
+	})
 	return &Source{root: root, maxKey: 6 * root.longest()}
+}
+
+// addCounts adds the paths of counts in `usage`, and in `usage` of the object that events have.
+func (n *node) addCounts(object string, paths map[string]int) {
+	for path, slot := range paths {
+		names := append([]string{object, "usage"}, strings.Split(path, ".")...)
+		n.add(names[1:], slot)
+		n.add(names, slot+slotInner)
+	}
+	n.add([]string{"type"}, slotType)
 }
 
 // Anthropic returns the Source of answers like those of Anthropic: usage.input_tokens,
@@ -54,19 +64,14 @@ func OpenAI() *Source {
 // cache_read_input_tokens: Anthropic counts them apart, but the model reads them all, and
 // Input then means the same as for OpenAI.
 //
-// Later events replace earlier figures, as they are totals. A 0 does not replace more than
-// 0: some servers send the input in message_start only, and 0 in message_delta.
+// Events have totals, of which the largest counts: some servers send the input in
+// message_start only, and 0 in message_delta.
 func Anthropic() *Source {
 	root := new(node)
-	for _, usage := range []string{"usage", "message.usage"} {
-		for name, slot := range map[string]int{
-			"input_tokens": slotInput, "cache_creation_input_tokens": slotWritten,
-			"cache_read_input_tokens": slotCached, "output_tokens": slotOutput,
-		} {
-			root.add(strings.Split(usage+"."+name, "."), slot)
-		}
-	}
-	root.add([]string{"type"}, slotType)
+	root.addCounts("message", map[string]int{
+		"input_tokens": slotInput, "cache_creation_input_tokens": slotWritten,
+		"cache_read_input_tokens": slotCached, "output_tokens": slotOutput,
+	})
 	return &Source{root: root, maxKey: 6 * root.longest(), anthropic: true}
 }
 

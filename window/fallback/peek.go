@@ -28,6 +28,20 @@ func (g *Guard) Peek(ctx context.Context, charges []window.Charge) ([]window.Dec
 	return ds, engine.SourceStore, err
 }
 
+// Foretell returns what would be decided on charges now, if the store is not to be asked for that; else nil. local says that
+// the counts of this process decide while the store is away.
+func (g *Guard) Foretell(charges []window.Charge, local, share bool) []window.Decision {
+	var ds []window.Decision
+	if !g.breaker.Open(charges...) {
+		if f, ok := g.store.(engine.Foreteller); ok {
+			ds, _ = f.Foretell(charges)
+		}
+	} else if local {
+		ds, _ = g.PeekLocal(charges, share) // nil with an error, which Take returns, too
+	}
+	return ds
+}
+
 // looking returns the charges without their costs.
 func looking(charges []window.Charge) []window.Charge {
 	look := make([]window.Charge, len(charges))
