@@ -97,6 +97,9 @@ func (u *unsent) Read(p []byte) (int, error) {
 	return 0, u.ctx.Err()
 }
 
+// awaited is more than what is awaited of a body that may be long.
+var awaited = strings.Repeat("x", 16<<10)
+
 // try sends a password, and hangs up at a moment. It returns once the request has been judged or denied.
 func (j *judge) try(s *secureSite, client http.RoundTripper, path, moment, key, password string) {
 	s.Helper()
@@ -106,7 +109,8 @@ func (j *judge) try(s *secureSite, client http.RoundTripper, path, moment, key, 
 	req.Header.Set("X-Moment", moment)
 	req.Header.Set("X-Password", password)
 	if moment == inRequest {
-		req.Body, req.ContentLength = io.NopCloser(&unsent{ctx: ctx}), 10
+		// A body that may be long: a short one is awaited before the request is counted.
+		req.Body, req.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(awaited), &unsent{ctx: ctx})), 1<<20
 	}
 	denied := j.denied()
 	hungUp := make(chan bool)
@@ -153,7 +157,7 @@ func (j *judge) tryRaw(s *secureSite, path, key, body string) {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Key: %s\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", path, s.host, key); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nX-Key: %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", path, s.host, key, len(awaited), awaited); err != nil {
 		s.Fatal(err)
 	}
 	lines := bufio.NewReader(conn)
@@ -263,7 +267,7 @@ const failures = `sliding_window {
 // Nor is a guess free whose body the client breaks off in another way while it waits for the answer.
 func TestBrokenBodiesMakeNoGuessFree(t *testing.T) {
 	j := newJudge(t)
-	s := serveDirectives(t, "memory", "request_body /limited {\n\t\tmax_size 100\n\t}\n\t"+failures+"\n\treverse_proxy "+j.address)
+	s := serveDirectives(t, "memory", "request_body /limited {\n\t\tmax_size 16500\n\t}\n\t"+failures+"\n\treverse_proxy "+j.address)
 	for path, rest := range map[string]string{"/": "not a size\r\n\r\n", "/limited": "c8\r\n" + strings.Repeat("x", 200) + "\r\n0\r\n\r\n"} {
 		key := rand.Text()
 		j.start()
