@@ -81,10 +81,10 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Store 
 			s.refused = metrics.StoreErrorsTotal.WithLabelValues(name, "refused")
 			s.foreign = metrics.StoreErrorsTotal.WithLabelValues(name, "foreign")
 			s.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
-			s.outages = storestate.NewOutages(name, store, true)
+			s.outages = storestate.NewOutages(name, store)
 			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(s.ID)})
 			s.lookout = storestate.NewLookout(name, store, s.fallback)
-			s.Shadow.Crew = s.fallback
+			s.Shadow.Crew, s.Shadow.Outages = s.fallback, s.outages
 		}
 		s.Settler = settler.New(store, s.fallback, s.hold, s.release)
 		return s, nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
@@ -34,6 +35,8 @@ type Slot struct {
 	Open func() window.Store
 	// Whose count of processes divides limits; see fallback.Options.
 	Crew *fallback.Guard
+	// What is told that the store is away, or back. It is told of the enforced store, too, which has the same server. Nil: nobody is.
+	Outages *storestate.Outages
 
 	now    atomic.Pointer[worker]
 	mu     sync.Mutex // held while the worker comes and goes
@@ -88,7 +91,7 @@ func (s *Slot) worker() *worker {
 	if w := s.now.Load(); w != nil || s.closed || s.Open == nil {
 		return w
 	}
-	w := newWorker(s.Open(), s.Crew)
+	w := newWorker(s.Open(), s.Crew, s.Outages)
 	s.now.Store(w)
 	return w
 }

@@ -2,7 +2,6 @@ package shadow
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
@@ -21,9 +20,8 @@ const (
 // worker decides on requests, one after the other.
 type worker struct {
 	store    window.Store
-	fallback *fallback.Guard     // nil for a store that cannot be away
-	outages  *storestate.Outages // nil for a store that cannot be away
-	ctx      context.Context     // ends with close
+	fallback *fallback.Guard // nil for a store that cannot be away
+	ctx      context.Context // ends with close
 	cancel   context.CancelFunc
 	group    sync.WaitGroup // one goroutine while requests wait
 
@@ -35,12 +33,15 @@ type worker struct {
 }
 
 // newWorker returns a worker on a store, which it closes.
-func newWorker(store window.Store, crew *fallback.Guard) *worker {
+func newWorker(store window.Store, crew *fallback.Guard, outages *storestate.Outages) *worker {
 	w := &worker{store: store}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	if away, ok := store.(fallback.Store); ok {
-		w.outages = storestate.NewOutages(strings.ToValidUTF8(store.String(), "\uFFFD")+" (shadow)", store, false)
-		w.fallback = fallback.New(away, fallback.Options{OnChange: w.outages.Changed, OnPing: w.outages.Pinged, Crew: crew})
+		options := fallback.Options{Crew: crew}
+		if outages != nil {
+			options.OnChange, options.OnPing = outages.Changed, outages.Pinged
+		}
+		w.fallback = fallback.New(away, options)
 		w.fallback.Use()
 	}
 	return w
@@ -146,7 +147,6 @@ func (w *worker) close() error {
 	if w.fallback != nil {
 		w.fallback.Disuse()
 		_ = w.fallback.Close() // it returns no error of its own
-		w.outages.End()
 	}
 	return w.store.Close()
 }

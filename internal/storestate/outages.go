@@ -21,15 +21,14 @@ import (
 type Outages struct {
 	store string
 	of    window.Store
-	mu    sync.Mutex        // guards parts, which changes only in one change after the other
+	mu    sync.Mutex        // guards parts
 	parts map[string]outage // by part that is away
 	now   func() time.Time
-	// Whether changes are events, too.
-	emits bool
 }
 
 // outage is of a store or a part of it.
 type outage struct {
+	guards int // that find it away
 	Since time.Time
 	Cause error // that was told last
 	told  time.Time
@@ -38,9 +37,9 @@ type outage struct {
 	pinged string
 }
 
-// NewOutages returns one of a store. If it emits, changes are events, too.
-func NewOutages(name string, store window.Store, emits bool) *Outages {
-	l := &Outages{store: name, of: store, parts: make(map[string]outage), now: time.Now, emits: emits}
+// NewOutages returns one of a store.
+func NewOutages(name string, store window.Store) *Outages {
+	l := &Outages{store: name, of: store, parts: make(map[string]outage), now: time.Now}
 	l.show("", 0)
 	return l
 }
@@ -94,18 +93,26 @@ func (l *Outages) Away() map[string]outage {
 	return maps.Clone(l.parts)
 }
 
-// note notes that a part is away since now, or is back. It returns when the part went.
-func (l *Outages) note(part string, open bool, cause error) (since time.Time) {
+// note notes that a guard finds a part away since now, or back. It returns when the part went, and whether this guard is the
+// first, or the last, to find it so.
+func (l *Outages) note(part string, open bool, cause error) (since time.Time, isChange bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	o := l.parts[part]
 	if open {
-		now := l.now()
-		l.parts[part] = outage{Since: now, Cause: cause, told: now, kind: causeOf(cause)}
-		return now
+		if o.guards == 0 {
+			now := l.now()
+			o = outage{Since: now, Cause: cause, told: now, kind: causeOf(cause)}
+		}
+		o.guards++
+		l.parts[part] = o
+		return o.Since, o.guards == 1
 	}
-	since = l.parts[part].Since
-	delete(l.parts, part)
-	return since
+	o.guards--
+	if l.parts[part] = o; o.guards < 1 {
+		delete(l.parts, part)
+	}
+	return o.Since, o.guards < 1
 }
 
 // logger returns one that adds what a cause hints at.
@@ -117,12 +124,13 @@ func (l *Outages) logger(cause error) *zap.Logger {
 	return logger
 }
 
-// Changed logs that a part is away, or back.
+// Changed tells that a part is away, or back. Several guards of the store may find so; the part is away as long as one does.
 func (l *Outages) Changed(part string, open bool, cause error) {
-	since := l.note(part, open, cause)
-	if l.emits {
-		l.emit(part, open, cause, since)
+	since, isChange := l.note(part, open, cause)
+	if !isChange {
+		return
 	}
+	l.emit(part, open, cause, since)
 	if open {
 		logger := l.logger(cause)
 		l.show(part, 1)
@@ -197,8 +205,9 @@ func (l *Outages) noteCause(part string, cause error) (away time.Duration, due b
 	return now.Sub(o.Since), due
 }
 
-// ends are the two ends of a connection in an error: the near one is another each time.
-var ends = regexp.MustCompile(`\S+->\S+`)
+// varying is what differs each time in errors of one cause: the two ends of a connection, of which the near one is another each
+// time, and which connection had no answer, that only some errors tell.
+var varying = regexp.MustCompile(`: (read|write|dial) \S+ \S+: i/o timeout|\S+->\S+`)
 
 // causeOf returns the text of an error without what differs each time.
-func causeOf(err error) string { return ends.ReplaceAllString(err.Error(), "") }
+func causeOf(err error) string { return varying.ReplaceAllString(err.Error(), "") }

@@ -16,7 +16,7 @@ import (
 // What a line was written for, after which pings, at which time.
 func TestOutageIsToldAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := NewOutages("told again", nil, false)
+	l := NewOutages("told again", nil)
 	l.now = func() time.Time { return now }
 	lines := 0
 	ping := func(text string) bool {
@@ -48,13 +48,18 @@ func TestOutageIsToldAgain(t *testing.T) {
 		{58 * time.Minute, "read tcp 10.0.0.1:41003->10.0.0.2:6379: reset", false},
 		{2 * time.Minute, "read tcp 10.0.0.1:41004->10.0.0.2:6379: reset", true}, // an hour
 		{time.Minute, "read tcp 10.0.0.1:41005->10.0.0.2:6379: reset", false},
+		{time.Minute, "no answer within 100ms: context deadline exceeded", false},
+		{time.Second, "no answer within 100ms: context deadline exceeded: read tcp 127.0.0.1:45380->127.0.0.1:6379: i/o timeout", true},
+		{time.Minute, "no answer within 100ms: context deadline exceeded: read tcp 127.0.0.1:45381->127.0.0.1:6379: i/o timeout", false},
+		{time.Second, "no answer within 100ms: context deadline exceeded: dial tcp 127.0.0.1:6379: i/o timeout", false},
+		{time.Second, "no answer within 100ms: context deadline exceeded", false},
 	} {
 		now = now.Add(step.after)
 		if told := ping(step.cause); told != step.told {
 			t.Errorf("step %d, %s: told is %t, want %t", i, step.cause, told, step.told)
 		}
 	}
-	if cause := l.Away()[""].Cause.Error(); !strings.HasSuffix(cause, "reset") {
+	if cause := l.Away()[""].Cause.Error(); !strings.HasSuffix(cause, "i/o timeout") {
 		t.Errorf("the cause is %q, want the last one that was told", cause)
 	}
 	l.Changed("", false, nil)
@@ -76,7 +81,7 @@ func (p *pods) HasPart(name string) bool { return name == "" || p.there[name] }
 // also where two stores of one name see them.
 func TestNodesThatLeaveAreNotShown(t *testing.T) {
 	p := &pods{there: make(map[string]bool)}
-	a, b := NewOutages("pods", p, false), NewOutages("pods", p, false)
+	a, b := NewOutages("pods", p), NewOutages("pods", p)
 	series := func(node string) (float64, bool) {
 		return metricstest.Find(t, metricstest.Of(metrics.StoreOpen), "caddy_sliding_window_breaker_open", "store", "pods", "node", node)
 	}
