@@ -42,11 +42,10 @@ type Tally struct {
 	// What status shows of an alert that has fired; nil: none has.
 	Fired atomic.Pointer[control.Alert]
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	alert  alertState
-	told   Counted // by the last summary
-	since  time.Time
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	alert   alertState
+	summary summary
 }
 
 // Counted is a tally at one time.
@@ -66,7 +65,7 @@ func acquireTally(store engine.StoreID, zone string) *Tally {
 	id := tallyID{store, zone}
 	value, _, _ := tallies.LoadOrNew(id, func() (caddy.Destructor, error) {
 		now := time.Now()
-		return &Tally{id: id, Born: now, since: now}, nil
+		return &Tally{id: id, Born: now, summary: summary{since: now}}, nil
 	})
 	return value.(*Tally)
 }

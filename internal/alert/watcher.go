@@ -3,7 +3,6 @@ package alert
 import (
 	"context"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +14,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
-const (
-	watchTick     = time.Second      // between two looks at the zones
-	summaryPeriod = 10 * time.Second // between two lines on a zone, at least
-)
+// watchTick is the time between two looks at the zones.
+const watchTick = time.Second
 
 // Watcher looks at the zones that run, as long as a configuration does. Requests do not wait for it.
 type Watcher struct {
@@ -80,9 +77,7 @@ func (t *Tally) Watch(r *Rule, now time.Time) {
 	}
 	c := t.Read()
 	t.watchAlert(r, now, c)
-	if now.Sub(t.since) >= summaryPeriod {
-		t.summarize(now, c)
-	}
+	t.summarize(now, c)
 }
 
 // watchAlert tells of an alert that fires or is resolved. t.mu must be held.
@@ -125,35 +120,4 @@ func emit(event string, a *control.Alert) {
 		"zone": a.Zone, "store": a.Store, "since": a.Since,
 		"denied_ratio": a.DeniedRatio, "denied": a.Denied, "requests": a.Requests,
 	})
-}
-
-// summarize writes a line on what was decided since the last summary, if something was denied.
-// t.mu must be held.
-func (t *Tally) summarize(now time.Time, c Counted) {
-	period := now.Sub(t.since)
-	last := t.told
-	t.told, t.since = c, now
-	if c.refused() == last.refused() {
-		return
-	}
-	fields := []zap.Field{
-		zap.String("zone", t.id.zone), zap.Duration("period", period.Round(time.Second)),
-		zap.Int64("allowed", c.Allowed-last.Allowed), zap.Int64("denied", c.Denied-last.Denied),
-		zap.Int64("failed_open", c.FailedOpen-last.FailedOpen), zap.Int64("failed_closed", c.FailedClosed-last.FailedClosed),
-		zap.Int64("keys", t.keys.take()),
-	}
-	if most := t.frequent.Take(3); t.logs.Load() && len(most) > 0 {
-		shown := make([]frequentKey, len(most))
-		for i, k := range most {
-			shown[i] = frequentKey{strings.ToValidUTF8(k.Key, ""), k.Certain()}
-		}
-		fields = append(fields, zap.Any("most", shown))
-	}
-	storestate.Logger(t.id.store.Name).Info("zone denied requests", fields...)
-}
-
-// frequentKey is a key in the log, and how many times it came at least.
-type frequentKey struct {
-	Key   string `json:"key"`
-	Times int64  `json:"times"`
 }

@@ -15,7 +15,7 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 	own, rule := acquireTally(engine.StoreID{Name: "memory"}, t.Name()), &Rule{0.1, 10 * time.Second, 1}
 	defer own.release()
 	synctest.Test(t, func(t *testing.T) {
-		own.Born, own.since = time.Now(), time.Now() // of the clock of the test
+		own.Born, own.summary.since = time.Now(), time.Now() // of the clock of the test
 		w := NewWatcher(func(now time.Time) { own.Watch(rule, now) })
 		w.Begin()
 		w.Begin()
@@ -36,8 +36,8 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 		if a := own.Fired.Load(); a == nil {
 			t.Errorf("alert %v while the denial is within the time", a)
 		}
-		if own.told.Denied != 1 {
-			t.Errorf("the summary after ten seconds has %+v", own.told)
+		if own.summary.told.Denied != 1 {
+			t.Errorf("the summary after ten seconds has %+v", own.summary.told)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

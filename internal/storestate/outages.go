@@ -29,10 +29,10 @@ type Outages struct {
 // outage is of a store or a part of it.
 type outage struct {
 	guards int // that find it away
-	Since time.Time
-	Cause error // that was told last
-	told  time.Time
-	kind  string // of the cause that was told last; see causeOf
+	Since  time.Time
+	Cause  error // that was told last
+	told   time.Time
+	kind   string // of the cause that was told last; see causeOf
 	// The kind of the last ping's cause.
 	pinged string
 }
