@@ -1,13 +1,15 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -150,8 +152,7 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	}
 	build := builders[name]
 	if build == nil {
-		last := len(algorithmNames) - 1
-		return nil, fmt.Errorf("algorithm %q is unknown; use %s or %s", name, strings.Join(algorithmNames[:last], ", "), algorithmNames[last])
+		return nil, fmt.Errorf("algorithm %q is unknown; %s", name, cmp.Or(foreign.Cure(foreign.Algorithm, name), suggest.Cure(name, algorithmNames)))
 	}
 	engine, err := build(a)
 	if err == nil {

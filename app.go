@@ -1,8 +1,12 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -244,9 +248,45 @@ func (a *App) addZone(store engine.StoreID, zone, definition string) (*zoneUse, 
 		a.zones[id] = use
 	}
 	if use.definition != definition {
-		return nil, fmt.Errorf("zone %s: defined twice, and not the same: %s and %s; give one of them another name", zone, use.definition, definition)
+		return nil, fmt.Errorf("zone %s: %w", zone, errDiffer("", differences(use.definition, definition)))
 	}
 	return use, nil
+}
+
+// errDiffer refuses a zone that is not the same as another one of its name. where says where that is, if that is known.
+func errDiffer(where, differences string) error {
+	return fmt.Errorf("defined twice, and not the same:%s %s; make them the same to share one counter, or rename one", where, differences)
+}
+
+// differences says in which options two definitions differ; it is empty if they do not.
+func differences(one, two string) string {
+	if one == two {
+		return ""
+	}
+	var options [2]map[string]json.RawMessage
+	var shared [2]bool
+	for i, definition := range []string{one, two} {
+		text, cut := strings.CutSuffix(definition, withShare)
+		shared[i] = cut
+		_ = json.Unmarshal([]byte(text), &options[i]) // it was made by json.Marshal
+	}
+	var all []string
+	names := make(map[string]bool)
+	for _, o := range options {
+		for name := range o {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		a, b := options[0][name], options[1][name]
+		if string(a) != string(b) {
+			all = append(all, fmt.Sprintf("%s differ: %s and %s", name, cmp.Or(string(a), "none"), cmp.Or(string(b), "none")))
+		}
+	}
+	if shared[0] != shared[1] {
+		all = append(all, "on_error local { share } holds for one of them")
+	}
+	return strings.Join(all, ", ")
 }
 
 // joins adds a handler's zone. It returns the zones whose overrides have to be compiled: z, and those before it

@@ -74,7 +74,27 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	h := new(Handler)
-	return h, h.UnmarshalCaddyfile(helper.Dispenser)
+	if err := h.UnmarshalCaddyfile(helper.Dispenser); err != nil {
+		return h, err
+	}
+	return h, h.checkOthers(helper.State)
+}
+
+// checkOthers refuses a zone that differs from one of the same name in another handler of the Caddyfile, with both
+// lines. Whether stores that are written in two ways are one is known only once the configuration loads.
+func (h *Handler) checkOthers(state map[string]any) error {
+	for _, z := range h.Zones {
+		id := "sliding_window zone " + z.Name + " " + string(h.StoreRaw)
+		other, ok := state[id].(*Zone)
+		if !ok {
+			state[id] = z
+			continue
+		}
+		if differ := differences(other.definition(false), z.definition(false)); differ != "" {
+			return fmt.Errorf("zone %s: %w, at %s", z.Name, errDiffer(" the other one is at "+other.writtenAt+", and", differ), z.writtenAt)
+		}
+	}
+	return nil
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -158,17 +178,29 @@ func parseDirective(helper httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, e
 // Zones and limits repeat; everything else is given once. A zone on the line of the
 // directive comes before those in the block.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return inShort(h.unmarshal(d))
+}
+
+func (h *Handler) unmarshal(d *caddyfile.Dispenser) error {
 	d.Next() // consume directive name
 	if args := d.RemainingArgs(); len(args) > 0 {
+		if one, ok := quantity.InOneWord(args[len(args)-1]); ok && len(args) == 3 {
+			args = append(args[:2:2], one.Max, one.Window)
+		}
 		if len(args) != 4 {
 			if meant, ok := quantity.MeantDirective(args); ok {
 				return d.Errf("wrong arguments: write %s", meant)
 			}
-			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block")
+			hint := ""
+			if len(args) < 4 {
+				hint = "; is a {$VARIABLE} empty?"
+			}
+			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block%s", hint)
 		}
 		h.Zones = append(h.Zones, &Zone{
 			Name: args[0], Key: args[1],
-			Limits: []Limit{{Max: Value(args[2]), Window: Value(args[3])}},
+			Limits:    []Limit{{Max: Value(args[2]), Window: Value(args[3])}},
+			writtenAt: place(d),
 		})
 		if err := h.check(); err != nil {
 			meant, ok := quantity.MeantDirective(args)
@@ -251,6 +283,7 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	if err := checkZoneName(z.Name); err != nil {
 		return d.WrapErr(err)
 	}
+	z.writtenAt = place(d)
 	seen := make(seenOptions)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		var err error
@@ -264,8 +297,27 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 			return fmt.Errorf("zone %s: %w", z.Name, err)
 		}
 	}
+	if z.Fallback == nil && z.errNoFallback != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, z.errNoFallback)
+	}
 	return wrap(d, z.check())
 }
+
+// place returns file and line of the cursor.
+func place(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
+
+// inShort is an error of a Caddyfile, which names placeholders as they are written there.
+func inShort(err error) error {
+	if err == nil {
+		return nil
+	}
+	return shortError{err}
+}
+
+type shortError struct{ error }
+
+func (e shortError) Error() string { return template.ShortIn(e.error.Error()) }
+func (e shortError) Unwrap() error { return e.error }
 
 // checkWrittenKey refuses an empty key, too, as of a variable of the environment that is
 // not set; in JSON that is a key that is left out.
@@ -328,6 +380,9 @@ func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
+		if _, err := quantity.Int(value); err != nil {
+			return d.Errf("%s %w", option, err)
+		}
 		return d.Errf("%s %q is not a whole number", option, value)
 	}
 	*target = n

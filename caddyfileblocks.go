@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 )
 
@@ -245,6 +246,9 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 			return suggest.ArgErr(d)
 		}
 	default:
+		if cure := foreign.Meaning(foreign.Settle, option); cure != "" {
+			return d.Errf("unrecognized subdirective %q of settle; %s", option, cure)
+		}
 		return suggest.NoOption(d, " of settle", settleOptions)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -108,6 +109,9 @@ func (l Limit) check(field string) error {
 	if _, err := l.known().policy(); err != nil {
 		if meant, fault, ok := (quantity.Limit{Max: string(l.Max), Window: string(l.Window)}).Meant(); ok {
 			return fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
+		}
+		if cure := foreign.Meaning(foreign.Max, string(l.Max)); cure != "" {
+			err = fmt.Errorf("%w; %s", err, cure)
 		}
 		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}

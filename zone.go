@@ -132,6 +132,10 @@ type Zone struct {
 	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
 	TopTalkers bool `json:"top_talkers,omitempty"`
 
+	// Of a Caddyfile: the place of the zone, and what is wrong if it has no fallback.
+	writtenAt     string
+	errNoFallback error
+
 	matchers       caddyhttp.MatcherSets
 	key            template.Key
 	pack           int64
@@ -165,13 +169,16 @@ const (
 	emptyDeny   = "deny"
 )
 
+// withShare ends the definition of a zone whose handler has share.
+const withShare = " with share"
+
 // definition is what two zones of one name have to have in common, however they are
 // written. Those that share their limits out while the store is away count differently
 // then.
 func (z *Zone) definition(share bool) string {
 	b, _ := json.Marshal(z.plain()) // strings and numbers only: it cannot fail
 	if share {
-		b = append(b, " with share"...)
+		b = append(b, withShare...)
 	}
 	return string(b)
 }

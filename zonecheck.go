@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -126,7 +127,7 @@ func (z *Zone) checkLimits() error {
 func (z *Zone) checkFallback() error {
 	if z.Fallback == nil {
 		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
-			return fmt.Errorf("limit %s %s: holds a placeholder, so fallback <max> <window> is required", z.Limits[i].Max, z.Limits[i].Window)
+			return errNoFallback(z.Limits[i])
 		}
 		return nil
 	}
@@ -134,6 +135,18 @@ func (z *Zone) checkFallback() error {
 		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
 	}
 	return z.Fallback.check("fallback")
+}
+
+// errNoFallback refuses a limit with a placeholder in a zone without fallback.
+func errNoFallback(l Limit) error {
+	most, window := l.Max, l.Window
+	if most.dynamic() {
+		most = "100"
+	}
+	if window.dynamic() {
+		window = "1m"
+	}
+	return fmt.Errorf("limit %s %s: holds a placeholder, so a fallback is required; write fallback %s %s, or another limit, in the zone", l.Max, l.Window, most, window)
 }
 
 // warn logs what is most likely a mistake in the limits, but may be meant: overrides give some keys
@@ -256,6 +269,9 @@ func checkWord(field, value string, words ...string) error {
 	}
 	if words[0] == "" {
 		words = words[1:]
+	}
+	if cure := foreign.Cure(field, value); cure != "" {
+		return fmt.Errorf("%s %q is unknown; %s", field, value, cure)
 	}
 	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, strings.Join(words, ", "))
 }

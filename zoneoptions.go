@@ -219,6 +219,9 @@ func (z *Zone) readLimit(d *caddyfile.Dispenser) error {
 		return err
 	}
 	z.Limits = append(z.Limits, l)
+	if l.dynamic() && z.errNoFallback == nil {
+		z.errNoFallback = d.WrapErr(errNoFallback(l))
+	}
 	return wrap(d, z.checkLimits())
 }
 
@@ -232,7 +235,14 @@ func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
 
 // read reads the words of a limit.
 func (l *Limit) read(d *caddyfile.Dispenser) error {
-	if err := quantity.CheckWords(d.Val(), suggest.PeekArgs(d)); err != nil {
+	words := suggest.PeekArgs(d)
+	if len(words) == 1 {
+		if one, ok := quantity.InOneWord(words[0]); ok && d.NextArg() {
+			l.Max, l.Window = Value(one.Max), Value(one.Window)
+			return nil
+		}
+	}
+	if err := quantity.CheckWords(d.Val(), words); err != nil {
 		return d.WrapErr(err)
 	}
 	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
@@ -39,36 +40,16 @@ var syntax = map[string]string{
 	"insecure_skip_verify": "insecure_skip_verify alone",
 }
 
-// meantOptions are words of other clients of Redis, and what store redis has for them.
-var meantOptions = map[string]string{
-	"host": "address <host>:<port>", "hosts": "address <host>:<port> ...", "port": "address <host>:<port>", "addr": "address <host>:<port>",
-	"addrs": "address <host>:<port> ...", "addresses": "address <host>:<port> ...", "server": "address <host>:<port>",
-	"servers": "address <host>:<port> ...", "nodes": "address <host>:<port> ...", "endpoint": "address <host>:<port>",
-	"sentinels": "address <host>:<port> ..., with master <name>", "url": "store redis <url>", "uri": "store redis <url>",
-	"master_name": "master <name>", "sentinel_master": "master <name>", "mastername": "master <name>",
-	"user": "username <user>", "pass": "password <secret>", "auth": "password <secret>", "database": "db <n>",
-	"key_prefix": "prefix <text>", "dial_timeout": "timeout <duration>", "connect_timeout": "timeout <duration>",
-	"read_timeout": "timeout <duration>", "write_timeout": "timeout <duration>", "max_connections": "pool_size <n>",
-	"ssl": "tls", "tls_enabled": "tls", "tls_insecure": "tls { insecure_skip_verify }", "skip_verify": "tls { insecure_skip_verify }",
-	"max_keys": "store memory, which has it",
-}
-
-// errOption refuses the option at the cursor, which there is not, and says what was
-// probably meant.
-func errOption(d *caddyfile.Dispenser, store string, options []string, meant map[string]string) error {
-	if cure := meant[d.Val()]; cure != "" {
-		return d.Errf("unrecognized subdirective %q of store %s; write %s", d.Val(), store, cure)
+// errOption refuses the option at the cursor, which a store does not have, and says what was probably meant.
+func errOption(d *caddyfile.Dispenser, store string, options []string) error {
+	cure := foreign.Meaning(store, d.Val())
+	if store == foreign.Memory && slices.Contains(redisOptions, d.Val()) {
+		cure = "store redis, which has it"
 	}
-	return suggest.NoOption(d, " of store "+store, options)
-}
-
-// meantByMemory is the same for store memory.
-func meantByMemory() map[string]string {
-	meant := map[string]string{"capacity": "max_keys <n>", "max_entries": "max_keys <n>", "max_size": "max_keys <n>"}
-	for _, option := range redisOptions {
-		meant[option] = "store redis, which has it"
+	if cure != "" {
+		return d.Errf("unrecognized subdirective %q of %s; write %s", d.Val(), store, cure)
 	}
-	return meant
+	return suggest.NoOption(d, " of "+store, options)
 }
 
 // checkWords refuses options that follow addresses on their line.
@@ -88,7 +69,7 @@ func errURL(err error) error {
 		return fmt.Errorf("url: %w; write redis://<host>:<port>/<db>, or use address", err)
 	}
 	for name := range strings.SplitSeq(names, ", ") {
-		meant := meantOptions[name]
+		meant := foreign.Meaning(foreign.Redis, name)
 		if slices.Contains(redisOptions, name) {
 			meant = name
 		}

@@ -115,7 +115,7 @@ func TestMemoryRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"memory 5":                            `wrong argument count or unexpected line ending after '5'; write store memory, with max_keys <n> in a block, at Testfile:1`,
 		"memory {\nsize 5\n}":                 `unrecognized subdirective "size" of store memory; use max_keys, at Testfile:2`,
-		"memory {\nmax_keys\n}":               `wrong argument count or unexpected line ending after 'max_keys'; write max_keys <n>, at Testfile:2`,
+		"memory {\nmax_keys\n}":               `an argument is missing after 'max_keys'; write max_keys <n>; is a {$VARIABLE} empty?, at Testfile:2`,
 		"memory {\nmax_keys 5 6\n}":           `wrong argument count or unexpected line ending after '5'; write max_keys <n>, at Testfile:2`,
 		"memory {\nmax_keys 5\nmax_keys 5\n}": `duplicate subdirective max_keys; keep one, at Testfile:3`,
 		"memory {\nmax_keys many\n}":          `store memory: max_keys "many" is not a whole number, at Testfile:2`,

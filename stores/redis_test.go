@@ -63,7 +63,7 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis a b", "1", ``, `store redis: write redis [<url>]`},
 		{"redis {\nhost localhost\n}", "2", ``, `unrecognized subdirective "host" of store redis`},
 		{"redis {\ndb 1\ndb 1\n}", "3", ``, `duplicate subdirective db; keep one`},
-		{"redis {\naddress\n}", "2", ``, `wrong argument count or unexpected line ending after 'address'`},
+		{"redis {\naddress\n}", "2", ``, `an argument is missing after 'address'`},
 		{"redis {\ncluster yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
 		{"redis {\nmaster \"\"\n}", "2", ``, `store redis: master is empty; give it a value, or take it out`},
 		{"redis {\nusername \"\"\n}", "2", ``, `store redis: username is empty; give it a value, or take it out`},

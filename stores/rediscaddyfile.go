@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 )
 
@@ -110,7 +111,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return err
 			}
 		default:
-			return errOption(d, "redis", redisOptions, meantOptions)
+			return errOption(d, foreign.Redis, redisOptions)
 		}
 		if err := r.checkEach(); err != nil {
 			return d.WrapErr(err)

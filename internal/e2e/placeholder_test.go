@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // Placeholders that Caddy documents for requests, with a word of the operator's for *.
@@ -181,7 +183,7 @@ func TestUnknownPlaceholders(t *testing.T) {
 			}
 			want := "zone api: " + strings.ReplaceAll(c.where, "%s", name) + want
 			_, err := adapt(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n"+fmt.Sprintf(c.caddyfile, name)+"\n\t\t}\n\t}\n}\n")
-			if err == nil || !strings.Contains(err.Error(), want+", at Caddyfile:") {
+			if err == nil || !strings.Contains(err.Error(), template.ShortIn(want)+", at Caddyfile:") {
 				t.Errorf("Caddyfile: got\n%v, want\n%s", err, want)
 			}
 			err = validate(t, handlerConfig(t, fmt.Sprintf(`{"handler":"sliding_window","zones":[{"name":"api",`+c.json+`}]}`, name)))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 func TestRefusedHandler(t *testing.T) {
@@ -16,8 +18,8 @@ func TestRefusedHandler(t *testing.T) {
 			{"status -1", 0, `"status":-1`, `status -1: must be from 400 to 599`},
 			{"status 0", 0, ``, `status 0: must be from 400 to 599`},
 			{"status teapot", 0, ``, `status "teapot" is not a whole number`},
-			{"status", 0, ``, `wrong argument count or unexpected line ending after 'status'; write status <code>`},
-			{"headers all", 0, `"headers":"all"`, `headers "all" is unknown; use one of ietf, legacy, both, none`},
+			{"status", 0, ``, `an argument is missing after 'status'; write status <code>; is a {$VARIABLE} empty?`},
+			{"headers all", 0, `"headers":"all"`, `headers "all" is unknown; write both`},
 			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'; write headers ietf, legacy, both or none`},
 			{"on_error panic", 0, `"on_error":"panic"`, `on_error "panic" is unknown; use one of local, allow, deny`},
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
@@ -31,7 +33,7 @@ func TestRefusedHandler(t *testing.T) {
 			{"jitter NaN", 0, ``, `jitter NaN: must be from 0 to 1`},
 			{"jitter 20%", 0, ``, `jitter "20%" is not a number; write 0.2`},
 			{"log_key yes", 0, ``, `wrong argument count or unexpected line ending after 'yes'; write log_key alone`},
-			{"store", 0, ``, `wrong argument count or unexpected line ending after 'store'; write store redis, or store memory`},
+			{"store", 0, ``, `an argument is missing after 'store'; write store redis, or store memory; is a {$VARIABLE} empty?`},
 			{"store file", 0, ``, `store "file" is unknown; use one of memory, redis`},
 			{"store memory\nstore memory", 1, ``, `store is given twice; keep one`},
 		})
@@ -49,7 +51,7 @@ func TestRefusedZoneName(t *testing.T) {
 		{long, long, `zone "` + long + `": name is longer than 64 characters`},
 	} {
 		_, err := adapt(t, fmt.Sprintf("http:// {\n\tsliding_window {\n\t\tzone %s {\n\t\t\tlimit 5 1m\n\t\t}\n\t}\n}\n", r.caddyfile))
-		if want := r.want + ", at Caddyfile:3"; err == nil || !strings.Contains(err.Error(), want) {
+		if want := template.ShortIn(r.want) + ", at Caddyfile:3"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("zone %s:\ngot  %v\nwant %s", r.caddyfile, err, want)
 		}
 		err = validate(t, handlerConfig(t, fmt.Sprintf(`{"handler":"sliding_window","zones":[{"name":%q,"limits":[{"max":5,"window":"1m"}]}]}`, r.json)))
@@ -63,14 +65,14 @@ func TestRefusedDirective(t *testing.T) {
 	for _, r := range []struct{ directive, want string }{
 		{"sliding_window", `no zone: write zone <name> { ... }, at Caddyfile:2`},
 		{"sliding_window {\n\t\tstatus 429\n\t}", `no zone: write zone <name> { ... }, at Caddyfile:4`},
-		{"sliding_window api", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
-		{"sliding_window api {client_ip} 5", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
+		{"sliding_window api", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block; is a {$VARIABLE} empty?, at Caddyfile:2`},
+		{"sliding_window api {client_ip} 5", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block; is a {$VARIABLE} empty?, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1m 1h", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
 		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, ., - and _, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1us", `zone api: limit 5 1us: window 1µs is not a whole number of milliseconds, at Caddyfile:2`},
-		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required, at Caddyfile:2`},
+		{"sliding_window api {client_ip} {vars.max} 1m", `zone api: limit {vars.max} 1m: holds a placeholder, so a fallback is required; write fallback 100 1m, or another limit, in the zone, at Caddyfile:2`},
 		{`sliding_window api "" 5 1m`, `zone api: key "" is empty; write what has a quota of its own, such as {client_ip}, at Caddyfile:2`},
-		{"sliding_window {\n\t\tzone\n\t}", `wrong argument count or unexpected line ending after 'zone'; write zone <name> { ... }, at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone\n\t}", `an argument is missing after 'zone'; write zone <name> { ... }; is a {$VARIABLE} empty?, at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a'; write zone <name> { ... }, at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},
 		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: is given twice in one handler; rename one, at Caddyfile:6`},
@@ -142,7 +144,7 @@ func TestRefusedGlobalOption(t *testing.T) {
 		{"sliding_window {\n\t\ton_error never\n\t}", `{"on_error":"never"}`, `on_error "never" is unknown; use one of local, allow, deny`},
 		{"sliding_window {\n\t\ton_error deny {\n\t\t\tshare\n\t\t}\n\t}", `{"on_error":"deny","share":true}`, `share and on_error deny cannot be combined; write on_error local { share }, or take share out`},
 		{"sliding_window {\n\t\ton_error local {\n\t\t\tshare no\n\t\t}\n\t}", ``, `wrong argument count or unexpected line ending after 'no'; write share alone, at Caddyfile:4`},
-		{"sliding_window {\n\t\tstore\n\t}", ``, `wrong argument count or unexpected line ending after 'store'; write store redis, or store memory, at Caddyfile:3`},
+		{"sliding_window {\n\t\tstore\n\t}", ``, `an argument is missing after 'store'; write store redis, or store memory; is a {$VARIABLE} empty?, at Caddyfile:3`},
 		{"sliding_window {\n\t\tstore memory {\n\t\t\tmax_keys -1\n\t\t}\n\t}", `{"store":{"module":"memory","max_keys":-1}}`, `store memory: max_keys -1: must be from 1 to 2147483647`},
 	} {
 		if _, err := adapt(t, "{\n\t"+r.option+"\n}\n"); err == nil || !strings.Contains(err.Error(), r.want) {

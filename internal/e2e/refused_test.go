@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // refusal is a mistake, in both languages.
@@ -21,7 +23,7 @@ func checkRefusals(t *testing.T, caddyfile string, from int, jsonHandler string,
 	t.Helper()
 	for _, r := range refusals {
 		text := fmt.Sprintf(caddyfile, r.caddyfile)
-		want := fmt.Sprintf("%s, at Caddyfile:%d", r.want, from+r.line)
+		want := fmt.Sprintf("%s, at Caddyfile:%d", template.ShortIn(r.want), from+r.line)
 		_, err := adapt(t, text)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Caddyfile %q:\ngot  %v\nwant %s", r.caddyfile, err, want)
@@ -63,7 +65,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 9223372036854775808 1m", 0, `"limits":[{"max":"9223372036854775808","window":"1m"}]`, `zone api: limit 9223372036854775808 1m: max "9223372036854775808" is above 9223372036854775807`},
 			{"limit 1 1m\nlimit -5 1m", 1, `"limits":[{"max":1,"window":"1m"},{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},
 			{"limit 10 1m\nlimit 5 60s", 1, `"limits":[{"max":10,"window":"1m"},{"max":5,"window":"60s"}]`, `zone api: limit 5 60s: another limit has the same window; keep the smaller one`},
-			{"limit 5", 0, ``, `zone api: wrong argument count or unexpected line ending after '5'; write limit <max> <window>, such as limit 100 1m`},
+			{"limit 5", 0, ``, `zone api: an argument is missing after '5'; write limit <max> <window>, such as limit 100 1m; is a {$VARIABLE} empty?`},
 			{"limit 5 1m 1h", 0, ``, `zone api: wrong argument count or unexpected line ending after '1m'; write limit <max> <window>, such as limit 100 1m`},
 			{"limit 5 0s", 0, `"limits":[{"max":5,"window":"0s"}]`, `zone api: limit 5 0s: window 0s: must be greater than 0`},
 			{"limit 5 0", 0, `"limits":[{"max":5,"window":0}]`, `zone api: limit 5 0: window 0s: must be greater than 0`},
@@ -76,12 +78,12 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 9007199254740994 1ms", 0, `"limits":[{"max":9007199254740994,"window":"1ms"}]`, `zone api: limit 9007199254740994 1ms: limit 9007199254740994 × window 1ms is too large: limit × milliseconds must not exceed 2^53`},
 			{"limit 104249991374 1d", 0, `"limits":[{"max":104249991374,"window":"1d"}]`, `zone api: limit 104249991374 1d: limit 104249991374 × window 24h0m0s is too large: limit × milliseconds must not exceed 2^53`},
 
-			{"limit {http.vars.max} 1m", 1, `"limits":[{"max":"{http.vars.max}","window":"1m"}]`, `zone api: limit {http.vars.max} 1m: holds a placeholder, so fallback <max> <window> is required`},
-			{"limit 5 {http.vars.w}", 1, `"limits":[{"max":5,"window":"{http.vars.w}"}]`, `zone api: limit 5 {http.vars.w}: holds a placeholder, so fallback <max> <window> is required`},
+			{"limit {http.vars.max} 1m", 0, `"limits":[{"max":"{http.vars.max}","window":"1m"}]`, `zone api: limit {http.vars.max} 1m: holds a placeholder, so a fallback is required; write fallback 100 1m, or another limit, in the zone`},
+			{"limit 5 {http.vars.w}", 0, `"limits":[{"max":5,"window":"{http.vars.w}"}]`, `zone api: limit 5 {http.vars.w}: holds a placeholder, so a fallback is required; write fallback 5 1m, or another limit, in the zone`},
 			{"fallback 5 1m\nlimit {http.vars.max} 0s", 1, `"limits":[{"max":"{http.vars.max}","window":"0s"}],"fallback":{"max":5,"window":"1m"}`, `zone api: limit {http.vars.max} 0s: window 0s: must be greater than 0`},
 			{"limit 5 1m\nfallback {http.vars.max} 1m", 1, `"limits":[{"max":5,"window":"1m"}],"fallback":{"max":"{http.vars.max}","window":"1m"}`, `zone api: fallback {http.vars.max} 1m: must not hold a placeholder`},
 			{"limit 5 1m\nfallback -1 1m", 1, `"limits":[{"max":5,"window":"1m"}],"fallback":{"max":-1,"window":"1m"}`, `zone api: fallback -1 1m: limit -1 is negative; use 0 to deny everything`},
-			{"limit 5 1m\nfallback 5", 1, ``, `zone api: wrong argument count or unexpected line ending after '5'; write fallback <max> <window>, such as fallback 100 1m`},
+			{"limit 5 1m\nfallback 5", 1, ``, `zone api: an argument is missing after '5'; write fallback <max> <window>, such as fallback 100 1m; is a {$VARIABLE} empty?`},
 
 			{"limit 5 1m\ncost -1", 1, `"limits":[{"max":5,"window":"1m"}],"cost":-1`, `zone api: cost -1 is negative; use 0 to look without spending`},
 			{"limit 5 1m\ncost free", 1, `"limits":[{"max":5,"window":"1m"}],"cost":"free"`, `zone api: cost "free" is not a whole number`},
@@ -123,7 +125,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nenforce -5%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"-5%"`, `zone api: enforce -5%: must be from 1% to 100%`},
 			{"limit 5 1m\nenforce 2.5%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"2.5%"`, `zone api: enforce 2.5%: must be a whole percentage, such as 25%`},
 			{"limit 5 1m\nenforce 25% 1h", 1, ``, `zone api: wrong argument count or unexpected line ending after '25%'; write enforce on, shadow, or a percentage such as 25%`},
-			{"limit 5 1m\nenforce", 1, ``, `zone api: wrong argument count or unexpected line ending after 'enforce'; write enforce on, shadow, or a percentage such as 25%`},
+			{"limit 5 1m\nenforce", 1, ``, `zone api: an argument is missing after 'enforce'; write enforce on, shadow, or a percentage such as 25%; is a {$VARIABLE} empty?`},
 			{"limit 5 1m\nenforce \"\"", 1, ``, `zone api: enforce "" is empty; use one of on, shadow, or a percentage such as 25%`},
 			{"limit 5 1m\nenforce {http.vars.mode}", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"{http.vars.mode}"`, `zone api: enforce "{http.vars.mode}" is unknown; use one of on, shadow, or a percentage such as 25%`},
 			{"limit 5 1m\nenforce on\nenforce shadow", 2, ``, `zone api: enforce is given twice; keep one`},
@@ -173,7 +175,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nsettle {\nusage openai\nheader X-Units\n}", 4, `"limits":[{"max":5,"window":"1m"}],"settle":{"usage":"openai","header":"X-Units"}`, `zone api: settle: usage and header cannot be combined; keep the one that tells the cost`},
 			{"limit 5 1m\nsettle {\nheader X-Units\njson units\n}", 4, `"limits":[{"max":5,"window":"1m"}],"settle":{"header":"X-Units","json":"units"}`, `zone api: settle: header and json cannot be combined; keep the one that tells the cost`},
 			{"limit 5 1m\nsettle usage mistral", 1, ``, `zone api: usage "mistral" is unknown; use one of openai, anthropic`},
-			{"limit 5 1m\nsettle usage", 1, ``, `zone api: wrong argument count or unexpected line ending after 'usage'; write usage openai, or usage anthropic`},
+			{"limit 5 1m\nsettle usage", 1, ``, `zone api: an argument is missing after 'usage'; write usage openai, or usage anthropic; is a {$VARIABLE} empty?`},
 			{"limit 5 1m\nsettle cookie x", 1, ``, `zone api: unrecognized subdirective "cookie" of settle; use usage, header, json, weight, reserve_json, reserve_body, reserve_max, on_missing, on_abort, refund_if or max`},
 			{"limit 5 1m\nsettle header X-Units keep", 1, ``, `zone api: unrecognized word "keep" of header; use strip`},
 			{"limit 5 1m\nsettle header X:Units", 1, `"limits":[{"max":5,"window":"1m"}],"settle":{"header":"X:Units"}`, `zone api: settle: header "X:Units" is not the name of a header field`},
@@ -207,7 +209,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nlease 5\nsettle usage openai", 2, `"limits":[{"max":5,"window":"1m"}],"lease":{"units":5},"settle":{"usage":"openai"}`, `zone api: settle: lease 5: units that were taken ahead cannot be given back at the time at which they were spent; take out lease, or take out settle`},
 			{"limit 5 1m\nsettle usage openai\nsettle usage openai", 2, ``, `zone api: settle is given twice; keep one`},
 			{"limit 5 1m\nalgorithm gcra {\nnative on\n}\nsettle usage openai", 4, `"limits":[{"max":5,"window":"1m"}],"algorithm":{"name":"gcra","native":"on"},"settle":{"usage":"openai"}`, `zone api: settle: algorithm gcra cannot give units back at the time at which they were spent; use zset, log, stream or slices, or take out settle`},
-			{"limit 5 1m\nlease", 1, ``, `zone api: wrong argument count or unexpected line ending after 'lease'; write lease <units> [<ttl>]`},
+			{"limit 5 1m\nlease", 1, ``, `zone api: an argument is missing after 'lease'; write lease <units> [<ttl>]; is a {$VARIABLE} empty?`},
 			{"limit 5 1m\nlease 5 1s 2s", 1, ``, `zone api: wrong argument count or unexpected line ending after '2s'; write lease <units> [<ttl>]`},
 			{"limit 5 1m\nempty_key drop", 1, `"limits":[{"max":5,"window":"1m"}],"empty_key":"drop"`, `zone api: empty_key "drop" is unknown; use one of shared, skip, deny`},
 			{"limit 5 1m\nempty_key skip 401", 1, `"limits":[{"max":5,"window":"1m"}],"empty_key":"skip","empty_key_status":401`, `zone api: empty_key_status 401: only empty_key deny has a status; write empty_key deny 401, or take the status out`},
@@ -232,7 +234,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 	checkRefusals(t, "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n%s\n\t\t}\n\t}\n}\n", 5,
 		`{"handler":"sliding_window","zones":[{"name":"api","limits":[{"max":5,"window":"1m"}],"algorithm":{%s}}]}`, []refusal{
 			{"algorithm lru", 0, `"name":"lru"`, `zone api: algorithm "lru" is unknown; use zset, log, stream, slices or gcra`},
-			{"algorithm", 0, ``, `zone api: wrong argument count or unexpected line ending after 'algorithm'; write algorithm zset, log, stream, slices or gcra`},
+			{"algorithm", 0, ``, `zone api: an argument is missing after 'algorithm'; write algorithm zset, log, stream, slices or gcra; is a {$VARIABLE} empty?`},
 			{"algorithm zset slices", 0, ``, `zone api: wrong argument count or unexpected line ending after 'zset'; write algorithm zset, log, stream, slices or gcra`},
 			{"algorithm zset\nalgorithm zset", 1, ``, `zone api: algorithm is given twice; keep one`},
 			{"algorithm zset {\ncount 5\n}", 1, `"name":"zset","count":5`, `zone api: algorithm zset: count is an option of slices`},
@@ -255,7 +257,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\ncount 5\nsize 1s\n}", 2, `"name":"slices","count":5,"size":"1s"`, `zone api: algorithm slices: count 5 and size 1s cannot be combined; take out one`},
 			{"algorithm zset {\nlayers 10s 1s\n}", 1, `"layers":{"coarse":"10s","fine":"1s"}`, `zone api: algorithm zset: layers is an option of slices`},
 			{"algorithm zset {\nadaptive 1s 10s\n}", 1, `"adaptive":{"min":"1s","max":"10s"}`, `zone api: algorithm zset: adaptive is an option of slices`},
-			{"algorithm slices {\nlayers 10s\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '10s'; write layers <coarse> <fine>, such as layers 10s 1s`},
+			{"algorithm slices {\nlayers 10s\n}", 1, ``, `zone api: an argument is missing after '10s'; write layers <coarse> <fine>, such as layers 10s 1s; is a {$VARIABLE} empty?`},
 			{"algorithm slices {\nlayers 10s 1s 1ms\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '1s'; write layers <coarse> <fine>, such as layers 10s 1s`},
 			{"algorithm slices {\nlayers 10s few\n}", 1, `"name":"slices","layers":{"coarse":"10s","fine":"few"}`, `zone api: algorithm slices: layers 10s few: fine "few" is not a duration, such as 90s, 5m or 1d`},
 			{"algorithm slices {\nlayers 0 1s\n}", 1, `"name":"slices","layers":{"coarse":0,"fine":"1s"}`, `zone api: algorithm slices: layers 0 1s: coarse 0: must be greater than 0`},
@@ -272,7 +274,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm slices {\nsize 1s\nlayers 10s 1s\n}", 2, `"name":"slices","layers":{"coarse":"10s","fine":"1s"},"size":"1s"`, `zone api: algorithm slices: layers 10s 1s and size 1s cannot be combined; take out one`},
 			{"algorithm slices {\nweighted\nlayers 10s 1s\n}", 2, `"name":"slices","layers":{"coarse":"10s","fine":"1s"},"weighted":true`, `zone api: algorithm slices: layers 10s 1s and weighted cannot be combined; take out weighted, for layers are strict`},
 			{"algorithm slices {\nlayers 10s 1s\nadaptive 1s 2s\n}", 2, `"name":"slices","layers":{"coarse":"10s","fine":"1s"},"adaptive":{"min":"1s","max":"2s"}`, `zone api: algorithm slices: layers 10s 1s and adaptive 1s 2s cannot be combined; take out one`},
-			{"algorithm slices {\nadaptive 1s\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after '1s'; write adaptive <min> <max>, such as adaptive 100ms 2s`},
+			{"algorithm slices {\nadaptive 1s\n}", 1, ``, `zone api: an argument is missing after '1s'; write adaptive <min> <max>, such as adaptive 100ms 2s; is a {$VARIABLE} empty?`},
 			{"algorithm slices {\nadaptive 0 1s\n}", 1, `"name":"slices","adaptive":{"min":0,"max":"1s"}`, `zone api: algorithm slices: adaptive 0 1s: min 0: must be greater than 0`},
 			{"algorithm slices {\nadaptive 1s much\n}", 1, `"name":"slices","adaptive":{"min":"1s","max":"much"}`, `zone api: algorithm slices: adaptive 1s much: max "much" is not a duration, such as 90s, 5m or 1d`},
 			{"algorithm slices {\nadaptive 2s 1s\n}", 1, `"name":"slices","adaptive":{"min":"2s","max":"1s"}`, `zone api: algorithm slices: adaptive 2s 1s: min 2s is above max 1s; write the shorter one first`},
@@ -288,7 +290,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm gcra {\nburst 0\n}", 1, `"name":"gcra","burst":0`, `zone api: algorithm gcra: burst 0: must be greater than 0`},
 			{"algorithm gcra {\nburst -5\n}", 1, `"name":"gcra","burst":-5`, `zone api: algorithm gcra: burst -5: must be greater than 0`},
 			{"algorithm gcra {\nburst {http.vars.b}\n}", 1, `"name":"gcra","burst":"{http.vars.b}"`, `zone api: algorithm gcra: burst "{http.vars.b}" is not a whole number`},
-			{"algorithm gcra {\nburst\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'burst'; write burst <units>`},
+			{"algorithm gcra {\nburst\n}", 1, ``, `zone api: an argument is missing after 'burst'; write burst <units>; is a {$VARIABLE} empty?`},
 			{"algorithm gcra {\nburst 5\nburst 6\n}", 2, ``, `zone api: burst is given twice; keep one`},
 			{"algorithm gcra {\nburst 9007199254740992\n}", 3, `"name":"gcra","burst":9007199254740992`, `zone api: algorithm gcra: burst 9007199254740992 × window 1m0s is too large: burst × milliseconds must not exceed 2^53`},
 			{"algorithm gcra {\nnative maybe\n}", 1, `"name":"gcra","native":"maybe"`, `zone api: algorithm gcra: native "maybe" is unknown; use one of auto, on, off`},
@@ -297,7 +299,7 @@ func TestRefusedAlgorithm(t *testing.T) {
 			{"algorithm zset {\nfields a b\n}", 1, `"fields":[{"name":"a","value":"b"}]`, `zone api: algorithm zset: fields is an option of stream`},
 			{"algorithm stream {\ncount 5\n}", 1, `"name":"stream","count":5`, `zone api: algorithm stream: count is an option of slices`},
 			{"algorithm stream {\nstrict\n}", 1, ``, `zone api: algorithm stream: strict is an option of slices`},
-			{"algorithm stream {\nfields\n}", 1, ``, `zone api: wrong argument count or unexpected line ending after 'fields'; write fields <name> <value> ...`},
+			{"algorithm stream {\nfields\n}", 1, ``, `zone api: an argument is missing after 'fields'; write fields <name> <value> ...; is a {$VARIABLE} empty?`},
 			{"algorithm stream {\nfields user {header.X-User} path\n}", 1, ``, `zone api: algorithm stream: fields user {http.request.header.X-User} path: a value is missing; write fields <name> <value> ..., and values with spaces in quotes`},
 			{"algorithm stream {\nfields \"\" 1\n}", 1, `"name":"stream","fields":[{"value":"1"}]`, `zone api: algorithm stream: fields: the name of the value "1" is empty`},
 			{"algorithm stream {\nfields a 1 b 2 a 3\n}", 1, `"name":"stream","fields":[{"name":"a"},{"name":"b"},{"name":"a"}]`, `zone api: algorithm stream: fields: duplicate field a; keep one`},

@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 )
 
 // Percentages of the keys whose requests a zone may deny. A zone that is exempt does not count requests either.
@@ -41,16 +41,11 @@ func Percent(word string) (percent int64, err error) {
 		return n, nil
 	case isPercentage:
 		return 0, fmt.Errorf("enforce %s: must be a whole percentage, such as 25%%", word)
-	case slices.Contains(wordsForShadow, strings.ToLower(word)):
-		return 0, fmt.Errorf("enforce %q is unknown; write shadow", word)
+	}
+	if cure := foreign.Cure("enforce", word); cure != "" {
+		return 0, fmt.Errorf("enforce %q is unknown; %s", word, cure)
 	}
 	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, or a percentage such as 25%%", word)
-}
-
-// wordsForShadow are what other rate limiters call it.
-var wordsForShadow = []string{
-	"off", "false", "no", "none", "dry_run", "dry-run", "dryrun", "shadow_mode", "observe", "monitor",
-	"watch", "log", "log_only", "count", "report", "report_only", "permissive", "detect", "test",
 }
 
 // Word returns how a percentage is written.

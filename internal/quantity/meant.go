@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 )
 
 // numberError is the error of a text that is not a whole number. The text may come from a
@@ -18,7 +19,10 @@ type numberError string
 func (e numberError) Error() string {
 	text := fmt.Sprintf("%q is not a whole number", string(e))
 	if n := meantNumber(string(e)); n != "" {
-		text += "; write " + n
+		return text + "; write " + n
+	}
+	if cure := foreign.Ending(string(e)); cure != "" {
+		return text + "; " + cure
 	}
 	return text
 }
@@ -31,8 +35,11 @@ func (e durationError) Error() string {
 		return fmt.Sprintf("%s has no unit; write %[1]ss for seconds, or %[1]sm for minutes", string(e))
 	}
 	text := fmt.Sprintf("%q is not a duration", string(e))
+	if cure := foreign.Ending(string(e)); cure != "" {
+		return text + "; " + cure
+	}
 	number, unit := numberAndUnit(string(e))
-	switch unit = units[unit]; {
+	switch unit = foreign.Meaning(foreign.Unit, unit); {
 	case unit == "M":
 		return text + "; write " + number + "m for minutes, or " + days(number, 30) + " for months of 30 days"
 	case unit == "mo":
@@ -56,18 +63,6 @@ var (
 	rate         = regexp.MustCompile(`^([0-9]+) *(?:r|req|reqs|requests|events)?(?:/|ps$|pm$|ph$)([0-9.]*[A-Za-z]*)$`)
 	wordsOfRate  = map[string]bool{"per": true, "every": true, "each": true, "in": true, "a": true, "/": true, "requests": true, "req": true, "events": true}
 )
-
-// units are how people write the units of durations.
-var units = map[string]string{
-	"ms": "ms", "msec": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
-	"s": "s", "S": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
-	"m": "m", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
-	"h": "h", "H": "h", "hr": "h", "hrs": "h", "hour": "h", "hours": "h",
-	"d": "d", "D": "d", "day": "d", "days": "d",
-	"w": "w", "W": "w", "wk": "w", "week": "w", "weeks": "w",
-	"M": "M", "mo": "mo", "mon": "mo", "month": "mo", "months": "mo",
-	"y": "y", "Y": "y", "yr": "y", "year": "y", "years": "y",
-}
 
 // numberAndUnit returns the number and the unit of a duration. The number is 1 for a unit
 // alone. Both are empty for other texts.
@@ -115,8 +110,9 @@ func wholeNumber(n float64) string {
 
 // meantDuration returns the text as a duration that Duration takes, or "" for other texts.
 func meantDuration(text string) string {
-	if number, unit := numberAndUnit(text); units[unit] != "" {
-		if d := number + units[unit]; isDuration(d) {
+	number, unit := numberAndUnit(text)
+	if unit = foreign.Meaning(foreign.Unit, unit); unit != "" {
+		if d := number + unit; isDuration(d) {
 			return d
 		}
 		return ""
@@ -209,6 +205,13 @@ func meantWords(words []string) (Limit, bool) {
 		return Limit{}, false
 	}
 	return Limit{rest[0], window}, true
+}
+
+// InOneWord returns the two words of a limit that is written as one, such as 100/1m.
+func InOneWord(word string) (l Limit, ok bool) {
+	most, window, ok := strings.Cut(word, "/")
+	ok = ok && (isNumber(most) || isDynamic(most)) && (isDuration(window) || isDynamic(window))
+	return Limit{most, window}, ok
 }
 
 // CheckWords reports another number of words than two in a line of a limit, if it can

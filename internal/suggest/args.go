@@ -1,6 +1,10 @@
 package suggest
 
-import "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
 
 // syntax says how options of sliding_window are written.
 var syntax = map[string]string{
@@ -68,14 +72,28 @@ func ArgErr(d *caddyfile.Dispenser) error { return ArgErrOf(d, syntax) }
 // ArgErrOf does so with the options that have their syntax in a map.
 func ArgErrOf(d *caddyfile.Dispenser, syntax map[string]string) error {
 	words := upToCursor(d)
-	text := syntax[words[0]]
 	if (words[0] == "settle" || words[0] == "load") && len(words) > 1 {
-		text = syntax[words[1]]
+		words = words[1:]
 	}
-	if text == "" || d.Val() == "{" {
+	text := syntax[words[0]]
+	switch {
+	case text == "" || d.Val() == "{":
 		return d.ArgErr()
+	case len(words)-1+len(PeekArgs(d)) < least(text):
+		return d.Errf("an argument is missing after '%s'; write %s; is a {$VARIABLE} empty?", d.Val(), text)
 	}
 	return d.Errf("wrong argument count or unexpected line ending after '%s'; write %s", d.Val(), text)
+}
+
+// least returns how many arguments an option has at least, by its syntax.
+func least(syntax string) int {
+	for _, end := range []string{",", " [", " {", " ...", " alone"} {
+		syntax, _, _ = strings.Cut(syntax, end)
+	}
+	if values := strings.Count(syntax, "<"); values > 0 {
+		return values
+	}
+	return len(strings.Fields(syntax)) - 1 // words to choose from
 }
 
 // upToCursor returns the words of the line up to the cursor of d, one at least.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
@@ -35,23 +36,6 @@ var (
 	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
 	globalOptions  = []string{"store", "on_error"}
 )
-
-// foreignOptions are words of other rate limiters, and what to do about them.
-var foreignOptions = map[string]string{
-	"distributed":    "write store redis in sliding_window, or in the global option sliding_window",
-	"read_interval":  "take it out: each request asks the store",
-	"write_interval": "take it out: each request is counted at once",
-	"purge_age":      "take it out: keys expire by themselves",
-	"sweep_interval": "take it out: keys expire by themselves",
-	"storage":        "write store memory or store redis",
-	"nodelay":        "take it out: no request is delayed",
-	"delay":          "take it out: no request is delayed",
-	"rate":           "write limit <max> <window> in a zone",
-	"average":        "write limit <max> <window> in a zone",
-	"requests":       "write limit <max> <window> in a zone",
-	"max":            "write limit <max> <window> in a zone",
-	"period":         "write limit <max> <window> in a zone",
-}
 
 // Unknown refuses the option at the cursor of d, which there is not at a place, and
 // says what was probably meant.
@@ -92,7 +76,7 @@ func (w Words) meantOption(option, place string, args []string) string {
 	case option == "window":
 		return fmt.Sprintf("write limit <max> %s in a zone, which takes the place of events and window", argOr(args, "<window>"))
 	}
-	return foreignOptions[option]
+	return foreign.Meaning(foreign.Option, option)
 }
 
 // Algorithm returns how an algorithm is written whose options follow its name.
@@ -191,10 +175,10 @@ func CheckStoreName(name string) error {
 	if _, err := caddy.GetModule(StoreModules + "." + name); err == nil {
 		return nil
 	}
-	switch strings.ToLower(name) {
-	case "valkey", "keydb", "dragonfly", "redict", "garnet", "rediss", "sentinel", "cluster", "redis-cluster", "redis_cluster", "redis":
+	switch foreign.Meaning(foreign.Store, name) {
+	case "redis":
 		return fmt.Errorf("store %s is unknown; write store redis, which works with all servers that speak the protocol of Redis", name)
-	case "local", "mem", "in-memory", "inmemory", "in_memory", "none", "off":
+	case "memory":
 		return fmt.Errorf("store %s is unknown; write store memory, or take store out", name)
 	}
 	if strings.Contains(name, "://") { // may hold a password

@@ -14,11 +14,12 @@ func NoOption(d *caddyfile.Dispenser, of string, options []string) error {
 	if err := noBlock(d); err != nil {
 		return err
 	}
-	return d.Errf("unrecognized subdirective %q%s; %s", d.Val(), of, cure(d.Val(), options))
+	return d.Errf("unrecognized subdirective %q%s; %s", d.Val(), of, Cure(d.Val(), options))
 }
 
-// cure says which of the options to write.
-func cure(option string, options []string) string {
+// Cure says which of the options to write in place of one that there is not: the one that was probably meant, or
+// all of them.
+func Cure(option string, options []string) string {
 	if meant := nearest.Word(option, options); meant != "" {
 		return "write " + meant
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
@@ -34,22 +35,6 @@ var documentedNames = []string{
 	"http.request.host.labels.", "http.request.orig_uri.path.",
 	"http.request.tls.client.san.dns_names.", "http.request.tls.client.san.emails.",
 	"http.request.tls.client.san.ips.", "http.request.tls.client.san.uris.",
-}
-
-// otherWords are what other servers, and other plugins, call the same. A word that ends in
-// a dot takes one of the operator's.
-var otherWords = map[string][]string{
-	clientIPName: {
-		"ip", "remoteip", "realip", "sourceip", "userip", "peerip", "ipaddr", "ipaddress",
-		"clientaddr", "clientaddress", "clienthost", "remoteaddr", "remoteaddress", "binaryremoteaddr",
-		"xforwardedfor", "xrealip", "httpxforwardedfor", "httpxrealip",
-	},
-	"http.request.uri":        {"requesturi"},
-	"http.request.method":     {"requestmethod"},
-	"http.request.uri.query":  {"querystring", "args"},
-	"http.request.header.":    {"headers."},
-	"http.request.cookie.":    {"cookies."},
-	"http.request.uri.query.": {"params.", "param.", "args.", "arg."},
 }
 
 // nameByWord finds one of documentedNames by what is left of it without what many share.
@@ -102,7 +87,7 @@ func resembled(name string) string {
 		word = strings.TrimPrefix(word, prefix)
 	}
 	if variable, ok := strings.CutPrefix(word, "vars."); ok {
-		if word := squash(variable); word == "clientip" || slices.Contains(otherWords[clientIPName], word) {
+		if word := squash(variable); word == "clientip" || foreign.Meaning(foreign.Placeholder, word) == clientIPName {
 			return clientIPName
 		}
 		return "" // of the operator
@@ -126,10 +111,8 @@ func nearestName(word string) string {
 	if name, ok := nameByWord[word]; ok {
 		return name
 	}
-	for name, words := range otherWords {
-		if slices.Contains(words, word) {
-			return name
-		}
+	if name := foreign.Meaning(foreign.Placeholder, word); name != "" {
+		return name
 	}
 	open := strings.HasSuffix(word, ".")
 	most := 0

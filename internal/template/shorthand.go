@@ -1,6 +1,7 @@
 package template
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -34,6 +35,19 @@ func Short(text string) string {
 	}
 	return text
 }
+
+// ShortIn does so in a text about placeholders, such as an error.
+func ShortIn(text string) string {
+	text = strings.ReplaceAll(text, Written(clientIPName), "{client_ip}")
+	return placeholderInText.ReplaceAllStringFunc(text, func(found string) string {
+		if short := shortName(strings.Trim(found, "{}")); short != "" { // none for one that is escaped
+			return "{" + short + "}"
+		}
+		return found
+	})
+}
+
+var placeholderInText = regexp.MustCompile(`\\?\{[a-z][\w.%?/,-]*\}`)
 
 // shortName returns what Caddy expands to a name; empty if there is no such shorthand.
 func shortName(name string) string {

@@ -1,0 +1,37 @@
+package foreign
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
+)
+
+// Each word of the table has one meaning at its place, and is written as Meaning looks for it.
+func TestTable(t *testing.T) {
+	for place, cures := range table {
+		seen := make(map[string]string)
+		for cure, words := range cures {
+			for word := range strings.FieldsSeq(words) {
+				if other, ok := seen[word]; ok {
+					t.Errorf("%s: %q means %q and %q", place, word, other, cure)
+				}
+				seen[word] = cure
+				if got := Meaning(place, word); got != cure {
+					t.Errorf("%s: %q: got %q, want %q", place, word, got, cure)
+				}
+				if place != Unit && word != nearest.Squash(word) {
+					t.Errorf("%s: %q can only be found as it is; write %q", place, word, nearest.Squash(word))
+				}
+			}
+		}
+	}
+	for _, c := range [][3]string{
+		{Unit, "M", "M"}, {Unit, "m", "m"}, {Unit, "Hours", "h"}, {Unit, "x", ""},
+		{"enforce", "Dry-Run", "write shadow"}, {Algorithm, "token_bucket", "write gcra"}, {"nowhere", "off", ""},
+	} {
+		if got := Meaning(c[0], c[1]); got != c[2] {
+			t.Errorf("%s: %q: got %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
