@@ -127,6 +127,20 @@ func (p *Process) Stop() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 // Cont resumes the process.
 func (p *Process) Cont() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
+// LimitFiles lets the process open n files and sockets more than it has.
+func (p *Process) LimitFiles(tb testing.TB, n int) {
+	tb.Helper()
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	open, err := os.ReadDir(filepath.Join("/proc", pid, "fd"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	most := strconv.Itoa(len(open) + n)
+	if out, err := exec.Command("prlimit", "--pid", pid, "--nofile="+most).CombinedOutput(); err != nil { //nolint:gosec // of a test
+		tb.Fatalf("prlimit: %v\n%s", err, out)
+	}
+}
+
 // End has the process end as if somebody had pressed Ctrl-C, and waits for it. It may
 // be called before the end of the test.
 func (p *Process) End(tb testing.TB) {
