@@ -117,6 +117,11 @@ test-page: ## Test the page of caddy sliding-window page in Chromium; it is a mo
 	go -C internal/pagetest vet ./...
 	go -C internal/pagetest test -count 1 -timeout 15m ./...
 
+.PHONY: test-kubernetes
+test-kubernetes: ## Decode docs/kubernetes.yaml as Kubernetes does; it is a module of its own
+	go -C internal/kubetest vet ./...
+	go -C internal/kubetest test -count 1 ./...
+
 .PHONY: page-pictures
 page-pictures: ## Write the pictures of the page in docs
 	scripts/install-chromium.sh
@@ -139,3 +144,4 @@ lint: ## Run golangci-lint
 	golangci-lint run
 	cd bench && golangci-lint run
 	cd internal/pagetest && golangci-lint run
+	cd internal/kubetest && golangci-lint run

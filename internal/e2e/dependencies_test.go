@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,7 +74,7 @@ func requirements(t *testing.T) (direct, tools, all map[string]bool) {
 func imports(t *testing.T) map[string]bool {
 	paths := make(map[string]bool)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && (path == "bench" || path == filepath.Join("internal", "pagetest") || strings.HasPrefix(d.Name(), ".") && path != ".") {
+		if err != nil || d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || isModule(path)) {
 			return cmp.Or(err, filepath.SkipDir)
 		}
 		if filepath.Ext(path) != ".go" {
@@ -93,6 +94,12 @@ func imports(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	return paths
+}
+
+// isModule reports whether a directory is a module of its own, as bench is.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func sameModules(t *testing.T, nameA string, a map[string]bool, nameB string, b map[string]bool) {

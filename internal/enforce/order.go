@@ -23,7 +23,7 @@ type Order struct {
 	// At is when the order was made, in microseconds, and later than the zone's order before it: only an order with a
 	// later At replaces another one.
 	At time.Time `json:"at"`
-	// All is set if the order is for all zones. A zone that cannot be in shadow is exempt then.
+	// All is set if the order names all zones at once. A zone that cannot be in shadow is exempt then.
 	All bool `json:"all,omitempty"`
 	control.Why
 	// Own is set if an operator told this Caddy.
