@@ -42,7 +42,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 	}
 	r.InBook = &overridebook.Zone{
 		Name: own.Name, Longest: own.longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
-		Orders: &own.control.Sync, Obey: r.Obey, InForce: own.overrides,
+		Orders: &own.control.Sync, Obey: r.Obey, InForce: own.overrides, LogsKeys: h.LogKey,
 	}
 	return r
 }

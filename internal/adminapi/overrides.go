@@ -112,7 +112,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("key: another override of the list has the same selector; send one of them"))
 		}
 	}
-	return changeOverrides(s, r, "set", &records, func(all []overrides.Record) ([]overrides.Record, error) {
+	return changeOverrides(s, r, "set", &records, nil, func(all []overrides.Record) ([]overrides.Record, error) {
 		for i := range records {
 			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return isSame(zones[i], &o, &records[i]) }), records[i])
 		}
@@ -144,7 +144,8 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	var gone []overrides.Record
-	return changeOverrides(s, r, "deleted", &gone, func(all []overrides.Record) ([]overrides.Record, error) {
+	why := control.Why{Reason: wanted.Reason, By: cmp.Or(wanted.By, clientOf(r))}
+	return changeOverrides(s, r, "deleted", &gone, &why, func(all []overrides.Record) ([]overrides.Record, error) {
 		gone = nil
 		all = slices.DeleteFunc(all, func(o overrides.Record) bool {
 			if !is(&o) {
@@ -210,12 +211,12 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		seen[o.ID] = true
 	}
-	return changeOverrides(s, r, "replaced", &set.Records, nil)
+	return changeOverrides(s, r, "replaced", &set.Records, nil, nil)
 }
 
 // changeOverrides changes the overrides of a store, and tells the log what was done with the records
-// at told, which edit may put there. A nil edit replaces all by these.
-func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
+// at told, which edit may put there, and why; nil if the records say so. A nil edit replaces all by these.
+func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
 	var c overridestore.Copy
 	var err error
@@ -234,32 +235,34 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]o
 	case err != nil:
 		return 0, nil, err
 	}
-	tell(s, r, what, c.Version, *told)
+	tell(s, r, what, c.Version, *told, why)
 	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: *told}, nil
 }
 
-// mostTold is the number of records up to which each has a line of its own, and an event.
-const mostTold = 16
-
-// tell has the log and handlers of events know what was done with records. Keys stay out of both.
-func tell(s *openstore.Store, r *http.Request, what, version string, records []overrides.Record) {
+// tell has the log and handlers of events know what was done with records, and why; nil if the records say so. Keys stay out of
+// events, and out of the log without log_key.
+func tell(s *openstore.Store, r *http.Request, what, version string, records []overrides.Record, why *control.Why) {
 	logger := storestate.Logger(s.Name())
-	if what == "replaced" || len(records) > mostTold {
+	if what == "replaced" || len(records) > overridebook.MostTold {
 		logger.Info("overrides were "+what, zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", version))
-		emitOverride(s.Name(), what, version, &overrides.Record{By: clientOf(r)})
+		emitOverride(s.Name(), what, version, &overrides.Record{}, &control.Why{By: clientOf(r)})
 		return
 	}
 	for _, o := range records {
-		emitOverride(s.Name(), what, version, &o)
-		logger.Info("override was "+what, zap.String("zone", o.Zone), zap.String("id", o.ID), zap.String("by", o.By),
-			zap.String("client", clientOf(r)), zap.String("reason", o.Reason), zap.String("version", version))
+		own := why
+		if own == nil {
+			own = &control.Why{Reason: o.Reason, By: o.By}
+		}
+		emitOverride(s.Name(), what, version, &o, own)
+		fields := append(s.Overrides.Fields(&o), own.Fields()...)
+		logger.Info("override was "+what, append(fields, zap.String("client", clientOf(r)), zap.String("version", version))...)
 	}
 }
 
 // emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
 // by this Caddy. The zone and the ID are empty if there are many of them.
-func emitOverride(store, what, version string, o *overrides.Record) {
-	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": o.By, "reason": o.Reason, "version": version})
+func emitOverride(store, what, version string, o *overrides.Record, why *control.Why) {
+	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": why.By, "reason": why.Reason, "version": version})
 }
 
 // clientOf returns the address of who asks.

@@ -1,12 +1,15 @@
 package adminapi
 
 import (
-	"errors"
+	"cmp"
 	"net/http"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // Notes of a reset.
@@ -18,14 +21,11 @@ const (
 
 // reset forgets the history of a counter.
 func reset(r *http.Request, body []byte) (int, any, error) {
-	selector, err := control.DecodeSelector(body)
-	if err == nil && selector.Request != nil {
-		err = errors.New("request: only inspect takes one; send zone, and key or values")
-	}
+	order, err := control.DecodeReset(body)
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	found, err := findCounter(selector)
+	found, err := findCounter(order.Selector)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -43,6 +43,12 @@ func reset(r *http.Request, body []byte) (int, any, error) {
 		}
 		answer.Done = answer.Done && done
 	}
+	order.By = cmp.Or(order.By, clientOf(r))
+	fields := []zap.Field{zap.String("zone", c.Zone), zap.Bool("done", answer.Done)}
+	if found.zones[0].InBook.LogsKeys {
+		fields = append(fields, zap.String("key", c.Key))
+	}
+	storestate.Logger(s.Name()).Info("counter was reset by an operator", append(fields, order.Fields()...)...)
 	switch {
 	case !answer.Done:
 		answer.Note = noteAway

@@ -85,13 +85,17 @@ func (c *command) inspectCommand() *cobra.Command {
 }
 
 func (c *command) resetCommand() *cobra.Command {
-	return c.onCounter(&cobra.Command{
+	var order control.ResetOrder
+	cmd := c.onCounter(&cobra.Command{
 		Use: "reset", Short: "Forgets what a client has used", Args: cobra.NoArgs,
-		Example: "  $ caddy sliding-window reset --zone per_client --key 192.0.2.1",
+		Example: "  $ caddy sliding-window reset --zone per_client --key 192.0.2.1 --reason TICKET-7",
 	}, func(cmd *cobra.Command, s *control.Selector) error {
+		order.Selector = *s
 		var answer control.Reset
-		return c.run(cmd, http.MethodPost, "reset", s, &answer, func(w io.Writer) { printReset(w, &answer) })
+		return c.run(cmd, http.MethodPost, "reset", &order, &answer, func(w io.Writer) { printReset(w, &answer) })
 	})
+	why(cmd, &order.Why)
+	return cmd
 }
 
 func (c *command) enforceCommand() *cobra.Command {
@@ -132,7 +136,7 @@ func (c *command) enforceCommand() *cobra.Command {
 
 // why adds the flags that say who changes something, and why.
 func why(cmd *cobra.Command, w *control.Why) {
-	cmd.Flags().StringVar(&w.Reason, "reason", "", "Why, for the log and the page")
+	cmd.Flags().StringVar(&w.Reason, "reason", "", "Why, for the log")
 	cmd.Flags().StringVar(&w.By, "by", "", "Who says so; by default the address that the admin endpoint sees")
 }
 

@@ -137,6 +137,8 @@ func (c *command) overrideDeleteCommand() *cobra.Command {
 		return c.run(cmd, http.MethodPost, "overrides/delete", &r, &answer, func(w io.Writer) { printChange(w, "was deleted", &answer) })
 	})
 	cmd.Flags().StringVar(&r.ID, "id", "", "ID of the override, as list shows it")
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "Why, for the log")
+	cmd.Flags().StringVar(&r.By, "by", "", "Who says so; by default the address that the admin endpoint sees")
 	cmd.MarkFlagsOneRequired("id", "zone")
 	cmd.MarkFlagsMutuallyExclusive("id", "zone")
 	return cmd

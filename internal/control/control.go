@@ -31,24 +31,28 @@ type Selector struct {
 // DecodeSelector reads a selector. Its errors are those of decode.
 func DecodeSelector(body []byte) (Selector, error) {
 	var s Selector
-	err := decode(body, &s, words{
+	if err := decode(body, &s, words{
 		encoding: "; a key with other bytes cannot be named",
 		object:   "zone, and key or values",
 		fields:   "zone, store, key and values, or request with method, uri, headers, remote and server",
 		types:    map[string]string{"request": "an object with uri and remote", "values": "a list of strings"},
-	})
-	switch {
-	case err != nil:
+	}); err != nil {
 		return s, err
+	}
+	return s, s.check()
+}
+
+func (s *Selector) check() error {
+	switch {
 	case s.Request != nil && (s.Zone != "" || s.Store != "" || s.Key != nil || s.Values != nil):
-		return s, errors.New("request: cannot be combined with zone, store, key or values")
+		return errors.New("request: cannot be combined with zone, store, key or values")
 	case s.Request != nil:
 	case s.Zone == "":
-		return s, errors.New("zone: required; GET /sliding_window/zones lists the zones")
+		return errors.New("zone: required; GET /sliding_window/zones lists the zones")
 	case s.Key != nil && s.Values != nil:
-		return s, errors.New("values: cannot be combined with key; send one of them")
+		return errors.New("values: cannot be combined with key; send one of them")
 	}
-	return s, nil
+	return nil
 }
 
 // Zones is the answer to GET /sliding_window/zones.
@@ -208,15 +212,4 @@ type InspectedStore struct {
 	State string `json:"state"`
 	Since string `json:"since,omitempty"`
 	Cause string `json:"cause,omitempty"`
-}
-
-// Reset is the answer to POST /sliding_window/reset.
-type Reset struct {
-	Zone  string `json:"zone"`
-	Key   string `json:"key"`
-	Store string `json:"store"`
-	// Whether the store has forgotten the counter. If not it is away, and is told once it is back.
-	Done bool `json:"done"`
-	// What holds for other Caddys.
-	Note string `json:"note,omitempty"`
 }

@@ -92,7 +92,7 @@ func FuzzDecodeEnforce(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := control.DecodeEnforce(body)
 		if err != nil {
-			if field, _, ok := strings.Cut(err.Error(), ":"); !ok || len(err.Error()) > 120 || !slices.Contains([]string{"body", "zone", "store", "all", "mode", "ttl", "reason"}, field) {
+			if field, _, ok := strings.Cut(err.Error(), ":"); !ok || len(err.Error()) > 120 || !slices.Contains([]string{"body", "zone", "store", "all", "mode", "ttl", "reason", "by"}, field) {
 				t.Errorf("%q: the error is %q", body, err)
 			}
 			return

@@ -74,6 +74,7 @@ type Book struct {
 	loading    *loading      // of Caddy's storage, under way; nil without
 	zones      map[*Zone]struct{}
 	changed    time.Time       // when the zones got other records
+	checked    time.Time       // up to when the log has which records have ended
 	warned     map[string]bool // misfits that the log has, by record and reason
 	foreignLog uptime.Rare
 	runs       int // configurations
@@ -133,7 +134,11 @@ func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
 	}
 	b.mu.Lock()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
-	b.apply(b.clock.Now())
+	now := b.clock.Now()
+	if first {
+		b.checked = now
+	}
+	b.apply(now)
 	b.mu.Unlock()
 	if !first {
 		return
@@ -198,6 +203,7 @@ func (b *Book) run(ctx context.Context) {
 
 // install has other records hold, and be kept for a start without the store. mu is held.
 func (b *Book) install(c overridestore.Copy) {
+	b.tellEnded(b.clock.Now())
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.copy, b.lost, b.refused, b.changed = c, false, false, b.clock.Now()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(c.Records)))

@@ -60,6 +60,7 @@ func (b *Book) change(ctx context.Context, version string, isAll bool, edit func
 		} else {
 			next.Version = nextVersion(before.Version, next.Read)
 			stamp(&before, &next, isAll)
+			isNews(b.name, next.Version) // the operator's line tells it
 			written, err := b.write(ctx, &before, &next)
 			if err != nil {
 				return before, changeError(err)

@@ -74,6 +74,7 @@ func (b *Book) follows(known string, found overridestore.Copy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.copy.Version == known {
+		b.tellHeard(&found)
 		b.install(found)
 	}
 }

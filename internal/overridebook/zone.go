@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
-// Zone is a zone of a handler, as the book knows it. All fields are required.
+// Zone is a zone of a handler, as the book knows it. All fields but LogsKeys are required.
 type Zone struct {
 	Name string
 	// Longest is the longest window that the configuration tells.
@@ -30,6 +30,8 @@ type Zone struct {
 	Obey func(enforce.Order)
 	// InForce gets the overrides that hold.
 	InForce *InForce
+	// LogsKeys is whether keys may be in the log.
+	LogsKeys bool
 }
 
 // InForce are the overrides of a zone that hold now. Requests load one pointer. A nil InForce has none.
@@ -180,6 +182,7 @@ func (b *Book) Tidy(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due := false
+	b.tellEnded(now)
 	b.copy.Past = withoutForgotten(slices.Clone(b.copy.Past), now)
 	for z := range b.zones {
 		if o := z.InForce.now.Load(); o != nil {

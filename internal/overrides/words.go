@@ -1,0 +1,37 @@
+package overrides
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Effect says in a few words what a record does: deny, exempt, factor 2.5, or limit 600/1m, 2000/24h.
+func (r *Record) Effect() string {
+	switch {
+	case r.Deny:
+		return "deny"
+	case r.Exempt:
+		return "exempt"
+	case r.Factor != 0:
+		return "factor " + strconv.FormatFloat(r.Factor, 'g', -1, 64)
+	}
+	limits := make([]string, len(r.Limits))
+	for i, l := range r.Limits {
+		limits[i] = fmt.Sprintf("%d/%s", l.Max, l.Window)
+	}
+	return "limit " + strings.Join(limits, ", ")
+}
+
+// Selector returns the kind of keys that a record is for: key, values, cidr, pattern or all. The keys are empty if they are not
+// known, as those that are hashed, and for all.
+func (r *Record) Selector() (kind, keys string) {
+	kind, keys = r.kind()
+	switch kind {
+	case "hashes":
+		return "key", ""
+	case "values":
+		return kind, strings.Join(r.Values, ", ")
+	}
+	return kind, keys
+}
