@@ -140,14 +140,14 @@ type answered struct {
 }
 
 // serveSettled has the next handlers answer a request that was admitted, and makes it cost
-// what its answer says.
+// what its answer says. The fields of an API take the place of those that the answer has.
 func (h *Handler) serveSettled(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
-	if !h.settles {
+	if !h.settles && h.api == nil {
 		return h.serveTimed(w, r, req, next)
 	}
 	receipts := h.receipts(req)
 	strips := h.strips(req)
-	if len(receipts) == 0 && len(strips) == 0 {
+	if len(receipts) == 0 && len(strips) == 0 && h.api == nil {
 		return h.serveTimed(w, r, req, next)
 	}
 	a := &answered{req: req, handler: h, receipts: receipts, strips: strips}
@@ -184,6 +184,7 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 		}
 	}
 	a.strip()
+	a.handler.setAPIFields(header, a.req)
 	if len(a.readers) == 0 {
 		return nil
 	}

@@ -28,6 +28,7 @@ func (h *Handler) setFields(header http.Header, req *request) {
 	if h.Headers == fieldsLegacy || h.Headers == fieldsBoth {
 		answer.SetLegacy(header, req.tightest())
 	}
+	h.setAPIFields(header, req)
 }
 
 // announce writes the lines of RateLimit-Policy and RateLimit: one each, with the
@@ -115,6 +116,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if req.retryAfter > 0 {
 		header["Retry-After"] = lines[1][:]
 	}
+	if h.api != nil {
+		h.api.SetRetry(header, req.retryAfter)
+	}
 	h.logDenial(req)
 
 	status, cause := h.denialStatus(req)
@@ -132,7 +136,10 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	p := answer.Problem{
 		Detail: detail, RetryAfter: req.retryAfter, Status: status,
-		Title: "Rate limit exceeded", Kind: kind, Violated: req.violated(),
+		Title: "Rate limit exceeded", Kind: kind, Violated: req.violated(), API: h.api,
+	}
+	if h.api != nil {
+		p.Units = req.deniedUnits()
 	}
 	if cause == errNoKey && status != http.StatusTooManyRequests { //nolint:errorlint // it is that very error
 		p.Title, p.Kind = cmp.Or(http.StatusText(status), "Request denied"), answer.ProblemOfStatus
@@ -154,7 +161,7 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *reque
 	}
 	p := answer.Problem{
 		Detail: "The rate limit cannot be checked at the moment.", Status: http.StatusServiceUnavailable,
-		Title: "Temporarily unavailable", Kind: answer.ProblemCapacity,
+		Title: "Temporarily unavailable", Kind: answer.ProblemCapacity, API: h.api,
 	}
 	p.Write(w, r)
 	return nil

@@ -171,6 +171,7 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //		}
 //		status   <code>
 //		headers  ietf|legacy|both|none
+//		errors   problem|openai|anthropic
 //		jitter   <share>
 //		log_key
 //	}
@@ -245,6 +246,8 @@ func (h *Handler) unmarshalOption(d *caddyfile.Dispenser) error {
 		err = parseOnError(d, &h.OnError, &h.Share)
 	case "headers":
 		err = parseWord(d, "headers", &h.Headers, fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone)
+	case "errors":
+		err = parseWord(d, "errors", &h.Errors, errorsProblem, errorsOpenAI, errorsAnthropic)
 	case "status":
 		if err = parseInt(d, "status", &h.Status); err == nil && h.Status == 0 {
 			return d.Err("status 0: must be from 400 to 599")

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
@@ -78,6 +79,13 @@ type Handler struct {
 	// `both` or `none`. Default: `ietf`.
 	Headers string `json:"headers,omitempty"`
 
+	// How the body of a denial is written: `problem` for problem details or plain text; `openai`
+	// or `anthropic` as these APIs write errors, so that their clients show the message. Then answers
+	// also get the fields of the API for the tightest limit of requests and of tokens, unless headers is
+	// `none`, in the place of those of the back end; and a denial that waiting does not help within 60 s
+	// has `X-Should-Retry: false`, so that these clients return at once. Default: `problem`.
+	Errors string `json:"errors,omitempty"`
+
 	// The share by which Retry-After is lengthened at most, at random, so that
 	// clients do not all come back at once: 0.2 for up to a fifth. From 0 to 1.
 	// Default: 0.
@@ -88,9 +96,10 @@ type Handler struct {
 	LogKey bool `json:"log_key,omitempty"`
 
 	store   *openstore.Store
-	settles bool // whether a zone has count_if or settle
-	loads   bool // whether a zone has load
-	times   bool // whether a zone measures answer times
+	settles bool        // whether a zone has count_if or settle
+	loads   bool        // whether a zone has load
+	times   bool        // whether a zone measures answer times
+	api     *answer.API // as Errors says; nil: problem details
 	clients []clientZone
 	logger  *zap.Logger
 }
@@ -170,6 +179,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Headers == "" {
 		h.Headers = fieldsIETF
 	}
+	h.api = apis[h.Errors]
 	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
 		h.store.Settler.Use()
 	}
@@ -213,6 +223,7 @@ func (h *Handler) check() error {
 	for _, err := range []error{
 		checkWord("on_error", h.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny),
 		checkWord("headers", h.Headers, "", fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone),
+		checkWord("errors", h.Errors, "", errorsProblem, errorsOpenAI, errorsAnthropic),
 		checkStatus(h.Status),
 		checkJitter(h.Jitter),
 	} {
@@ -298,11 +309,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	h.watch(r, req)
 	req.publish()
 	req.count()
-	if req.allowed && h.settles {
-		return h.serveSettled(w, r, req, next)
-	}
 	if req.allowed {
-		return h.serveTimed(w, r, req, next)
+		return h.serveSettled(w, r, req, next)
 	}
 	if body != nil {
 		h.rememberDenied(r.Context(), req)

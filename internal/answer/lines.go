@@ -68,11 +68,11 @@ func AppendTightest(items []Item, quotas *Quotas, ds []window.Decision) []Item {
 		if len(items) == MostAnnounced {
 			loosest := len(items) - 1
 			for k := range items {
-				if tighter(items[loosest].Decision, items[k].Decision) {
+				if Tighter(items[loosest].Decision, items[k].Decision) {
 					loosest = k
 				}
 			}
-			if !tighter(&ds[j], items[loosest].Decision) {
+			if !Tighter(&ds[j], items[loosest].Decision) {
 				continue
 			}
 			items = append(items[:loosest], items[loosest+1:]...)
@@ -87,15 +87,15 @@ func AppendTightest(items []Item, quotas *Quotas, ds []window.Decision) []Item {
 func Tightest(ds []window.Decision) int {
 	best := 0
 	for i := range ds {
-		if tighter(&ds[i], &ds[best]) {
+		if Tighter(&ds[i], &ds[best]) {
 			best = i
 		}
 	}
 	return best
 }
 
-// tighter reports whether a decision matters more to the client than another one.
-func tighter(a, b *window.Decision) bool {
+// Tighter reports whether a decision matters more to the client than another one.
+func Tighter(a, b *window.Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:
 		return !a.Allowed

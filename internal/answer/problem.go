@@ -16,8 +16,8 @@ const (
 	ProblemOfStatus = "about:blank" // no more than the status says (RFC 9457, 4.2.1)
 )
 
-// Problem is the body of an answer by itself (RFC 9457). Its texts hold nothing that
-// JSON would escape.
+// Problem is the body of an answer by itself (RFC 9457), or as an API writes it. Its texts hold nothing
+// that JSON would escape.
 type Problem struct {
 	Detail     string
 	RetryAfter int64 // left out if 0
@@ -25,6 +25,8 @@ type Problem struct {
 	Title      string
 	Kind       string   // the type
 	Violated   []string // left out if empty
+	API        *API     // nil: problem details
+	Units      Units    // of the limit that denies longest; for API
 }
 
 // append writes the problem as JSON, its members in the order of their names.
@@ -55,15 +57,18 @@ func (p *Problem) append(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-// Write answers with the problem, or in plain text if the client likes that
-// better.
+// Write answers with the problem: as the API writes it, or in plain text if the client
+// likes that better than problem details.
 func (p *Problem) Write(w http.ResponseWriter, r *http.Request) {
 	room := bodies.Get().(*[]byte)
 	contentType, body := ContentType, (*room)[:0]
-	if prefersText(strings.Join(r.Header["Accept"], ",")) {
+	switch {
+	case p.API != nil:
+		contentType, body = "application/json", p.API.appendError(body, p)
+	case prefersText(strings.Join(r.Header["Accept"], ",")):
 		contentType = "text/plain; charset=utf-8"
 		body = append(body, p.Title+". "+p.Detail+"\n"...)
-	} else {
+	default:
 		body = p.append(body)
 	}
 	w.Header()["Content-Type"] = []string{contentType}

@@ -21,6 +21,8 @@ func TestRefusedHandler(t *testing.T) {
 			{"status", 0, ``, `an argument is missing after 'status'; write status <code>; is a {$VARIABLE} empty?`},
 			{"headers all", 0, `"headers":"all"`, `headers "all" is unknown; write both`},
 			{"headers ietf legacy", 0, ``, `wrong argument count or unexpected line ending after 'ietf'; write headers ietf, legacy, both or none`},
+			{"errors json", 0, `"errors":"json"`, `errors "json" is unknown; use one of problem, openai, anthropic`},
+			{"errors openai anthropic", 0, ``, `wrong argument count or unexpected line ending after 'openai'; write errors problem, openai or anthropic`},
 			{"on_error panic", 0, `"on_error":"panic"`, `on_error "panic" is unknown; use one of local, allow, deny`},
 			{"on_error \"\"", 0, ``, `on_error "" is unknown; use one of local, allow, deny`},
 			{"on_error allow {\nshare\n}", 1, `"on_error":"allow","share":true`, `share and on_error allow cannot be combined; write on_error local { share }, or take share out`},

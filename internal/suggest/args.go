@@ -16,6 +16,7 @@ var syntax = map[string]string{
 	"share":       "share alone",
 	"status":      "status <code>",
 	"headers":     "headers ietf, legacy, both or none",
+	"errors":      "errors problem, openai or anthropic",
 	"jitter":      "jitter <share>, such as jitter 0.2",
 	"log_key":     "log_key alone",
 	"key":         "key <text>, in quotes if it holds spaces",

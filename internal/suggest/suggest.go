@@ -33,7 +33,7 @@ type Words struct {
 }
 
 var (
-	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "jitter", "log_key"}
+	handlerOptions = []string{"zone", "store", "on_error", "status", "headers", "errors", "jitter", "log_key"}
 	globalOptions  = []string{"store", "on_error"}
 )
 
