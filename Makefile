@@ -122,6 +122,12 @@ test-kubernetes: ## Decode docs/kubernetes.yaml as Kubernetes does; it is a modu
 	go -C internal/kubetest vet ./...
 	go -C internal/kubetest test -count 1 ./...
 
+.PHONY: test-clients
+test-clients: ## Have the clients of OpenAI and Anthropic, which npm brings beside the system, meet limits of tokens
+	@clients=$$(scripts/install-llm-clients.sh); \
+	go vet -tags llmclients ./internal/llmclients; \
+	LLM_CLIENTS=$$clients RACE= scripts/test.sh -tags llmclients ./internal/llmclients
+
 .PHONY: page-pictures
 page-pictures: ## Write the pictures of the page in docs
 	scripts/install-chromium.sh
