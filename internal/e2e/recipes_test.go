@@ -415,6 +415,39 @@ func TestMigrated(t *testing.T) {
 		burst(r, 10, 10*time.Second, "/", from("203.0.113.3")...)
 		r.want(1, 429, get, "/", from("203.0.113.4")...) // who has no key either
 	})
+	t.Run("Envoy", func(t *testing.T) {
+		server := redistest.Start(t)
+		r := serveBlock(t, document, "From Envoy", 1, "10.0.0.0/8", "127.0.0.0/8", "redis.internal:6379", server.Addr)
+		a := r.want(100, 200, get, "/", append(from("203.0.113.1"), "X-Api-Key", "k")...)
+		if policy := strings.Join(a.Header["Ratelimit-Policy"], ", "); !strings.Contains(policy, `"api_key";q=5000;w=3600`) {
+			t.Errorf("the policies are %s", policy)
+		}
+		r.want(1, 429, get, "/", append(from("203.0.113.1"), "X-Api-Key", "k")...)
+		a = r.want(1, 200, get, "/", from("203.0.113.2")...)
+		if policy := strings.Join(a.Header["Ratelimit-Policy"], ", "); strings.Contains(policy, "api_key") {
+			t.Errorf("without a key the policies are %s", policy)
+		}
+	})
+	t.Run("Kong", func(t *testing.T) {
+		server := redistest.Start(t)
+		r := serveBlock(t, document, "From Kong rate-limiting", 1, "redis.internal:6379", server.Addr)
+		a := r.want(60, 200, get, "/", "apikey", "b7e1c0d2")
+		if policy := strings.Join(a.Header["Ratelimit-Policy"], ", "); !strings.Contains(policy, "q=60;w=60") || !strings.Contains(policy, "q=1000;w=3600") {
+			t.Errorf("the policies are %s", policy)
+		}
+		r.want(1, 429, get, "/", "apikey", "b7e1c0d2")
+		r.want(70, 401, get, "/", "apikey", "another")
+	})
+	t.Run("Cloudflare", func(t *testing.T) {
+		r := serveBlock(t, document, "From Cloudflare rate limiting rules", 1, "198.51.100.0/24", "127.0.0.0/8",
+			"\treverse_proxy", "\t@wrong header X-Password wrong\n\trespond @wrong 401\n\treverse_proxy")
+		wrong := []string{"CF-Connecting-IP", "203.0.113.1", "X-Password", "wrong"}
+		r.want(8, 200, http.MethodPost, "/login", "CF-Connecting-IP", "203.0.113.1")
+		r.want(5, 401, http.MethodPost, "/login", wrong...)
+		r.want(1, 429, http.MethodPost, "/login", wrong...)
+		r.want(8, 200, get, "/login", "CF-Connecting-IP", "203.0.113.1")
+		r.want(5, 401, http.MethodPost, "/login", "CF-Connecting-IP", "203.0.113.2", "X-Password", "wrong")
+	})
 }
 
 // TestBusiest runs what docs/choosing.md makes of an access log on one that Caddy has
