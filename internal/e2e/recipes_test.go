@@ -391,11 +391,6 @@ func TestMigrated(t *testing.T) {
 		if a.Body != "too many requests in api" {
 			t.Errorf("the error route answers %q", a.Body)
 		}
-		r.want(5, 200, http.MethodPost, "/login", from("203.0.113.1")...)
-		a = r.want(1, 429, http.MethodPost, "/login", from("203.0.113.1")...)
-		if a.Body != "too many requests in login" {
-			t.Errorf("the error route answers %q", a.Body)
-		}
 	})
 	t.Run("nginx", func(t *testing.T) {
 		r := serveBlock(t, document, "From nginx limit_req", 1, "10.0.0.0/8", "127.0.0.0/8")

@@ -23,7 +23,7 @@ func (r *Record) Effect() string {
 	return "limit " + strings.Join(limits, ", ")
 }
 
-// Selector returns the kind of keys that a record is for: key, values, cidr, pattern or all. The keys are empty if they are not
+// Selector returns the kind of keys that a record selects: key, values, cidr, pattern or all. The keys are empty if they are not
 // known, as those that are hashed, and for all.
 func (r *Record) Selector() (kind, keys string) {
 	kind, keys = r.kind()
