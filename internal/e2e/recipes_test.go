@@ -52,6 +52,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 // load serves another Caddyfile in the place of the one before, as a reload does.
 func (r *recipe) load(caddyfile string, replace ...string) {
 	r.Helper()
+	if !strings.Contains(caddyfile, ":8080 {") { // it has global options alone
+		caddyfile += "\n:8080 {\n\tsliding_window per_client {client_ip} 100 1m\n\treverse_proxy localhost:9000\n}\n"
+	}
 	// The global options of the test; clients choose their address by X-Forwarded-For.
 	options := "\tadmin off\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n"
 	if !strings.Contains(caddyfile, "\tservers {") {
