@@ -27,7 +27,7 @@ func TestAlertIsPlain(t *testing.T) {
 				t.Errorf("%s beside %s: %v", alert, same[0], err)
 			}
 		}
-		if _, err := Another(ctx, zone(`"min":7`)); err == nil || !strings.Contains(err.Error(), `"alert":`+plain+`} and {`) {
+		if _, err := Another(ctx, zone(`"min":7`)); err == nil || !strings.Contains(err.Error(), "alert differ: "+plain+" and {") {
 			t.Errorf("%s beside another alert: got %v, want %s refused", same[0], err, plain)
 		}
 	}
