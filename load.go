@@ -245,7 +245,7 @@ func (req *request) reduced() bool {
 		}
 		base := z.policies
 		if base == nil {
-			base, _ = z.expandLimits(req.repl)
+			base, _ = z.expandLimits(z.limits, req.repl)
 		}
 		for j := range ds {
 			d := &ds[j]

@@ -226,12 +226,14 @@ func (req *request) override() any {
 // chargeUnder is Zone.charge for the override of the key, which may be nil.
 func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
 	c, _ := z.charge(key, repl)
-	rule := z.overrides.Rule(key)
-	if rule.Decides() {
-		return c, rule
+	return c, z.ruleOn(&c)
+}
+
+// ruleOn has the override of the key of a charge change it, and returns its rule; nil if none holds.
+func (z *Zone) ruleOn(c *window.Charge) *overrides.Rule {
+	rule := z.overrides.Rule(c.Key)
+	if rule.Decides() || z.override(c, rule) {
+		return rule
 	}
-	if !z.override(&c, rule) {
-		rule = nil
-	}
-	return c, rule
+	return nil
 }

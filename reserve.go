@@ -123,6 +123,17 @@ func (h *Handler) mostReserved(req *request) int64 {
 	return most
 }
 
+// mostBeside returns the most that a request of a zone may reserve, as far as other zones of the handler say.
+func (h *Handler) mostBeside(z *Zone) int64 {
+	most := int64(math.MaxInt64)
+	for _, other := range h.Zones {
+		if other.Settle != nil && other.Name != z.Name {
+			most = min(most, other.smallestLimit())
+		}
+	}
+	return most
+}
+
 // smallestLimit returns the smallest limit that the configuration tells, but for 0.
 func (z *Zone) smallestLimit() int64 {
 	smallest := int64(math.MaxInt64)

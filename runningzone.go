@@ -34,7 +34,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 		Key: own.key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.percent,
 		Store: h.store, Local: h.OnError == onErrorLocal, Share: h.Share,
 		Control: own.control, Counters: own.counters.Zone, Seen: own.seen, Alerting: own.alerting, Load: own.load, Top: own.top,
-		Decider: decider{&own},
+		Decider: decider{&own, h.mostBeside(z)},
 	}
 	for _, l := range own.Limits {
 		p := l.plain()
@@ -56,10 +56,13 @@ func (z *Zone) algorithmName() string {
 }
 
 // decider implements running.Decider.
-type decider struct{ zone *Zone }
+type decider struct {
+	zone *Zone
+	most int64 // that other zones let it reserve
+}
 
-func (d decider) Charge(key string) (window.Charge, *overrides.Rule) {
-	return d.zone.chargeUnder(key, caddy.NewReplacer())
+func (d decider) Charge(key string) (window.Charge, *overrides.Rule, running.Needs) {
+	return d.zone.chargeWithout(key, d.most)
 }
 
 func (d decider) SourceOf(p window.Policy) string { return d.zone.sourceOf(p) }
@@ -117,7 +120,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 			req.publish()
 			return false, nil
 		case rule.Decides():
-			i := h.newRunningZone(z).Overridden(&c, rule)
+			i := h.newRunningZone(z).Overridden(&c, rule, running.Needs{})
 			shadow := !z.isKeyEnforced(req, z.enforced())
 			w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 			if rule.Deny && shadow {
@@ -144,6 +147,12 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 
 // peek inspects the charges of a request.
 func (w *inspectedWalk) peek(h *Handler, req *request) error {
+	most := h.mostReserved(req)
+	for i, z := range req.zones {
+		if c := &req.charges[i]; z.Settle != nil && c.Cost > 0 {
+			z.Settle.reserve(nil, nil, c, most) // the example has no body
+		}
+	}
 	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
 	if err != nil {
 		w.Failed = adminapi.Unavailable(h.newRunningZone(req.zones[0]), err)
@@ -164,7 +173,7 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 			req.allowed = false
 		}
 		r, c, ds := h.newRunningZone(z), &req.charges[i], req.decisionsOf(i)
-		i := r.Inspection(c, req.ruleHere(z.Name), ds, r.Used(w.ctx, peek, c, ds), by, cause)
+		i := r.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, r.Used(w.ctx, peek, c, ds), by, cause)
 		w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil

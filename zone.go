@@ -334,7 +334,7 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	c = compiled.Charge(key, z.cost)
 	switch {
 	case z.policies == nil:
-		if c.Policies, empty = z.expandLimits(repl); z.load != nil {
+		if c.Policies, empty = z.expandLimits(z.limits, repl); z.load != nil {
 			z.load.Scale(c.Policies)
 		}
 	case z.load != nil:
@@ -351,11 +351,11 @@ func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 
 // expandLimits returns the limits for one request. Of two that come out with the same
 // window the smaller one holds both.
-func (z *Zone) expandLimits(repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
-	policies = make([]window.Policy, 0, len(z.limits))
-	for i := range z.limits {
-		p, err := z.limits[i].expand(repl)
-		if z.limits[i].max.Empty(repl, err) || z.limits[i].window.Empty(repl, err) {
+func (z *Zone) expandLimits(limits []limitTemplate, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
+	policies = make([]window.Policy, 0, len(limits))
+	for i := range limits {
+		p, err := limits[i].expand(repl)
+		if limits[i].max.Empty(repl, err) || limits[i].window.Empty(repl, err) {
 			empty = placeholders.NoLimit
 		}
 		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {

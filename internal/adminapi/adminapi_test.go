@@ -69,8 +69,8 @@ func TestEnforceOfAllZones(t *testing.T) {
 
 // Whether a request passes is known if a zone denies it, or if all that are known admit it and no other may count it.
 func TestWouldPass(t *testing.T) {
-	passes, denies := control.MetZone{Inspection: &control.Inspection{WouldPass: true}}, control.MetZone{Inspection: &control.Inspection{}}
-	unknown, shadow := control.MetZone{Unknown: []string{"{http.request.uuid}"}}, control.MetZone{Shadow: true, Inspection: &control.Inspection{}}
+	passes, denies := control.MetZone{Inspection: &control.Inspection{WouldPass: new(true)}}, control.MetZone{Inspection: &control.Inspection{WouldPass: new(false)}}
+	unknown, shadow := control.MetZone{Unknown: []string{"{http.request.uuid}"}}, control.MetZone{Shadow: true, Inspection: &control.Inspection{WouldPass: new(false)}}
 	keyless := control.MetZone{EmptyKey: "deny"}
 	for _, c := range []struct {
 		zones []control.MetZone

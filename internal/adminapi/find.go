@@ -20,6 +20,7 @@ type counter struct {
 	zones  []*running.Zone // of all handlers that have it
 	charge window.Charge
 	rule   *overrides.Rule // of the charge; nil without one
+	needs  running.Needs
 }
 
 // findCounter returns the counter that a selector names. Its errors hold no value of it.
@@ -43,8 +44,8 @@ func findCounter(s control.Selector) (*counter, error) {
 	if err != nil {
 		return nil, refused(http.StatusBadRequest, err)
 	}
-	c, rule := z.Decider.Charge(key)
-	return &counter{zones, c, rule}, nil
+	c, rule, needs := z.Decider.Charge(key)
+	return &counter{zones, c, rule, needs}, nil
 }
 
 // findZone returns the zone of a name, of all handlers that have it. The store may be empty if one

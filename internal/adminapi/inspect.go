@@ -31,7 +31,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	}
 	z, c := found.zones[0], &found.charge
 	if found.rule.Decides() {
-		return http.StatusOK, z.Overridden(c, found.rule), nil
+		return http.StatusOK, z.Overridden(c, found.rule, found.needs), nil
 	}
 	peek := running.Peek(z.Store.Peek)
 	if !enforce.IsEnforced(c.Zone, c.Key, z.Decider.Enforced()) {
@@ -41,7 +41,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, Unavailable(z, err)
 	}
-	return http.StatusOK, z.Inspection(c, found.rule, ds, z.Used(r.Context(), peek, c, ds), by, cause), nil
+	return http.StatusOK, z.Inspection(c, found.rule, found.needs, ds, z.Used(r.Context(), peek, c, ds), by, cause), nil
 }
 
 // Unavailable returns the answer of the API to an error of the store of a zone.
@@ -91,7 +91,7 @@ func wouldPass(zones []control.MetZone) *bool {
 		case z.Shadow:
 		case z.Unknown != nil:
 			known = false
-		case z.Inspection == nil || !z.WouldPass:
+		case z.Inspection == nil || !z.Passes():
 			passes = false
 		}
 	}

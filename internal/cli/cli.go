@@ -72,18 +72,6 @@ func (c *command) statusCommand() *cobra.Command {
 	}
 }
 
-func (c *command) inspectCommand() *cobra.Command {
-	return c.onCounter(&cobra.Command{
-		Use: "inspect", Short: "Shows what the next request of a client meets, and spends nothing", Args: cobra.NoArgs,
-		Example: `  $ caddy sliding-window inspect --zone per_client --key 192.0.2.1
-  $ caddy sliding-window inspect --zone per_user --value acme --value anna
-  $ pass show anna/token | caddy sliding-window inspect --zone per_token --key -`,
-	}, func(cmd *cobra.Command, s *control.Selector) error {
-		var answer control.Inspection
-		return c.run(cmd, http.MethodPost, "inspect", s, &answer, func(w io.Writer) { printInspection(w, &answer) })
-	})
-}
-
 func (c *command) resetCommand() *cobra.Command {
 	var order control.ResetOrder
 	cmd := c.onCounter(&cobra.Command{
@@ -95,6 +83,7 @@ func (c *command) resetCommand() *cobra.Command {
 		return c.run(cmd, http.MethodPost, "reset", &order, &answer, func(w io.Writer) { printReset(w, &answer) })
 	})
 	why(cmd, &order.Why)
+	_ = cmd.MarkFlagRequired("zone") // the flag is there
 	return cmd
 }
 
@@ -144,11 +133,10 @@ func why(cmd *cobra.Command, w *control.Why) {
 func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *control.Selector) error) *cobra.Command {
 	var s control.Selector
 	var key string
-	cmd.Flags().StringVar(&s.Zone, "zone", "", "Name of the zone (required)")
+	cmd.Flags().StringVar(&s.Zone, "zone", "", "Name of the zone")
 	cmd.Flags().StringVar(&s.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().StringVar(&key, "key", "", "Value of the key's placeholder; - reads it from stdin")
 	cmd.Flags().StringArrayVar(&s.Values, "value", nil, "Value of one of the key's placeholders; repeat it for each, in order")
-	_ = cmd.MarkFlagRequired("zone") // the flag is there
 	cmd.MarkFlagsMutuallyExclusive("key", "value")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("key") {
@@ -253,7 +241,7 @@ func askError(address string, err error) error {
 	case !answered:
 		return fmt.Errorf("asked the admin endpoint at %s: %w; is Caddy running, and this its endpoint? name another with --address (a failed load may have moved it)", address, err)
 	case json.Unmarshal([]byte(object), &said) == nil && said.Error != "":
-		return errors.New(said.Error)
+		return inWordsOfFlags(errors.New(said.Error))
 	case strings.HasPrefix(answer, "404"):
 		return fmt.Errorf("asked the admin endpoint at %s: it does not know sliding_window; does Caddy run with this plugin?", address)
 	}

@@ -128,35 +128,6 @@ func printableOrNone(text string) string {
 	return printable(text)
 }
 
-func printInspection(w io.Writer, i *control.Inspection) {
-	verdict := "would be denied"
-	if i.WouldPass {
-		verdict = "would pass"
-	}
-	_, _ = fmt.Fprintf(w, "The next request of %s in zone %s, which costs %d, %s.\nDecided by %s; store %s is %s.\n",
-		printable(i.Key), i.Zone, i.Cost, verdict, i.DecidedBy, i.Store.Name, storeState(i.Store))
-	if i.RedisKey != "" {
-		_, _ = fmt.Fprintf(w, "Redis key: %s\n", printable(i.RedisKey))
-	}
-	if i.Enforce != control.EnforceOn {
-		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
-	}
-	printOverride(w, i)
-	_, _ = fmt.Fprintln(w)
-	if len(i.Limits) == 0 {
-		return
-	}
-	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
-	for _, l := range i.Limits {
-		retry := "never"
-		if l.RetryAfter != nil {
-			retry = inSeconds(*l.RetryAfter)
-		}
-		t.AppendRow(table.Row{fmt.Sprintf("%d in %s", l.Max, l.Window), l.Used, l.Remaining, retry, inSeconds(l.ResetAfter), l.Source})
-	}
-	t.Render()
-}
-
 func storeState(s control.InspectedStore) string {
 	if s.State == control.StateOK {
 		return s.State

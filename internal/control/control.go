@@ -172,16 +172,40 @@ type Inspection struct {
 	RedisKey  string `json:"redis_key,omitempty"`
 	Algorithm string `json:"algorithm"`
 	// `redis` or `memory`, or instead of the store `lease`, `remembered`, `local` or `override`.
-	DecidedBy string         `json:"decided_by"`
-	Limits    []LimitState   `json:"limits"`
-	Cost      int64          `json:"cost"` // of the next request
-	WouldPass bool           `json:"would_pass"`
+	DecidedBy string       `json:"decided_by"`
+	Limits    []LimitState `json:"limits"` // that are known
+	Cost      *int64       `json:"cost"`   // of the next request; null if it needs a request
+	// Null if what needs a request decides.
+	WouldPass *bool          `json:"would_pass"`
 	Enforce   string         `json:"enforce"` // see Zone
 	Store     InspectedStore `json:"store"`
+	// What only a request tells; nil if all is known.
+	NeedsRequest *NeedsRequest `json:"needs_request,omitempty"`
 	// The override of the key, and why it is not applied if it does not fit the zone.
 	Override *overrides.Record `json:"override,omitempty"`
 	Misfit   string            `json:"misfit,omitempty"`
 }
+
+// NeedsRequest is what an inspection by key does not know.
+type NeedsRequest struct {
+	Limits []NeededLimit `json:"limits,omitempty"`
+	// The template of the cost, or CostOfBody.
+	Cost string `json:"cost,omitempty"`
+}
+
+// CostOfBody is in the place of a cost that the body of a request tells.
+const CostOfBody = "body"
+
+// NeededLimit is a limit with placeholders that only a request has.
+type NeededLimit struct {
+	Limit
+	// As in LimitState; null if the window needs a request, too, or if the algorithm keeps no count of units.
+	Used       *int64   `json:"used"`
+	ResetAfter *float64 `json:"reset_after"`
+}
+
+// Passes reports whether the next request is known to pass.
+func (i *Inspection) Passes() bool { return i.WouldPass != nil && *i.WouldPass }
 
 // LimitState is what is used of a limit. Used and Remaining are before the next request. Used is above Max
 // where more was charged than the limit had left, and where the limit was higher then.
@@ -190,7 +214,7 @@ type LimitState struct {
 	Window    string `json:"window"`
 	Used      int64  `json:"used"`
 	Remaining int64  `json:"remaining"`
-	// Seconds until the request would pass, to the millisecond; null if waiting cannot help.
+	// Seconds until the request would pass, to the millisecond; null if waiting cannot help, and if the cost is not known.
 	RetryAfter *float64 `json:"retry_after"`
 	// Seconds until nothing is used, to the millisecond.
 	ResetAfter float64 `json:"reset_after"`
@@ -201,7 +225,7 @@ type LimitState struct {
 // Sources of a limit.
 const (
 	SourceConfig   = "config"
-	SourceFallback = "fallback" // where the limit needs placeholders of a request
+	SourceFallback = "fallback" // where the placeholders of the limit have no valid value
 	SourceLoad     = "load"     // where the load of this Caddy has scaled it
 	SourceOverride = "override"
 )

@@ -172,7 +172,7 @@ func TestInspectIsTheNextRequest(t *testing.T) {
 func (c *controlled) checkNext(zone, key string) string {
 	c.Helper()
 	said := c.inspect(zone, key)
-	if again := c.inspect(zone, key); again.WouldPass != said.WouldPass || again.Limits[0].Remaining != said.Limits[0].Remaining {
+	if again := c.inspect(zone, key); again.Passes() != said.Passes() || again.Limits[0].Remaining != said.Limits[0].Remaining {
 		c.Errorf("%s: inspect says %+v, and then %+v", zone, said, again)
 	}
 	status, remaining, retryAfter := c.request(zone, key)
@@ -186,12 +186,12 @@ func (c *controlled) checkNext(zone, key string) string {
 			longest = max(longest, *l.RetryAfter)
 		}
 	}
-	if said.WouldPass {
-		least -= said.Cost
+	if said.Passes() {
+		least -= *said.Cost
 	} else if zone == "two" {
 		least = remaining // the header is about the limit that denies for longest
 	}
-	if want := map[bool]int{true: 200, false: 429}[said.WouldPass]; status != want || remaining != least || math.Abs(retryAfter-math.Ceil(longest)) > 2 || never {
+	if want := map[bool]int{true: 200, false: 429}[said.Passes()]; status != want || remaining != least || math.Abs(retryAfter-math.Ceil(longest)) > 2 || never {
 		c.Errorf("%s: inspect says %+v; got status %d, %d remaining, Retry-After %v", zone, said, status, remaining, retryAfter)
 	}
 	return said.DecidedBy
@@ -208,11 +208,11 @@ func (c *controlled) checkReset(zone, key string) {
 	var answer control.Reset
 	c.post("reset", map[string]any{"zone": zone, "key": key}, http.StatusOK, &answer)
 	after := c.inspect(zone, key)
-	if status != 429 || before.WouldPass || !answer.Done || !after.WouldPass || after.Limits[0].Used != 0 {
+	if status != 429 || before.Passes() || !answer.Done || !after.Passes() || after.Limits[0].Used != 0 {
 		c.Errorf("%s: status %d and %+v before, %+v after the reset: %+v", zone, status, before, after, answer)
 	}
 	status, remaining, _ := c.request(zone, key)
-	if want := after.Limits[0].Remaining - after.Cost; status != 200 || remaining != want {
+	if want := after.Limits[0].Remaining - *after.Cost; status != 200 || remaining != want {
 		c.Errorf("%s: after the reset: got status %d, %d remaining, want %d", zone, status, remaining, want)
 	}
 }
@@ -241,7 +241,7 @@ func TestControlWhileAway(t *testing.T) {
 		c.request("log", key)
 	}
 	said := c.inspect("log", key)
-	if said.WouldPass || said.DecidedBy != "local" || said.Store.State != control.StateAway || said.Store.Since == "" || said.Store.Cause == "" {
+	if said.Passes() || said.DecidedBy != "local" || said.Store.State != control.StateAway || said.Store.Since == "" || said.Store.Cause == "" {
 		t.Errorf("while Redis is away: inspect says %+v", said)
 	}
 	var answer control.Reset
@@ -424,7 +424,7 @@ func TestRegistry(t *testing.T) {
 		t.Error("an address that is taken: no error")
 	}
 	want("after one that fails", "first", "second")
-	if said := c.inspect("second", rand.Text()); !said.WouldPass {
+	if said := c.inspect("second", rand.Text()); !said.Passes() {
 		t.Errorf("inspect says %+v", said)
 	}
 }

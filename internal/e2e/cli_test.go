@@ -25,7 +25,18 @@ http://{site} {
 	handle /healthz {
 		respond ok
 	}
+	map {header.X-Api-Key} {customer} {per_minute} {per_day} {
+		b7e1c0d2 anna 600 100000
+		default "" "" ""
+	}
 	sliding_window {
+		zone plan {
+			key {customer}
+			empty_key skip
+			limit {per_minute} 1m
+			limit {per_day} 1d
+			fallback 2 1m
+		}
 		zone per_client {
 			key {header.X-Client}
 			limit 2 1h
@@ -81,6 +92,17 @@ func operate(t *testing.T) (dir string, process *caddyrun.Process) {
 	return dir, process
 }
 
+// siteOf returns the address of the site that operate runs.
+func siteOf(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	caddyfile := string(text)
+	return strings.TrimPrefix(strings.Fields(caddyfile[strings.Index(caddyfile, "http://"):])[0], "http://")
+}
+
 // endless matches commands that go on until they are interrupted.
 var endless = regexp.MustCompile(`--watch|sliding-window page`)
 
@@ -94,6 +116,7 @@ func TestOperating(t *testing.T) {
 	}
 	for _, block := range blocks {
 		line := block[1]
+		line = strings.ReplaceAll(line, "https://example.com", "http://"+siteOf(t, dir)) // which has a port of its own
 		if endless.MatchString(line) {
 			line = "timeout --foreground --preserve-status -s INT 5 " + line
 		}
@@ -112,13 +135,13 @@ func TestOperating(t *testing.T) {
 func TestCommands(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
 	dir, process := operate(t)
-	nowhere := caddyrun.FreeAddress(t)
+	nowhere, site := caddyrun.FreeAddress(t), siteOf(t, dir)
 	for _, test := range []struct {
 		line, stdin string
 		ok          bool
 		out         []string // of stdout, or of stderr where it fails
 	}{
-		{"zones", "", true, []string{"ZONE", "per_client", "2 in 1h", "{http.request.header.X-Tenant}/{http.request.header.X-User}", "zset"}},
+		{"zones", "", true, []string{"ZONE", "per_client", "2 in 1h", "{header.X-Tenant}/{header.X-User}", "zset"}},
 		{"status", "", true, []string{"sliding_window ", "memory", "ok", "OVERRIDES", "none"}},
 		{"zones --address " + process.Admin, "", true, []string{"per_client"}},
 		{"zones --config Caddyfile --adapter caddyfile", "", true, []string{"per_client"}},
@@ -138,7 +161,20 @@ func TestCommands(t *testing.T) {
 		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
 		{"enforce shadw --all --ttl 1h", "", false, []string{"mode: must be on, shadow, config, or a whole percentage such as 25%"}},
 		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
-		{"inspect --key carmen", "", false, []string{`required flag(s) "zone" not set`}},
+		{"inspect --zone plan --key anna", "", true, []string{"Whether the next request of anna in zone plan, which costs 1, passes cannot be said: the limit {per_minute} in 1m and the limit {per_day} in 24h need a request.", "--url", "{per_minute} in 1m", "needs a request"}},
+		{"inspect --url http://" + site + "/a?b --remote 192.0.2.1 --header 'X-Api-Key: b7e1c0d2' --header x-client:anna --method POST", "", true, []string{"POST http://" + site + "/a?b from 192.0.2.1 would be denied by zone per_user, per_token.", "600 in 1m", "100000 in 24h", "plan"}},
+		{"inspect --url http://" + site + " --remote 192.0.2.1 --header -", "X-Api-Key: b7e1c0d2\r\nX-Tenant: a\nX-User: b\nX-Client: c\nX-Token: d", true, []string{"GET http://" + site + " from 192.0.2.1 would pass.", "1:a/1:b"}},
+		{"inspect --key carmen", "", false, []string{"--zone: required, with --key or --value; or ask with a request: --url and --remote"}},
+		{"inspect --zone per_client --url http://carmen --remote ::1", "", false, []string{"--zone: cannot be combined with --url", "leave --zone out"}},
+		{"inspect --key carmen --url http://carmen", "", false, []string{"--key: cannot be combined with --url"}},
+		{"inspect --url http://carmen", "", false, []string{"--remote: required"}},
+		{"inspect --header 'carmen: b' --remote ::1", "", false, []string{"--url: required"}},
+		{"inspect --url carmen --remote ::1", "", false, []string{"--url: must begin with http:// or https:// and a host"}},
+		{"inspect --url http://a --remote carmen", "", false, []string{"--remote: not an IP address"}},
+		{"inspect --url http://a --remote ::1 --header carmen", "", false, []string{"--header: must be a name, a colon and a value"}},
+		{"inspect --url http://a --remote ::1 --method 'car men'", "", false, []string{"--method: not a method of HTTP"}},
+		{"inspect --url http://localhost:1 --remote ::1", "", false, []string{"--url: no server listens on the port"}},
+		{"reset --key carmen", "", false, []string{`required flag(s) "zone" not set`}},
 		{"inspect --zone carmen --key carmen", "", false, []string{"zone: no zone of this name runs"}},
 		{"inspect --zone per_user --key carmen", "", false, []string{"key: the zone's key has 2 placeholders; send values, in order"}},
 		{"inspect --zone per_user --key carmen --value a", "", false, []string{"key value"}},
@@ -189,7 +225,7 @@ func TestCommands(t *testing.T) {
 	}
 	stdout, stderr, _ := shell(t, dir, "", "caddy sliding-window inspect --zone per_client --key 192.0.2.1 --json")
 	var i control.Inspection
-	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.WouldPass || i.Limits[0].Remaining != 2 {
+	if err := json.Unmarshal([]byte(stdout), &i); err != nil || i.Zone != "per_client" || !i.Passes() || i.Limits[0].Remaining != 2 {
 		t.Errorf("--json: %s%s", stdout, stderr)
 	}
 	for _, name := range []string{"zones", "status", "inspect", "reset", "enforce", "override set", "override list", "override delete", "override replace", "top", "page"} {

@@ -56,7 +56,7 @@ func TestAdminEnforce(t *testing.T) {
 			// Requests in shadow are counted beside the next handlers.
 			caddyrun.Eventually(t, 10*time.Second, "inspect tells of the request in shadow", func() bool {
 				i := c.inspect("own", "a")
-				return i.Enforce == "shadow" && !i.WouldPass
+				return i.Enforce == "shadow" && !i.Passes()
 			})
 			if err := c.load(global, directives+"\nheader X-Reloaded yes"); err != nil {
 				t.Fatal(err)

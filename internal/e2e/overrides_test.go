@@ -103,7 +103,7 @@ func TestOverridesAPI(t *testing.T) {
 		t.Errorf("inspect says %+v", i)
 	}
 	second := change("set", `[{"zone":"api","key":"anna","factor":2},{"zone":"api","pattern":"b*","deny":true},{"zone":"two","values":["acme","anna"],"exempt":true}]`)
-	if i := c.inspect("api", "bert"); i.WouldPass || i.DecidedBy != "override" {
+	if i := c.inspect("api", "bert"); i.Passes() || i.DecidedBy != "override" {
 		t.Errorf("inspect says %+v", i)
 	}
 	var list control.OverrideList
@@ -317,7 +317,7 @@ respond ok`)
 		var got []string
 		for _, z := range c.inspectRequest("/", map[string]string{"X-Key": key}).Zones {
 			switch {
-			case z.DecidedBy == "override" && z.WouldPass:
+			case z.DecidedBy == "override" && z.Passes():
 				got = append(got, z.Zone+" override passes "+z.Enforce)
 			case z.DecidedBy == "override":
 				got = append(got, z.Zone+" override denies "+z.Enforce)

@@ -77,11 +77,7 @@ func TestKeysOnTerminals(t *testing.T) {
 	dir, process := operate(t)
 	const key = "a\u009b31m\u009d0;title\u202edcba\u2066\u200f\ufeff\U000e0041é"
 	client := caddyrun.NewClient(t)
-	zones, err := os.ReadFile(filepath.Join(dir, "Caddyfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	site := strings.TrimPrefix(strings.Fields(string(zones)[strings.Index(string(zones), "http://"):])[0], "http://")
+	site := siteOf(t, dir)
 	for range 3 { // the third is denied
 		req, err := http.NewRequest(http.MethodGet, "http://"+site, nil)
 		if err != nil {

@@ -148,7 +148,7 @@ func TestTokenLimitWithLowEstimates(t *testing.T) {
 			t.Errorf("%d units passed, want %d to %d", n, limit, limit+50*truth)
 		}
 		i := inspect(t, zone)
-		if wait := i.Limits[0].RetryAfter; i.WouldPass || wait == nil || *wait <= 0 || *wait > time.Hour.Seconds() {
+		if wait := i.Limits[0].RetryAfter; i.Passes() || wait == nil || *wait <= 0 || *wait > time.Hour.Seconds() {
 			t.Errorf("%+v", i)
 		}
 	})

@@ -13,10 +13,11 @@ import (
 
 // Inspection returns what is said of a charge with these decisions, and with what Used tells. The rule is the override of its key; nil
 // without one. The cause is why the store did not decide.
-func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
-	store := z.Store.Name()
+func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
+	store, known := z.Store.Name(), ds[:len(ds)-needs.Looks]
 	answer := &control.Inspection{
-		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Cost: c.Cost, WouldPass: window.Allowed(ds),
+		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Limits: []control.LimitState{},
+		Cost: needs.costOf(c), WouldPass: needs.verdict(known), NeedsRequest: needs.told(c.Policies, ds, used),
 		Store: control.InspectedStore{Name: store, State: control.StateOK},
 	}
 	if by == engine.SourceStore {
@@ -30,8 +31,12 @@ func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, ds []window.De
 		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
 	}
 	answer.Enforce, _ = z.Enforced()
-	for i := range ds {
-		answer.Limits = append(answer.Limits, z.limitState(c.Policies[i], &ds[i], used[i]))
+	for i := range known {
+		state := z.limitState(c.Policies[i], &ds[i], used[i])
+		if needs.Cost != "" {
+			state.RetryAfter = nil
+		}
+		answer.Limits = append(answer.Limits, state)
 	}
 	z.noteOverride(answer, rule)
 	return answer
@@ -63,10 +68,10 @@ func (z *Zone) noteOverride(answer *control.Inspection, rule *overrides.Rule) {
 }
 
 // Overridden returns what is said of a charge on which an override decides.
-func (z *Zone) Overridden(c *window.Charge, rule *overrides.Rule) *control.Inspection {
+func (z *Zone) Overridden(c *window.Charge, rule *overrides.Rule, needs Needs) *control.Inspection {
 	word, _ := z.Enforced()
 	return &control.Inspection{
-		Enforce: word, Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: c.Cost,
-		WouldPass: rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.Store.Name(), State: control.StateOK},
+		Enforce: word, Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: needs.costOf(c),
+		WouldPass: &rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.Store.Name(), State: control.StateOK},
 	}
 }

@@ -89,8 +89,8 @@ func TestRegistry(t *testing.T) {
 // decider says of a zone what a test has set.
 type decider struct{ percent int64 }
 
-func (d *decider) Charge(key string) (window.Charge, *overrides.Rule) {
-	return window.Charge{Zone: "api", Key: key, Cost: 1}, nil
+func (d *decider) Charge(key string) (window.Charge, *overrides.Rule, running.Needs) {
+	return window.Charge{Zone: "api", Key: key, Cost: 1}, nil, running.Needs{}
 }
 func (d *decider) SourceOf(window.Policy) string { return control.SourceFallback }
 func (d *decider) Enforced() int64               { return d.percent }
@@ -129,8 +129,8 @@ func TestInspection(t *testing.T) {
 		{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 30 * time.Second},
 		{Limit: 0, RetryAfter: window.Never},
 	}
-	i := z.Inspection(&c, nil, ds, []int64{3, 0}, engine.SourceStore, nil)
-	if i.Zone != "api" || i.Key != "anna" || i.Cost != 2 || i.WouldPass || i.DecidedBy != "fake" || i.Enforce != "on" || i.Override != nil {
+	i := z.Inspection(&c, nil, running.Needs{}, ds, []int64{3, 0}, engine.SourceStore, nil)
+	if i.Zone != "api" || i.Key != "anna" || *i.Cost != 2 || i.WouldPass == nil || *i.WouldPass || i.DecidedBy != "fake" || i.Enforce != "on" || i.Override != nil {
 		t.Errorf("got %+v", i)
 	}
 	first, second := i.Limits[0], i.Limits[1]
@@ -142,7 +142,7 @@ func TestInspection(t *testing.T) {
 	}
 
 	rule := &overrides.Rule{Record: &overrides.Record{ID: "0123456789abcdef"}}
-	i = z.Inspection(&c, rule, ds, []int64{3, 0}, engine.SourceLocal, window.ErrUnavailable)
+	i = z.Inspection(&c, rule, running.Needs{}, ds, []int64{3, 0}, engine.SourceLocal, window.ErrUnavailable)
 	if i.Override != rule.Record || i.Limits[0].Source != control.SourceOverride || i.Limits[1].Source != control.SourceOverride {
 		t.Errorf("with an override: got %+v", i)
 	}

@@ -47,9 +47,9 @@ type Zone struct {
 
 // Decider is what only the handler of a zone can tell. It is safe for concurrent use.
 type Decider interface {
-	// Charge returns what a request on a key would spend, as far as that is known without the request. The
-	// rule is the override of the key; nil without one.
-	Charge(key string) (c window.Charge, rule *overrides.Rule)
+	// Charge returns what a request on a key would spend, as far as that is known without the request, and what is
+	// not. The rule is the override of the key; nil without one.
+	Charge(key string) (c window.Charge, rule *overrides.Rule, needs Needs)
 	// SourceOf returns where a limit comes from that no override has changed, such as [control.SourceConfig].
 	SourceOf(p window.Policy) string
 	// Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].

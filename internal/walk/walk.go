@@ -89,7 +89,7 @@ func (w *Walk) unknown(name string) (any, bool) {
 	if !w.isUnknown(name) {
 		return nil, false
 	}
-	if name = "{" + name + "}"; !slices.Contains(w.asked, name) {
+	if name = template.Short("{" + name + "}"); !slices.Contains(w.asked, name) {
 		w.asked = append(w.asked, name)
 	}
 	return nil, true
