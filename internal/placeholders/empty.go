@@ -36,7 +36,7 @@ var options = [...]struct {
 // Due says when the log may tell again that an option came out empty. The zero value is ready.
 type Due [len(options)]uptime.Rare
 
-// Empty counts options of a zone that came out empty, and tells the operator once a
+// Empty counts options of a zone that came out empty by mistake, and tells the operator once a
 // minute: clients may send such requests as often as they like. It is safe for concurrent use.
 type Empty struct {
 	zone     string
@@ -62,8 +62,11 @@ func (e *Empty) Note(logger *zap.Logger, empty Options, vars map[string]any, rep
 		if empty&o.option == 0 {
 			continue
 		}
+		if o.option == NoKey && e.expected {
+			continue
+		}
 		e.counters[i].Inc()
-		if o.option == NoKey && e.expected || !e.due[i].Due(time.Minute) {
+		if !e.due[i].Due(time.Minute) {
 			continue
 		}
 		name := e.name(o.name, vars, repl)

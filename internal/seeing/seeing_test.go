@@ -57,6 +57,13 @@ http://%s {
 				min 10
 			}
 		}
+		zone strict { # without an alert
+			match {
+				header X-Key 0
+			}
+			key {header.X-Key}
+			limit 20 1h
+		}
 		zone tokens {
 			key all
 			limit 1000000 1h
