@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
@@ -88,6 +89,12 @@ type zoneUse struct {
 // CaddyModule returns the Caddy module information.
 func (App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "sliding_window", New: func() caddy.Module { return new(App) }}
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Its errors name the path of what is wrong, and what to write.
+func (a *App) UnmarshalJSON(b []byte) error {
+	type plain App
+	return jsonform.Unmarshal(b, (*plain)(a))
 }
 
 // Provision implements caddy.Provisioner.

@@ -19,6 +19,7 @@ import (
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
@@ -107,6 +108,12 @@ type Handler struct {
 // CaddyModule returns the Caddy module information.
 func (Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.sliding_window", New: func() caddy.Module { return new(Handler) }}
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Its errors name the path of what is wrong, and what to write.
+func (h *Handler) UnmarshalJSON(b []byte) error {
+	type plain Handler
+	return jsonform.Unmarshal(b, (*plain)(h))
 }
 
 // Provision implements caddy.Provisioner. It does not connect to anything.

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,6 +84,9 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 
 // Every JSON in the documents loads: a handler, or a whole configuration.
 func TestDocumentedJSON(t *testing.T) {
+	t.Setenv("REDIS_PASSWORD", "secret")
+	t.Setenv("REDIS_HASH_KEYS", "a secret of 16 bytes or more")
+	certificates := writeCertificates(t)
 	for _, document := range documents(t) {
 		for i, block := range blocksOf(readFile(t, document), "json") {
 			t.Run(fmt.Sprint(document, " ", i+1), func(t *testing.T) {
@@ -90,6 +94,7 @@ func TestDocumentedJSON(t *testing.T) {
 				if strings.Contains(block, `"handler"`) {
 					config = handlerConfig(t, block)
 				}
+				config = bytes.ReplaceAll(config, []byte("/etc/caddy/redis"), []byte(certificates))
 				if err := validate(t, caddy.RemoveMetaFields(config)); err != nil {
 					t.Errorf("%v\n%s", err, block)
 				}

@@ -73,6 +73,10 @@ var table = map[string]map[string]string{
 	"enforce": {
 		"write shadow": "off false no none dryrun shadowmode observe monitor watch log logonly count report reportonly permissive detect test",
 	},
+	"limits": { // members of one
+		"write max":    "events requests rate count maxevents limit",
+		"write window": "period interval per duration ttl",
+	},
 	Max: {
 		"take the limit or the zone out, or exempt one client with caddy sliding-window override set --exempt": "unlimited infinite infinity inf none nolimit off",
 	},

@@ -90,6 +90,11 @@ func FuzzJSON(f *testing.F) {
 		`{"zones":[{"name":"api","limits":[{"max":5,"window":"1m"}]}],"store":{"module":"redis","hash_keys":["0123456789abcdef","{env.HOME}{env.PATH}"]}}`,
 		`{"zones":[{"name":"api","limits":[{"max":-5,"window":"1.5ms"}]}]}`,
 		`{"zones":[{"name":"api","limits":[{"max":1e400,"window":{}}],"algorithm":{}}]}`,
+		`{"zone":{"name":"api"},"jitter":"20%","status":"429"}`,
+		`{"zones":[{"name":"api","limit":"100 1m","algorithm":"log","match":{},"settle":"openai","count_if":401}]}`,
+		`{"zones":[{"name":"api","limits":["100/1m",[5,"1m"],[[{}]]],"match":[{"path":"/a"},{"metod":[]}],"load":{"cpu":["70%","95%"]}}]}`,
+		`{"zones":[{"name":5,"limits":{"max":5,"window":"1m"},"enforce":25,"burst":5,"fold_case":"yes","lease":[[50]]}],"store":"memory"}`,
+		`{"zones":"","store":{"module":5},"on_error":{"share":true},"ſtatus":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
