@@ -38,6 +38,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
+			flags.BoolVar(&own.wide, "wide", false, "Print all columns of tables on a terminal, too, as in a pipe")
 			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.topCommand(), own.pageCommand())
 		},
 	})
@@ -46,7 +47,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 // command is a run of `caddy sliding-window`.
 type command struct {
 	address, config, adapter string
-	json                     bool
+	json, wide               bool
 	ifMatch                  string // a version of overrides
 }
 
@@ -181,7 +182,7 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 		return errAnswer
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	table(out)
+	table(&output{out, c.widthOf(cmd.OutOrStdout())})
 	return out.Flush() // which tells of all errors before
 }
 

@@ -125,9 +125,9 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	}
 	t := newTable(w, "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
 	for _, row := range rows {
-		t.AppendRow(row)
+		t.add(row...)
 	}
-	t.Render()
+	t.render()
 }
 
 // needed says what needs a request.
@@ -214,12 +214,14 @@ func printRequestInspection(w io.Writer, example *control.Request, answer *contr
 	}
 	_, _ = fmt.Fprintln(w)
 	t := newTable(w, "ZONE", "DECISION", "KEY", "COST", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER", "SOURCE")
+	t.once, t.below = []string{"DECISION", "KEY", "COST", "SOURCE"}, []string{"KEY", "COST", "SOURCE"}
+	t.spare = []string{"RESET AFTER"}
 	for _, z := range answer.Zones {
 		for _, row := range zoneRows(&z) {
-			t.AppendRow(row)
+			t.add(row...)
 		}
 	}
-	t.Render()
+	t.render()
 }
 
 // zoneRows returns a row for each limit of a zone that a request meets, or one row.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -216,14 +215,15 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 			continue
 		}
 		t := newTable(w, "ID", "ZONE", "KEYS", "LIMIT", "UNTIL", "BY", "REASON", "NOT APPLIED")
+		t.below = []string{"REASON", "NOT APPLIED", "BY"}
 		for _, r := range s.Records {
 			until := "for good"
 			if r.Until != nil {
 				until = r.Until.Format(time.RFC3339)
 			}
-			t.AppendRow(table.Row{printable(r.ID), printable(r.Zone), keysOf(&r), printable(limitOf(&r)), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID])})
+			t.add(printable(r.ID), printable(r.Zone), keysOf(&r), printable(limitOf(&r)), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID]))
 		}
-		t.Render()
+		t.render()
 	}
 }
 

@@ -8,20 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
-
-// newTable returns a table that is plain text, for terminals and pipes.
-func newTable(w io.Writer, header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleLight)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.AppendHeader(header)
-	return t
-}
 
 // printable returns text for a terminal: control characters of a key must not reach it.
 func printable(text string) string {
@@ -32,15 +20,17 @@ func printable(text string) string {
 }
 
 func printZones(w io.Writer, answer *control.Zones) {
-	t := newTable(w, "ZONE", "STORE", "KEY", "LIMITS", "ALGORITHM", "ON ERROR", "ENFORCE", "ALLOWED", "DENIED", "SHADOW DENIED")
+	t := newTable(w, "ZONE", "DENIED", "SHADOW DENIED", "ALLOWED", "ENFORCE", "LIMITS", "KEY", "STORE", "ALGORITHM", "ON ERROR")
+	t.once, t.counts = []string{"ENFORCE", "STORE", "ALGORITHM", "ON ERROR"}, []string{"SHADOW DENIED"}
+	t.below = []string{"STORE", "KEY"}
 	for _, z := range answer.Zones {
 		var limits []string
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.AppendRow(table.Row{z.Name, z.Store, printable(z.Key), strings.Join(limits, ", "), z.Algorithm, z.OnError, enforcedUntil(z.Enforce, z.EnforceUntil), z.Outcomes["allowed"], z.Outcomes["denied"], z.Outcomes["shadow_denied"]})
+		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, z.OnError)
 	}
-	t.Render()
+	t.render()
 }
 
 func enforcedUntil(word, until string) string {
@@ -52,10 +42,11 @@ func enforcedUntil(word, until string) string {
 
 func printEnforced(w io.Writer, answer *control.Enforced) {
 	t := newTable(w, "ZONE", "STORE", "ENFORCE")
+	t.once = []string{"STORE"}
 	for _, z := range answer.Zones {
-		t.AppendRow(table.Row{z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until)})
+		t.add(z.Zone, z.Store, enforcedUntil(z.Enforce, z.Until))
 	}
-	t.Render()
+	t.render()
 	for _, z := range answer.Zones {
 		if z.Error != "" {
 			_, _ = fmt.Fprintf(w, "Not changed: %s.\n", z.Error)
@@ -69,13 +60,14 @@ func printEnforced(w io.Writer, answer *control.Enforced) {
 func printStatus(w io.Writer, answer *control.Status) {
 	_, _ = fmt.Fprintf(w, "sliding_window %s\n\n", answer.Version)
 	t := newTable(w, "STORE", "NODE", "STATE", "SINCE", "CAUSE", "OVERRIDES")
+	t.below = []string{"CAUSE"}
 	for _, s := range answer.Stores {
-		t.AppendRow(table.Row{s.Name, "", s.State, s.Since, printableOrNone(s.Cause), overrideState(&s.Overrides)})
+		t.add(s.Name, "", s.State, s.Since, printableOrNone(s.Cause), overrideState(&s.Overrides))
 		for _, n := range s.Nodes {
-			t.AppendRow(table.Row{s.Name, n.Name, control.StateAway, n.Since, printableOrNone(n.Cause)})
+			t.add(s.Name, n.Name, control.StateAway, n.Since, printableOrNone(n.Cause), "")
 		}
 	}
-	t.Render()
+	t.render()
 	printLoads(w, answer.Loads)
 	printAlerts(w, answer.Alerts)
 }
@@ -87,7 +79,7 @@ func printLoads(w io.Writer, loads []control.ZoneLoad) {
 	_, _ = fmt.Fprintln(w)
 	t := newTable(w, "ZONE", "STORE", "LOAD FACTOR", "CPU", "MEMORY", "LATENCY")
 	for _, l := range loads {
-		row := table.Row{l.Zone, l.Store, percentage(l.Factor)}
+		row := []any{l.Zone, l.Store, percentage(l.Factor)}
 		for _, signal := range []string{"cpu", "memory"} {
 			row = append(row, percentageOrNone(l.Signals, signal))
 		}
@@ -95,9 +87,9 @@ func printLoads(w io.Writer, loads []control.ZoneLoad) {
 		if s, ok := l.Signals["latency"]; ok {
 			latency = strconv.FormatFloat(s, 'f', -1, 64) + "s"
 		}
-		t.AppendRow(append(row, latency))
+		t.add(append(row, latency)...)
 	}
-	t.Render()
+	t.render()
 }
 
 func printAlerts(w io.Writer, alerts []control.Alert) {
@@ -107,9 +99,9 @@ func printAlerts(w io.Writer, alerts []control.Alert) {
 	_, _ = fmt.Fprintln(w)
 	t := newTable(w, "ALERT OF ZONE", "STORE", "SINCE", "DENIED", "OF REQUESTS", "SHARE")
 	for _, a := range alerts {
-		t.AppendRow(table.Row{a.Zone, a.Store, a.Since, a.Denied, a.Requests, strconv.FormatFloat(a.DeniedRatio*100, 'f', 1, 64) + "%"})
+		t.add(a.Zone, a.Store, a.Since, a.Denied, a.Requests, strconv.FormatFloat(a.DeniedRatio*100, 'f', 1, 64)+"%")
 	}
-	t.Render()
+	t.render()
 }
 
 func percentageOrNone(values map[string]float64, name string) string {

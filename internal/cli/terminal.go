@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 func isTerminal(w io.Writer) bool {
@@ -16,6 +18,22 @@ func isTerminal(w io.Writer) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// usualWidth is that of a terminal that does not tell its own.
+const usualWidth = 80
+
+// widthOf returns how wide tables for w may be; 0 for any width.
+func (c *command) widthOf(w io.Writer) int {
+	if c.wide || !isTerminal(w) {
+		return 0
+	}
+	if file, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return usualWidth
 }
 
 // jsonFor returns JSON as it is written to w: unchanged, or for a terminal with escapes that mean the same.

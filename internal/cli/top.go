@@ -12,8 +12,6 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -105,7 +103,7 @@ func (c *command) topText(out io.Writer, queries []control.TopQuery) ([]byte, er
 		if i > 0 {
 			all.WriteByte('\n')
 		}
-		printTop(&all, &answer)
+		printTop(&output{&all, c.widthOf(out)}, &answer)
 	}
 	return all.Bytes(), nil
 }
@@ -162,17 +160,13 @@ func printTop(w io.Writer, answer *control.Top) {
 		return
 	}
 	t := newTable(w, key, "COUNT", "ERROR", "SHARE")
-	var columns []table.ColumnConfig
-	for number := 2; number <= 4; number++ {
-		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
+	t.right = true
 	for _, k := range answer.Keys {
 		name := printable(k.Key)
 		if k.Cut {
 			name += "…"
 		}
-		t.AppendRow(table.Row{name, k.Count, k.Error, fmt.Sprintf("%.1f%%", 100*float64(k.Count-k.Error)/float64(max(1, answer.Total)))})
+		t.add(name, k.Count, k.Error, fmt.Sprintf("%.1f%%", 100*float64(k.Count-k.Error)/float64(max(1, answer.Total))))
 	}
-	t.Render()
+	t.render()
 }

@@ -117,3 +117,99 @@ func TestKeysOnTerminals(t *testing.T) {
 		}
 	}
 }
+
+// wideZones is a Caddyfile with long names.
+const wideZones = `{
+	admin {admin}
+	persist_config off
+	auto_https off
+	storage_clean_interval off
+}
+http://{site} {
+	sliding_window {
+		zone search_tenant-003-with-a-name-of-some-length {
+			key {header.X-Tenant}/{header.X-User}/{client_ip}
+			limit 3 1m
+			limit 2000 1d
+			top_talkers
+		}
+		zone logins {
+			limit 50000 1h
+			limit 900000 1d
+		}
+		zone uploads-of-another-tenant-with-a-longer-name-than-fits {
+			limit 100000 1m
+		}
+	}
+	sliding_window {
+		zone fleet {
+			limit 100000 1m
+		}
+		store redis {
+			address 127.0.0.1:1
+		}
+	}
+	respond ok
+}
+`
+
+// Tables fit the 80 columns of a terminal, with DENIED beside the zone. All of a name is still to be read. With
+// --wide, and in a pipe, tables have all columns.
+func TestTablesFitTerminals(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
+	const long, reason = "search_tenant-003-with-a-name-of-some-length", "TICKET-7: the customer moves all of its data today, and asked for ten times as much until the evening"
+	site := caddyrun.FreeAddress(t)
+	process := caddyrun.Start(t, strings.ReplaceAll(wideZones, "{site}", site), site)
+	dir := t.TempDir()
+	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
+		t.Fatal(err)
+	}
+	client := caddyrun.NewClient(t)
+	for range 5 {
+		_ = caddyrun.MustGet(t, client, site, "")
+	}
+	tell := func(path, body string) {
+		if status, answer := process.Tell(t, http.MethodPost, "/sliding_window/"+path, "application/json", body); status >= 300 {
+			t.Fatalf("%s: %d %s", path, status, answer)
+		}
+	}
+	tell("overrides/set", `{"zone":"`+long+`","values":["tenant-with-a-long-name","user-with-a-long-name@example.com","192.0.2.1"],"limits":[{"max":30,"window":"1m"},{"max":20000,"window":"1d"}],"ttl":"1h","reason":"`+reason+`"}`)
+	t.Cleanup(func() { tell("overrides/replace", `{"records":[],"store":"memory"}`) })
+	run := func(args string) string {
+		args += " --address " + process.Admin
+		return strings.ReplaceAll(onTerminal(t, dir, "", strings.Fields("sliding-window "+args)...), "\r\n", "\n")
+	}
+	for _, c := range []struct {
+		args string
+		want []string // without blanks and breaks
+	}{
+		{"zones", []string{"ZONEDENIEDALLOWED", "STOREoffleet:redis127.0.0.1:1/0sw", "ALGORITHMzset", "ONERRORlocal"}},
+		{"enforce shadow --zone logins --ttl 1h", []string{"logins", "shadowuntil20"}},
+		{"zones", []string{"ZONEDENIEDALLOWED", "shadow"}},
+		{"status", []string{"redis127.0.0.1:1", "away", "CAUSEof"}},
+		{"override list", []string{"REASONof", "30in1m,", "user-with-a-l"}},
+		{"top --zone " + long, []string{"KEYCOUNT"}},
+		{"inspect --zone " + long + " --value tenant-with-a-long-name --value user-with-a-long-name@example.com --value 192.0.2.1", []string{"30in1m", "LIMITUSED"}},
+		{"inspect --remote 127.0.0.1 --url http://" + site + "/a", []string{"ZONE", "LIMIT", "USED", "3in1m"}},
+	} {
+		got := run(c.args)
+		bare := strings.Join(strings.Fields(got), "")
+		for _, want := range c.want {
+			if !strings.Contains(bare, want) {
+				t.Errorf("%s: want %q in\n%s", c.args, want, got)
+			}
+		}
+		for line := range strings.Lines(got) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); strings.HasPrefix(line, " ") && n > 80 {
+				t.Errorf("%s: a line of a table takes %d columns:\n%s", c.args, n, got)
+				break
+			}
+		}
+		t.Logf("$ %s\n%s", c.args, got)
+	}
+	wide := run("zones --wide")
+	piped, problems, ok := shell(t, dir, "", "caddy sliding-window zones --address "+process.Admin)
+	if !ok || piped != wide || !strings.Contains(wide, long) || !strings.Contains(wide, "SHADOW DENIED") || strings.Count(wide, "zset") != 4 {
+		t.Errorf("--wide: got\n%s\nand a pipe\n%s%s", wide, piped, problems)
+	}
+}
