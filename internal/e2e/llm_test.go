@@ -2,14 +2,20 @@ package e2e_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/fakellm"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
@@ -37,7 +43,7 @@ func (r *recipe) tell(path, body, zone string, first, then int, header ...string
 
 // limitOf returns the limit of a zone of the page.
 func limitOf(zone string) int {
-	return map[string]int{"tokens": 100_000, "large": 1_000_000, "small": 1_000_000, "everybody": 5_000_000, "search": 1000, "report": 1000}[zone]
+	return map[string]int{"tokens": 100_000, "streams": 100_000, "large": 1_000_000, "small": 1_000_000, "everybody": 5_000_000, "search": 1000, "report": 1000}[zone]
 }
 
 func TestLLM(t *testing.T) {
@@ -79,6 +85,48 @@ func TestLLM(t *testing.T) {
 		free(r, "/v1/chat/completions", key...)
 		r.tell("/v1/chat/completions?input=30&output=12", `{}`, "tokens", 98_000, 100_000-42, key...)
 	})
+	t.Run("requests and tokens", func(t *testing.T) {
+		r := serve(t, "Requests and tokens")
+		key := []string{"Authorization", "Bearer " + t.Name()}
+		const path = "/v1/chat/completions?input=30&output=12"
+		fields := func() (state []string) {
+			req, err := http.NewRequest(http.MethodPost, "http://"+r.address+path, strings.NewReader(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := r.do(req, key...)
+			for _, units := range []string{"requests", "tokens"} {
+				state = append(state, answer.Header.Get("x-ratelimit-limit-"+units), answer.Header.Get("x-ratelimit-remaining-"+units))
+			}
+			return state
+		}
+		if got := fields(); !slices.Equal(got, []string{"60", "59", "90000", "88000"}) {
+			t.Errorf("got %s", got)
+		}
+		if got := fields(); !slices.Equal(got, []string{"60", "58", "90000", "87958"}) {
+			t.Errorf("then %s", got)
+		}
+		last := r.want(1, http.StatusBadRequest, http.MethodPost, path, key...) // no body: the model refuses it
+		for last.Status != http.StatusTooManyRequests {
+			last = r.ask(http.MethodPost, path, key...)
+		}
+		if want := `{"error":{"message":"Rate limit exceeded (requests). Try again in `; !strings.HasPrefix(last.Body, want) || !strings.HasSuffix(last.Body, ` s.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`) {
+			t.Errorf("got %s", last.Body)
+		}
+	})
+	t.Run("streams", func(t *testing.T) {
+		r := serve(t, "Streams whose clients do not ask for the usage")
+		const path = "/v1/chat/completions?input=30&output=12"
+		for body, cost := range map[string]int{
+			`{"stream":true}`: 42,
+			` { "messages":[{"content":"{env.HOME} {rest} }"}], "stream" : true}`: 42,
+			`{"stream":true,"stream_options":{"include_usage":false}}`:            2000,
+			`{"messages":[{"content":"\"stream\":true"}]}`:                        42,
+			`{}`: 42,
+		} {
+			r.tell(path, body, "streams", 98_000, 100_000-cost, "Authorization", fmt.Sprint("Bearer ", len(body)))
+		}
+	})
 	t.Run("reserved", func(t *testing.T) {
 		r := serve(t, "What is reserved")
 		key := []string{"Authorization", "Bearer " + t.Name()}
@@ -111,4 +159,45 @@ func TestLLM(t *testing.T) {
 			t.Errorf("%v", answer.Header)
 		}
 	})
+}
+
+// The commands of the page that say who spends most, and what is left.
+func TestBudgetCommands(t *testing.T) {
+	t.Parallel() // Caddy is a process of its own
+	model := httptest.NewServer(fakellm.Handler(0))
+	t.Cleanup(model.Close)
+	address := caddyrun.FreeAddress(t)
+	block := strings.NewReplacer(":8080 {", "http://"+address+" {\nrespond /healthz ok", "localhost:9000", model.Listener.Addr().String()).Replace(blockBelow(t, llm, "Requests and tokens", 1))
+	process := caddyrun.Start(t, "{\nadmin {admin}\npersist_config off\nauto_https off\nstorage_clean_interval off\n}\n"+block, address)
+	client := caddyrun.NewClient(t)
+	for _, key := range []string{"a", "b", "a"} {
+		req, err := http.NewRequest(http.MethodPost, "http://"+address+"/v1/chat/completions?input=3000&output=12", strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		resp, err := client.Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
+		t.Fatal(err)
+	}
+	commands := strings.Split(strings.TrimSpace(shellBelow(t, llm, "Who spends most, and what is left")), "\n")
+	for i, want := range [][]string{{"Bearer a", "6024", "Bearer b", "3012"}, {"6024", "83976", "993976"}} {
+		stdout, stderr, ok := shell(t, dir, "", commands[i]+" --address "+process.Admin)
+		at := 0
+		for _, text := range want {
+			next := strings.Index(stdout[at:], text)
+			if next < 0 {
+				t.Errorf("%s: no %s after byte %d, %v:\n%s%s", commands[i], text, at, ok, stdout, stderr)
+				break
+			}
+			at += next
+		}
+	}
 }
