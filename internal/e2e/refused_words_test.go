@@ -31,7 +31,7 @@ func TestMisspelt(t *testing.T) {
 	const handler = "http:// {\n\tsliding_window {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n%s\n\t}\n}\n"
 	checkRefusals(t, handler, 6, ``, []refusal{
 		{"statsu 429", 0, ``, `unrecognized subdirective "statsu" of sliding_window; write status`},
-		{"colour red", 0, ``, `unrecognized subdirective "colour" of sliding_window; use zone, store, on_error, status, headers, jitter or log_key`},
+		{"colour red", 0, ``, `unrecognized subdirective "colour" of sliding_window; use zone, store, on_error, status, headers, errors, jitter or log_key`},
 		{"on_error local {\nshared\n}", 1, ``, `unrecognized subdirective "shared" of on_error; write share`},
 		{"store memory {\nmax_key 5\n}", 1, ``, `unrecognized subdirective "max_key" of store memory; write max_keys`},
 		{"store redis {\naddres localhost:6379\n}", 1, ``, `unrecognized subdirective "addres" of store redis; write address`},
