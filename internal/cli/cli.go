@@ -34,7 +34,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			cmd.Args = cobra.NoArgs // else a command that does not exist would show the help, and succeed
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			flags := cmd.PersistentFlags()
-			flags.StringVar(&own.address, "address", "", "Address of the administration listener, if different from config")
+			flags.StringArrayVar(&own.addresses, "address", nil, "Address of the administration listener, if different from config; repeat it to have zones, status, inspect and top ask several Caddys")
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
@@ -46,9 +46,10 @@ the given or adjacent config file; otherwise the default is assumed.`,
 
 // command is a run of `caddy sliding-window`.
 type command struct {
-	address, config, adapter string
-	json, wide               bool
-	ifMatch                  string // a version of overrides
+	addresses       []string
+	config, adapter string
+	json, wide      bool
+	ifMatch         string // a version of overrides
 }
 
 func (c *command) zonesCommand() *cobra.Command {
@@ -57,7 +58,14 @@ func (c *command) zonesCommand() *cobra.Command {
 		Example: "  $ caddy sliding-window zones",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer control.Zones
-			return c.run(cmd, http.MethodGet, "zones", nil, &answer, func(w io.Writer) { printZones(w, &answer) })
+			if c.isFleet() {
+				return inFleet(c, cmd, http.MethodGet, "zones", nil, func(w io.Writer, answers []answered[control.Zones]) {
+					printZones(w, fmt.Sprintf("Decisions of %d Caddys, since each started:", len(answers)), sumZones(answers), true)
+				})
+			}
+			return c.run(cmd, http.MethodGet, "zones", nil, &answer, func(w io.Writer) {
+				printZones(w, "Decisions of this Caddy, since it started:", sumZones([]answered[control.Zones]{{T: answer}}), false)
+			})
 		},
 	}
 }
@@ -68,7 +76,13 @@ func (c *command) statusCommand() *cobra.Command {
 		Example: "  $ caddy sliding-window status",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var answer control.Status
-			return c.run(cmd, http.MethodGet, "status", nil, &answer, func(w io.Writer) { printStatus(w, &answer) })
+			if c.isFleet() {
+				return inFleet(c, cmd, http.MethodGet, "status", nil, byCaddy(printStatus))
+			}
+			return c.run(cmd, http.MethodGet, "status", nil, &answer, func(w io.Writer) {
+				_, _ = fmt.Fprintln(w, "This Caddy:")
+				printStatus(w, &answer)
+			})
 		},
 	}
 }
@@ -76,7 +90,7 @@ func (c *command) statusCommand() *cobra.Command {
 func (c *command) resetCommand() *cobra.Command {
 	var order control.ResetOrder
 	cmd := c.onCounter(&cobra.Command{
-		Use: "reset", Short: "Forgets what a client has used", Args: cobra.NoArgs,
+		Use: "reset", Short: "Forgets what a client has used", Args: noKey,
 		Example: "  $ caddy sliding-window reset --zone per_client --key 192.0.2.1 --reason TICKET-7",
 	}, func(cmd *cobra.Command, s *control.Selector) error {
 		order.Selector = *s
@@ -98,6 +112,7 @@ func (c *command) enforceCommand() *cobra.Command {
   $ caddy sliding-window enforce config --all`,
 	}
 	cmd.Flags().StringVar(&e.Zone, "zone", "", "Name of the zone")
+	_ = cmd.RegisterFlagCompletionFunc("zone", c.completeZone)
 	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
 	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
@@ -135,6 +150,7 @@ func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *contro
 	var s control.Selector
 	var key string
 	cmd.Flags().StringVar(&s.Zone, "zone", "", "Name of the zone")
+	_ = cmd.RegisterFlagCompletionFunc("zone", c.completeZone)
 	cmd.Flags().StringVar(&s.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().StringVar(&key, "key", "", "Value of the key's placeholder; - reads it from stdin")
 	cmd.Flags().StringArrayVar(&s.Values, "value", nil, "Value of one of the key's placeholders; repeat it for each, in order")
@@ -150,6 +166,28 @@ func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *contro
 		return run(cmd, &s)
 	}
 	return cmd
+}
+
+// noKey refuses a key that stands without its flag. It does not quote the key.
+func noKey(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return errors.New("an argument has no flag; write --key before the key of a client, or --help for all flags")
+	}
+	return nil
+}
+
+// completeZone has a shell complete the names of the zones that run.
+func (c *command) completeZone(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var answer control.Zones
+	body, err := c.ask(http.MethodGet, "zones", nil)
+	if err != nil || json.Unmarshal(body, &answer) != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, z := range answer.Zones {
+		names = append(names, z.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // readKey returns a key, or for - what is on stdin, without the end of its line: there it is in no
@@ -191,7 +229,7 @@ func (c *command) ask(method, path string, question any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.address = address // for what is asked later
+	c.addresses = []string{address} // for what is asked later
 	return askAdmin(address, method, control.Base+path, c.ifMatch, question)
 }
 
@@ -220,8 +258,12 @@ func askAdmin(address, method, path, ifMatch string, question any) ([]byte, erro
 
 // determineAddress returns the address of the admin endpoint, as `caddy reload` finds it.
 func (c *command) determineAddress() (string, error) {
-	if c.address != "" {
-		return c.address, nil
+	switch len(c.addresses) {
+	case 0:
+	case 1:
+		return c.addresses[0], nil
+	default:
+		return "", errors.New("--address: given more than once, and this command tells one Caddy; others with the same store follow")
 	}
 	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
 	if err != nil {

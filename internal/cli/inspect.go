@@ -22,12 +22,15 @@ func (c *command) inspectCommand() *cobra.Command {
 	var fields []string
 	var byKey func(*cobra.Command, []string) error
 	cmd := c.onCounter(&cobra.Command{
-		Use: "inspect", Short: "Shows what the next request of a client meets, and spends nothing", Args: cobra.NoArgs,
+		Use: "inspect", Short: "Shows what the next request of a client meets, and spends nothing", Args: noKey,
 		Example: `  $ caddy sliding-window inspect --zone per_client --key 192.0.2.1
   $ caddy sliding-window inspect --zone per_user --value acme --value anna
   $ pass show anna/token | caddy sliding-window inspect --zone per_token --key -
   $ caddy sliding-window inspect --url https://example.com/login --method POST --header 'X-Api-Key: b7e1c0d2' --remote 192.0.2.1`,
 	}, func(cmd *cobra.Command, s *control.Selector) error {
+		if c.isFleet() {
+			return inFleet(c, cmd, http.MethodPost, "inspect", s, byCaddy(printInspection))
+		}
 		var answer control.Inspection
 		return c.run(cmd, http.MethodPost, "inspect", s, &answer, func(w io.Writer) { printInspection(w, &answer) })
 	})
@@ -63,8 +66,13 @@ func (c *command) inspectCommand() *cobra.Command {
 		if _, err := example.HTTP(context.Background()); err != nil {
 			return inWordsOfFlags(err)
 		}
+		question := control.Selector{Request: &example}
+		show := func(w io.Writer, answer *control.RequestInspection) { printRequestInspection(w, &example, answer) }
+		if c.isFleet() {
+			return inFleet(c, cmd, http.MethodPost, "inspect", question, byCaddy(show))
+		}
 		var answer control.RequestInspection
-		return c.run(cmd, http.MethodPost, "inspect", control.Selector{Request: &example}, &answer, func(w io.Writer) { printRequestInspection(w, &example, &answer) })
+		return c.run(cmd, http.MethodPost, "inspect", question, &answer, func(w io.Writer) { show(w, &answer) })
 	}
 	return cmd
 }
@@ -89,10 +97,13 @@ func readFields(stdin io.Reader, lines []string) (control.Fields, error) {
 	return fields, nil
 }
 
-// inWordsOfFlags returns an error about the request of a body as one about the flags that made it.
+// inWordsOfFlags returns an error of the endpoint, about a body or a path, as one about flags and commands.
 func inWordsOfFlags(err error) error {
 	return errors.New(strings.NewReplacer("request.uri: ", "--url: ", "request.remote: ", "--remote: ", "request.method: ", "--method: ", "request.headers: ", "--header: ", "request.server: ", "--server: ",
-		"send the address", "write the address").Replace(err.Error()))
+		"send the address", "write the address",
+		"GET /sliding_window/zones lists the zones; or send all", "caddy sliding-window zones lists the zones; or write --all",
+		"GET /sliding_window/zones lists the zones", "caddy sliding-window zones lists the zones",
+		"POST /sliding_window/overrides/list lists them", "caddy sliding-window override list shows them").Replace(err.Error()))
 }
 
 func printInspection(w io.Writer, i *control.Inspection) {

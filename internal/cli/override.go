@@ -31,7 +31,7 @@ func (c *command) overrideSetCommand() *cobra.Command {
 	var limits []string
 	var until string
 	cmd := c.onOverride(&cobra.Command{
-		Use: "set", Short: "Sets the limit of a client, or of several", Args: cobra.NoArgs,
+		Use: "set", Short: "Sets the limit of a client, or of several", Args: noKey,
 		Example: `  $ caddy sliding-window override set --zone per_client --key 192.0.2.1 --limit 1000/1m --ttl 2h --reason TICKET-7
   $ caddy sliding-window override set --zone per_client --cidr 198.51.100.0/24 --deny --ttl 1h
   $ caddy sliding-window override set --zone per_user --all --factor 0.5`,
@@ -70,9 +70,9 @@ func (c *command) overrideSetCommand() *cobra.Command {
 	return cmd
 }
 
-// parseLimit reads a limit as 1000/1m.
+// parseLimit reads a limit as 1000/1m, or as a Caddyfile has it: 1000 1m.
 func parseLimit(text string) (overrides.Limit, error) {
-	number, length, ok := strings.Cut(text, "/")
+	number, length, ok := strings.Cut(strings.Replace(text, " ", "/", 1), "/")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil || length == "" {
 		return overrides.Limit{}, fmt.Errorf("--limit %q: must be a number and a window, as 1000/1m", text)
@@ -85,6 +85,7 @@ func (c *command) onOverride(cmd *cobra.Command, r *overrides.Record, run func(*
 	var key string
 	flags := cmd.Flags()
 	flags.StringVar(&r.Zone, "zone", "", "Name of the zone")
+	_ = cmd.RegisterFlagCompletionFunc("zone", c.completeZone)
 	flags.StringVar(&r.Store, "store", "", "Name of the store, if several have the zone")
 	flags.StringVar(&key, "key", "", "Value of the key's placeholder; - reads it from stdin")
 	flags.StringArrayVar(&r.Values, "value", nil, "Value of one of the key's placeholders; repeat it for each, in order")
@@ -128,7 +129,7 @@ func (c *command) overrideListCommand() *cobra.Command {
 func (c *command) overrideDeleteCommand() *cobra.Command {
 	var r overrides.Record
 	cmd := c.onOverride(&cobra.Command{
-		Use: "delete", Short: "Deletes an override: the limits of the zone hold again", Args: cobra.NoArgs,
+		Use: "delete", Short: "Deletes an override: the limits of the zone hold again", Args: noKey,
 		Example: `  $ caddy sliding-window override delete --zone per_client --key 192.0.2.1
   $ caddy sliding-window override delete --id 5f0c2b1a9d3e4f60`,
 	}, &r, func(cmd *cobra.Command) error {
@@ -159,7 +160,7 @@ stdin. All overrides of the store are replaced at once.`,
 			}
 			var answer control.OverrideChange
 			return c.run(cmd, http.MethodPost, "overrides/replace", set, &answer, func(w io.Writer) {
-				_, _ = fmt.Fprintf(w, "Store %s has %d overrides now; version %s.\n", answer.Store, len(answer.Records), answer.Version)
+				_, _ = fmt.Fprintf(w, "Store %s has %s now; version %s.\n", answer.Store, countOf(len(answer.Records)), answer.Version)
 			})
 		},
 	}
@@ -207,7 +208,7 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 		if version == "" {
 			version = "none"
 		}
-		_, _ = fmt.Fprintf(w, "Store %s: %d overrides, version %s.\n", s.Store, len(s.Records), version)
+		_, _ = fmt.Fprintf(w, "Store %s: %s, version %s.\n", s.Store, countOf(len(s.Records)), version)
 		if s.Lost {
 			_, _ = fmt.Fprintln(w, "The store has lost some of them, and does not take them back: the log has the cause. They stay in force here.")
 		}
@@ -225,6 +226,14 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 		}
 		t.render()
 	}
+}
+
+// countOf says how many overrides there are.
+func countOf(n int) string {
+	if n == 1 {
+		return "1 override"
+	}
+	return strconv.Itoa(n) + " overrides"
 }
 
 // keysOf says for which keys a record is.

@@ -19,16 +19,22 @@ func printable(text string) string {
 	return text
 }
 
-func printZones(w io.Writer, answer *control.Zones) {
-	t := newTable(w, "ZONE", "DENIED", "SHADOW DENIED", "ALLOWED", "ENFORCE", "LIMITS", "KEY", "STORE", "ALGORITHM", "ON ERROR")
+// printZones prints zones, in a fleet with the Caddys that have each.
+func printZones(w io.Writer, heading string, zones []fleetZone, fleet bool) {
+	_, _ = fmt.Fprintf(w, "%s\n\n", heading)
+	header := []string{"ZONE", "DENIED", "SHADOW DENIED", "ALLOWED", "ENFORCE", "LIMITS", "KEY", "STORE", "ALGORITHM", "ON ERROR"}
+	if fleet {
+		header = append(header, "ONLY AT")
+	}
+	t := newTable(w, header...)
 	t.once, t.counts = []string{"ENFORCE", "STORE", "ALGORITHM", "ON ERROR"}, []string{"SHADOW DENIED"}
-	t.below = []string{"STORE", "KEY"}
-	for _, z := range answer.Zones {
+	t.below = []string{"STORE", "KEY", "ONLY AT"}
+	for _, z := range zones {
 		var limits []string
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, z.OnError)
+		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, z.OnError, strings.Join(z.at, ", "))
 	}
 	t.render()
 }

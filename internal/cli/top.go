@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +35,7 @@ func (c *command) topCommand() *cobra.Command {
   $ caddy sliding-window top --by charged --count 20 --watch`,
 	}
 	cmd.Flags().StringVar(&q.Zone, "zone", "", "Name of the zone; without it, all zones with top_talkers")
+	_ = cmd.RegisterFlagCompletionFunc("zone", c.completeZone)
 	cmd.Flags().StringVar(&q.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().StringVar(&q.By, "by", "denied", "denied, in requests, or charged, in units")
 	cmd.Flags().IntVar(&count, "count", count, "How many clients")
@@ -45,12 +48,9 @@ func (c *command) topCommand() *cobra.Command {
 			return err
 		}
 		shown, err := c.topText(cmd.OutOrStdout(), queries)
-		if err != nil {
-			return err
-		}
-		if !watch {
-			_, err = cmd.OutOrStdout().Write(shown)
-			return err
+		if !watch || shown == nil && err != nil {
+			_, errWrite := cmd.OutOrStdout().Write(shown)
+			return cmp.Or(errWrite, err)
 		}
 		return c.watchTop(cmd, queries, shown)
 	}
@@ -62,17 +62,26 @@ func (c *command) topQueries(q control.TopQuery) ([]control.TopQuery, error) {
 	if q.Zone != "" {
 		return []control.TopQuery{q}, nil
 	}
-	body, err := c.ask(http.MethodGet, "zones", nil)
-	if err != nil {
-		return nil, err
-	}
-	var answer control.Zones
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, errAnswer
+	var answers []answered[control.Zones]
+	if c.isFleet() {
+		replies := c.askAll(http.MethodGet, "zones", nil)
+		if answers = read[control.Zones](replies); answers == nil {
+			return nil, without(replies)
+		}
+	} else {
+		body, err := c.ask(http.MethodGet, "zones", nil)
+		if err != nil {
+			return nil, err
+		}
+		answers = make([]answered[control.Zones], 1)
+		if err := json.Unmarshal(body, &answers[0].T); err != nil {
+			return nil, errAnswer
+		}
 	}
 	var queries []control.TopQuery
-	for _, z := range answer.Zones {
-		if z.TopTalkers && (q.Store == "" || q.Store == z.Store) {
+	for _, z := range sumZones(answers) {
+		isThere := slices.ContainsFunc(queries, func(other control.TopQuery) bool { return other.Zone == z.Name && other.Store == z.Store })
+		if z.TopTalkers && !isThere && (q.Store == "" || q.Store == z.Store) {
 			q := q
 			q.Zone, q.Store = z.Name, z.Store
 			queries = append(queries, q)
@@ -86,6 +95,9 @@ func (c *command) topQueries(q control.TopQuery) ([]control.TopQuery, error) {
 
 // topText returns what the queries find, as tables or as lines of JSON, for out.
 func (c *command) topText(out io.Writer, queries []control.TopQuery) ([]byte, error) {
+	if c.isFleet() {
+		return c.fleetTop(out, queries)
+	}
 	var all bytes.Buffer
 	for i, q := range queries {
 		body, err := c.ask(http.MethodPost, "top", q)
@@ -103,7 +115,7 @@ func (c *command) topText(out io.Writer, queries []control.TopQuery) ([]byte, er
 		if i > 0 {
 			all.WriteByte('\n')
 		}
-		printTop(&output{&all, c.widthOf(out)}, &answer)
+		printTop(&output{&all, c.widthOf(out)}, "this Caddy", &answer)
 	}
 	return all.Bytes(), nil
 }
@@ -137,17 +149,44 @@ func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown
 		case <-ticker.C:
 		}
 		var err error
-		if shown, err = c.topText(out, queries); err != nil {
-			shown = fmt.Appendln(nil, err)
-			if c.json {
-				_, _ = cmd.ErrOrStderr().Write(shown)
-				shown = nil
-			}
+		if shown, err = c.topText(out, queries); err != nil && c.json {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), err)
+		} else if err != nil {
+			shown = fmt.Appendln(shown, err)
 		}
 	}
 }
 
-func printTop(w io.Writer, answer *control.Top) {
+// fleetTop is topText for several Caddys: their keys together, and an error that names those that do not answer.
+func (c *command) fleetTop(out io.Writer, queries []control.TopQuery) ([]byte, error) {
+	var all bytes.Buffer
+	var failed error
+	for i, q := range queries {
+		count := *q.Count
+		if count >= 1 && count <= control.MaxTop { // else they refuse it
+			q.Count = new(control.MaxTop)
+		}
+		replies := c.askAll(http.MethodPost, "top", q)
+		answers := read[control.Top](replies)
+		failed = cmp.Or(failed, without(replies))
+		if c.json {
+			all.Write(jsonFor(out, linesOf(replies)))
+			continue
+		}
+		if answers == nil {
+			continue
+		}
+		if i > 0 {
+			all.WriteByte('\n')
+		}
+		merged := mergeTop(answers, count)
+		printTop(&output{&all, c.widthOf(out)}, fmt.Sprintf("%d Caddys", len(answers)), &merged)
+	}
+	return all.Bytes(), failed
+}
+
+// printTop prints the keys that one Caddy or several have denied or charged most.
+func printTop(w io.Writer, of string, answer *control.Top) {
 	unit, key := "requests denied", "KEY"
 	if answer.By == "charged" {
 		unit = "units charged"
@@ -155,7 +194,7 @@ func printTop(w io.Writer, answer *control.Top) {
 	if answer.Hashed {
 		key = "HASH OF THE KEY"
 	}
-	_, _ = fmt.Fprintf(w, "Zone %s, %s: %d %s since %s\n\n", answer.Zone, printable(answer.Store), answer.Total, unit, answer.Since)
+	_, _ = fmt.Fprintf(w, "Zone %s, %s, %s: %d %s since %s\n\n", answer.Zone, printable(answer.Store), of, answer.Total, unit, answer.Since)
 	if len(answer.Keys) == 0 {
 		return
 	}
