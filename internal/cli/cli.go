@@ -168,7 +168,7 @@ func (c *command) onCounter(cmd *cobra.Command, run func(*cobra.Command, *contro
 	return cmd
 }
 
-// noKey refuses a key that stands without its flag. It does not quote the key.
+// noKey refuses a key without its flag. It does not quote the key.
 func noKey(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return errors.New("an argument has no flag; write --key before the key of a client, or --help for all flags")
