@@ -258,12 +258,11 @@ func askAdmin(address, method, path, ifMatch string, question any) ([]byte, erro
 
 // determineAddress returns the address of the admin endpoint, as `caddy reload` finds it.
 func (c *command) determineAddress() (string, error) {
-	switch len(c.addresses) {
-	case 0:
-	case 1:
-		return c.addresses[0], nil
-	default:
+	switch {
+	case c.isFleet():
 		return "", errors.New("--address: given more than once, and this command tells one Caddy; others with the same store follow")
+	case c.addresses != nil:
+		return c.addresses[0], nil
 	}
 	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
 	if err != nil {

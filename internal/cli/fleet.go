@@ -26,8 +26,17 @@ type reply struct {
 	err     error // names the address
 }
 
-// isFleet reports whether several Caddys are asked.
-func (c *command) isFleet() bool { return len(c.addresses) > 1 }
+// isFleet reports whether several Caddys are asked. An address that is given twice is asked once.
+func (c *command) isFleet() bool {
+	var distinct []string
+	for _, address := range c.addresses {
+		if !slices.Contains(distinct, address) {
+			distinct = append(distinct, address)
+		}
+	}
+	c.addresses = distinct
+	return len(c.addresses) > 1
+}
 
 // askAll asks all Caddys at once, and returns their replies in the order of the addresses.
 func (c *command) askAll(method, path string, question any) []reply {

@@ -85,6 +85,12 @@ func TestFleetOnTheCommandLine(t *testing.T) {
 	run("status"+all, true, "Caddy at "+admins[0]+":\nsliding_window ", "Caddy at "+admins[2]+":\nsliding_window ")
 	run("status --address "+nowhere+all, false, "Caddy at "+admins[0])
 	run("inspect --zone shared --key anna"+all, true, "Caddy at "+admins[1]+":\nThe next request of anna in zone shared, which costs 1, would be denied.")
+	run("zones"+all+all, true, "Decisions of 3 Caddys", summed)
+	for _, command := range []string{"inspect", "override set"} {
+		if stdout, _, _ := shell(t, dir, "", "caddy __complete sliding-window "+command+" --address "+admins[2]+" --zone ''"); !strings.HasPrefix(stdout, "another\nshared\n") {
+			t.Errorf("%s completes %q, want the zones", command, stdout)
+		}
+	}
 	last.Stop()
 	if _, stderr, ok := shell(t, dir, "", "caddy sliding-window zones"+all); ok || !strings.Contains(stderr, "1 of 3 Caddys did not answer:\nasked the admin endpoint at "+last.Admin+": no answer within 10s") {
 		t.Errorf("one is stopped: success %v, %s", ok, stderr)
