@@ -311,7 +311,7 @@ func TestInspectKeys(t *testing.T) {
 		{`{"zone":"pairs","values":["Acme"," ANNA "]}`, 200, `"key":"4:acme/4:anna"`},
 		{`{"zone":"paths","key":"/x/..//login"}`, 200, `"key":"path /login"`},
 		{`{"zone":"everybody"}`, 200, `"key":"all"`},
-		{`{"zone":"quota","key":"192.0.2.1"}`, 200, `"max":3,"window":"1h","used":0,"remaining":3,"retry_after":0,"reset_after":0,"source":"fallback"`},
+		{`{"zone":"quota","key":"192.0.2.1"}`, 200, `"would_pass":null,"enforce":"on","store":{"name":"memory","state":"ok"},"needs_request":{"limits":[{"max":"{header.X-Quota}","window":"1h","used":0,"reset_after":0}]}`},
 		{`{"zone":"pairs","key":"carmen"}`, 400, `key: the zone's key has 2 placeholders; send values, in order`},
 		{`{"zone":"pairs"}`, 400, `values: required; send the values of the key's 2 placeholders, in order`},
 		{`{"zone":"pairs","values":["carmen"]}`, 400, `values: the zone's key has 2 placeholders; send one value for each, in order`},
@@ -397,7 +397,7 @@ func TestRegistry(t *testing.T) {
 		}
 		for _, z := range answer.Zones {
 			names = append(names, z.Name)
-			if z.Store != "memory" || z.Key != "{http.request.header.X-Key}" || z.Algorithm != "zset" || z.OnError != "local" ||
+			if z.Store != "memory" || z.Key != "{header.X-Key}" || z.Algorithm != "zset" || z.OnError != "local" ||
 				!reflect.DeepEqual(z.Limits, []control.Limit{{Max: "5", Window: "1h"}}) || z.Outcomes["allowed"] > 1000 {
 				t.Errorf("zone %+v", z)
 			}

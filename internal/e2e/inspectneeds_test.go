@@ -180,6 +180,7 @@ func TestInspectNeedsRequest(t *testing.T) {
 			if a = inspect("plan"); a.WouldPass == nil || *a.WouldPass || a.NeedsRequest != nil {
 				t.Errorf("plan under an override that denies: got %+v", a)
 			}
+			c.post("overrides/delete", map[string]any{"zone": "plan", "key": key}, http.StatusOK, &control.OverrideChange{}) // memory outlives this test
 
 			// The next request gets what the inspection with a request says.
 			var said control.RequestInspection
