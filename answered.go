@@ -17,31 +17,34 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// landingLast is the longest that a denied request waits for units that come back.
+// landingLast is the longest that a request waits for units that come back, and for the turns of others.
 const landingLast = 250 * time.Millisecond
 
 // decideSettled is decide for a handler with zones that settle. A denied request is decided on once
 // more if units came back in a zone that denies it since it was sent, or are about to: a client that has
 // its answer has its unit back. It waits for those that are on their way when it is denied, and for no
-// later ones. While other receipts of the counter are not settled, room may come back before the limit
-// tells, so that such a denial holds for a second at most.
+// later ones. Requests that come meanwhile wait for its second decision: they could take the room that came
+// back, beside a unit of their client's request before. While other receipts of the counter are not settled,
+// room may come back before the limit tells, so that such a denial holds for a second at most.
 func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 	flying := h.store.Settler.InFlight()
+	wait := patience{ctx: ctx}
+	defer wait.stop()
 	var room [4]uint64
 	before := room[:0]
 	for i, z := range req.zones {
 		before = append(before, 0)
 		if z.settles() {
-			before[i] = flying.BacksOf(flying.Counter(&req.charges[i])).Load()
+			counter := flying.Counter(&req.charges[i])
+			wait.until(flying.Turns(counter))
+			before[i] = flying.BacksOf(counter).Load()
 		}
 	}
 	if err := h.decide(ctx, req); err != nil || req.allowed {
 		return err
 	}
-	if h.cameBack(ctx, req, before) && ctx.Err() == nil {
-		if err := h.decide(ctx, req); err != nil || req.allowed {
-			return err
-		}
+	if err := h.decideAgain(ctx, req, before, &wait); err != nil || req.allowed {
+		return err
 	}
 	for i, z := range req.zones {
 		if z.CountIf == nil || !flying.Any(flying.Counter(&req.charges[i])) {
@@ -57,35 +60,56 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 	return nil
 }
 
-// cameBack reports whether units came back in a zone that denies the request, since they were as often given back
-// as before says, or are about to. It waits for the latter, landingLast at most.
-func (h *Handler) cameBack(ctx context.Context, req *request, before []uint64) (came bool) {
+// decideAgain decides once more on a denied request if units came back in a zone that denies it, since they were as
+// often given back as before says, or are about to.
+func (h *Handler) decideAgain(ctx context.Context, req *request, before []uint64, wait *patience) error {
 	flying := h.store.Settler.InFlight()
-	var timer *time.Timer
+	came := false
 	for i, z := range req.zones {
 		if !z.settles() || window.Allowed(req.decisionsOf(i)) {
 			continue
 		}
 		counter := flying.Counter(&req.charges[i])
+		turn := flying.Turn(counter)
+		defer flying.EndTurn(counter, turn)
 		landed := flying.Landing(counter)
-		if landed == nil {
-			came = came || flying.BacksOf(counter).Load() != before[i]
-			continue
-		}
-		came = true
-		if timer == nil {
-			timer = time.NewTimer(landingLast)
-			defer timer.Stop()
-		}
-		select {
-		case <-landed:
-		case <-timer.C:
-			return true
-		case <-ctx.Done():
-			return true
-		}
+		came = came || landed != nil || flying.BacksOf(counter).Load() != before[i]
+		wait.until(landed)
 	}
-	return came
+	if !came || ctx.Err() != nil {
+		return nil
+	}
+	return h.decide(ctx, req)
+}
+
+// patience is what a request waits with: landingLast at most, all told, and no longer than its client.
+type patience struct {
+	ctx   context.Context
+	timer *time.Timer // nil: it has not waited yet
+	over  bool
+}
+
+// until waits until a channel is closed. A nil channel is none.
+func (p *patience) until(done <-chan struct{}) {
+	if done == nil || p.over {
+		return
+	}
+	if p.timer == nil {
+		p.timer = time.NewTimer(landingLast)
+	}
+	select {
+	case <-done:
+	case <-p.timer.C:
+		p.over = true
+	case <-p.ctx.Done():
+		p.over = true
+	}
+}
+
+func (p *patience) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
 }
 
 // unsettled returns the places of charges that get receipts.

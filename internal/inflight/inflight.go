@@ -15,6 +15,7 @@ type Receipts struct {
 	seed maphash.Seed
 	// How often units were given back, by the counter's lower bits.
 	backs  [1024]atomic.Uint64
+	turns  atomic.Int64 // requests that are decided on once more
 	shards [64]shard
 }
 
@@ -26,15 +27,9 @@ type shard struct {
 
 // unsettled are the receipts of a counter.
 type unsettled struct {
-	open    int      // whose answers are not known yet
-	landing []*Backs // units that are being given back, the oldest first; the first is not empty
-}
-
-// Backs are units of a counter that are being given back. They take no more once a request waits for them, so
-// that it waits for no later ones.
-type Backs struct {
-	n      int
-	landed chan struct{} // closed when these and all older ones are back; nil: nobody waits
+	open    int   // whose answers are not known yet
+	landing queue // units that are being given back
+	turns   queue // denied requests that are about to be decided on once more
 }
 
 // New returns Receipts without any.
@@ -77,40 +72,29 @@ func (f *Receipts) Settle(counter uint64) {
 }
 
 // GiveBack ends a receipt of Open whose units are being given back, until Landed.
-func (f *Receipts) GiveBack(counter uint64) *Backs {
+func (f *Receipts) GiveBack(counter uint64) *Group {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.counters[counter]
 	u.open--
-	if len(u.landing) == 0 || u.landing[len(u.landing)-1].landed != nil {
-		u.landing = append(u.landing, new(Backs))
-	}
-	last := u.landing[len(u.landing)-1]
-	last.n++
-	return last
+	return u.landing.join()
 }
 
 // Landed notes that the units of a GiveBack are back, or cannot be given back.
-func (f *Receipts) Landed(counter uint64, b *Backs) {
+func (f *Receipts) Landed(counter uint64, g *Group) {
 	f.BacksOf(counter).Add(1)
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.n--
 	u := s.counters[counter]
-	for len(u.landing) > 0 && u.landing[0].n == 0 {
-		if landed := u.landing[0].landed; landed != nil {
-			close(landed)
-		}
-		u.landing = u.landing[1:]
-	}
+	u.landing.leave(g)
 	s.tidy(counter, u)
 }
 
 // tidy forgets a counter without receipts. s.mu must be held.
 func (s *shard) tidy(counter uint64, u *unsettled) {
-	if u.open == 0 && len(u.landing) == 0 {
+	if u.open == 0 && len(u.landing) == 0 && len(u.turns) == 0 {
 		delete(s.counters, counter)
 	}
 }
@@ -129,13 +113,52 @@ func (f *Receipts) Landing(counter uint64) <-chan struct{} {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if u := s.counters[counter]; u != nil {
+		return u.landing.left()
+	}
+	return nil
+}
+
+// Turn notes that a denied request is about to be decided on once more, until EndTurn. It returns nil for a counter
+// without receipts: no room comes back then.
+func (f *Receipts) Turn(counter uint64) *Group {
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	u := s.counters[counter]
-	if u == nil || len(u.landing) == 0 {
+	if u == nil {
 		return nil
 	}
-	last := u.landing[len(u.landing)-1]
-	if last.landed == nil {
-		last.landed = make(chan struct{})
+	f.turns.Add(1)
+	return u.turns.join()
+}
+
+// EndTurn undoes Turn.
+func (f *Receipts) EndTurn(counter uint64, g *Group) {
+	if g == nil {
+		return
 	}
-	return last.landed
+	f.turns.Add(-1)
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.counters[counter]
+	u.turns.leave(g)
+	s.tidy(counter, u)
+}
+
+// Turns returns a channel that is closed when the requests that have a Turn now have ended it; nil if none has. A
+// request that came later would take the room that one of them waits for, although a unit of its own client's
+// request before is still on its way.
+func (f *Receipts) Turns(counter uint64) <-chan struct{} {
+	if f.turns.Load() == 0 {
+		return nil
+	}
+	s := f.shard(counter)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.counters[counter]; u != nil {
+		return u.turns.left()
+	}
+	return nil
 }

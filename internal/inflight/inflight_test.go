@@ -16,7 +16,7 @@ func isClosed(c <-chan struct{}) bool {
 func TestLandingEndsUnderAStreamOfUnits(t *testing.T) {
 	const counter = 7
 	f := New()
-	begin := func() *Backs {
+	begin := func() *Group {
 		f.Open(counter)
 		return f.GiveBack(counter)
 	}

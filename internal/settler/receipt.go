@@ -15,7 +15,7 @@ type Receipt struct {
 	engine.Receipt
 	zone    *Zone
 	counter uint64          // see inflight.Receipts
-	backs   *inflight.Backs // its units, while they are being given back
+	backs   *inflight.Group // its units, while they are being given back
 	decided time.Duration   // in uptime
 }
 
