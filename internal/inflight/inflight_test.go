@@ -54,3 +54,29 @@ func TestLandingEndsUnderAStreamOfUnits(t *testing.T) {
 		t.Error("all receipts are settled")
 	}
 }
+
+// A request waits for the turns that others have when it comes, and for no later ones.
+func TestTurnsOfThoseThatCameFirst(t *testing.T) {
+	const counter = 7
+	f := New()
+	if f.Turn(counter) != nil || f.Turns(counter) != nil {
+		t.Error("a counter without receipts has a turn")
+	}
+	f.Open(counter)
+	a := f.Turn(counter)
+	first := f.Turns(counter)
+	b := f.Turn(counter)
+	f.EndTurn(counter, a)
+	if !isClosed(first) {
+		t.Error("a request waits for a turn that began after it came")
+	}
+	second := f.Turns(counter)
+	f.Settle(counter)
+	if isClosed(second) || !f.Any(counter) {
+		t.Error("a turn has ended with the last receipt")
+	}
+	f.EndTurn(counter, b)
+	if !isClosed(second) || f.Turns(counter) != nil || f.Any(counter) {
+		t.Error("a turn has not ended")
+	}
+}
