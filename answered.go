@@ -23,7 +23,7 @@ const landingLast = 250 * time.Millisecond
 // decideSettled is decide for a handler with zones that settle. A denied request is decided on once
 // more if units came back in a zone that denies it since it was sent, or are about to: a client that has
 // its answer has its unit back. It waits for those that are on their way when it is denied, and for no
-// later ones. Requests that come meanwhile wait for its second decision: they could take the room that came
+// later ones. Requests that come by then wait for its second decision: they could take the room that came
 // back, beside a unit of their client's request before. While other receipts of the counter are not settled,
 // room may come back before the limit tells, so that such a denial holds for a second at most.
 func (h *Handler) decideSettled(ctx context.Context, req *request) error {
@@ -89,7 +89,7 @@ type patience struct {
 	over  bool
 }
 
-// until waits until a channel is closed. A nil channel is none.
+// until waits until done is closed. It does not wait if done is nil.
 func (p *patience) until(done <-chan struct{}) {
 	if done == nil || p.over {
 		return

@@ -29,7 +29,7 @@ func (q *queue) leave(g *Group) {
 	}
 }
 
-// left returns a channel that is closed when all members have left that there are now; nil if there is none.
+// left returns a channel that is closed when all members have left that there are now; nil for an empty queue.
 func (q queue) left() <-chan struct{} {
 	if len(q) == 0 {
 		return nil
