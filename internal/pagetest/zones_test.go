@@ -100,7 +100,8 @@ func TestPagePlotsTellValues(t *testing.T) {
 	b := s.open(1280, 900)
 	line := eval[string](b, `document.querySelector("#zones .all .line").getAttribute("d")`)
 	points := regexp.MustCompile(`[ML]([\d.]+) `).FindAllStringSubmatch(line, -1)
-	if len(points) < 5 || points[0][1] != "0.0" {
+	at := func(i int) float64 { x, _ := strconv.ParseFloat(points[i][1], 64); return x }
+	if len(points) < 5 || at(0) > at(1)-at(0) { // the first count may have none before it to be compared with
 		t.Errorf("the plot that has just been opened is %q", line)
 	}
 	box := eval[[]float64](b, `(r => [r.left, r.top, r.width, r.height])(document.querySelector("#zones svg.plot").getBoundingClientRect())`)
