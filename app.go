@@ -46,7 +46,7 @@ type App struct {
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
 	zones map[running.ID]*zoneUse
-	// The first store of each name, and whether the log tells of another one.
+	// The first store of each name, and whether the log names another one.
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
 	joined []*openstore.Store

@@ -12,7 +12,7 @@ const maxWhy = 200
 // Why is what an operator says of a change, for the log.
 type Why struct {
 	Reason string `json:"reason,omitempty"`
-	// Who says so. Default: the address that the admin endpoint sees.
+	// The operator who asks for the change. Default: the address that the admin endpoint sees.
 	By string `json:"by,omitempty"`
 }
 

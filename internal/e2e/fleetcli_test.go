@@ -40,7 +40,7 @@ http://{site} {
 }
 `
 
-// With several addresses, zones adds up what Caddys have decided, top merges their keys, and status and inspect tell of
+// With several addresses, zones adds up what Caddys have decided, top merges their keys, and status and inspect show
 // each. A Caddy that does not answer is named, and the command fails after it has shown the others.
 func TestFleetOnTheCommandLine(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own

@@ -61,7 +61,7 @@ func TestOnlyALaterOrderIsObeyed(t *testing.T) {
 	first.hears(t, "older than any order can hold", "", "", "25%")
 }
 
-// Of two orders of one time, the same holds everywhere.
+// If two orders have the same time, the same one holds everywhere.
 func TestOrdersOfOneTime(t *testing.T) {
 	a, b := &ordering{now: noon}, &ordering{now: noon}
 	x, y := a.makes(t, "shadow"), b.makes(t, "on")

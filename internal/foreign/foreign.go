@@ -114,7 +114,7 @@ var table = map[string]map[string]string{
 		"http.request.cookie.":    "cookies.",
 		"http.request.uri.query.": "params. param. args. arg.",
 	},
-	// Of two units that differ in case, M and m, the table has both.
+	// The table has both of two units that differ in case, such as M and m.
 	Unit: {
 		"ms": "ms msec millis millisecond milliseconds",
 		"s":  "s sec secs second seconds",
@@ -160,7 +160,7 @@ func Cure(place, word string) string {
 	return Meaning(place, word)
 }
 
-// Ending says to take off what ends a line in other languages; "" for other words.
+// Ending returns the cure for a character that ends a line in other languages, such as a semicolon; "" for other words.
 func Ending(word string) string {
 	if strings.HasSuffix(word, ";") || strings.HasSuffix(word, ",") {
 		return "take the " + word[len(word)-1:] + " off"

@@ -156,7 +156,7 @@ func TestStateOfAPI(t *testing.T) {
 	})
 }
 
-// Of two handlers, the tighter limit is told, whichever comes first; a denial by the second is told, too.
+// The fields have the tighter limit of two handlers, in either order. They also have a denial by the second one.
 func TestStateOfAPIOfTwoHandlers(t *testing.T) {
 	zone := func(name string, d window.Decision) string {
 		_, store := NewFake(t, Decides(d))

@@ -59,7 +59,7 @@ func TestLinesOfAQuietHour(t *testing.T) {
 					denied += line.ContextMap()["denied"].(int64)
 				}
 				if last.Message != "zone has stopped denying requests" || last.ContextMap()["denied"] != int64(3600) || denied != 3600 {
-					t.Errorf("the last line is %s %v, and the others tell of %d, want 3600", last.Message, last.ContextMap(), denied)
+					t.Errorf("the last line is %s %v, and the others count %d denials, want 3600", last.Message, last.ContextMap(), denied)
 				}
 				if lasted := last.ContextMap()["lasted"].(time.Duration); lasted < 59*time.Minute || lasted > 62*time.Minute {
 					t.Errorf("it lasted %s, want an hour", lasted)

@@ -13,8 +13,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
-// The log tells of each override what it does, for which kind of keys, until when, who has set it and why; of each that is deleted
-// or ends, and of each reset, the same. Keys are in it with log_key only.
+// A line of the log says what an override does, for which kind of keys, until when, who has set it and why. The line of one
+// that is deleted or ends, and that of a reset, say the same. Keys are in the log with log_key only.
 func TestLogTellsTheStory(t *testing.T) {
 	for _, logsKeys := range []bool{false, true} {
 		t.Run(fmt.Sprint("log_key ", logsKeys), func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A field that strip takes off is in no trailer that the client sees, nor announced, over HTTP/1.1 and 2: neither as a
-// trailer that is announced nor as one that is not.
+// The client sees no trailer with a field that strip removes, over HTTP/1.1 and 2, whether the back end announces the
+// trailer or not. The trailer is not announced either.
 func TestStripOfTrailers(t *testing.T) {
 	h, _ := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":10,"settle":{"header":"x-units","strip":true}`, ""))
 	for _, http2 := range []bool{false, true} {

@@ -37,7 +37,7 @@ func Find(t testing.TB, of prometheus.Gatherer, name string, labels ...string) (
 	return 0, false
 }
 
-// Of returns what gathers the given collectors, and no other.
+// Of returns a Gatherer of only the given collectors.
 func Of(collectors ...prometheus.Collector) prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors...)
