@@ -32,6 +32,9 @@ type unsettled struct {
 	turns   queue // denied requests that are about to be decided on once more
 }
 
+// hasReceipts reports whether the counter has receipts that are not settled. It may be called on nil.
+func (u *unsettled) hasReceipts() bool { return u != nil && (u.open > 0 || len(u.landing) > 0) }
+
 // New returns Receipts without any.
 func New() *Receipts { return &Receipts{seed: maphash.MakeSeed()} }
 
@@ -94,7 +97,7 @@ func (f *Receipts) Landed(counter uint64, g *Group) {
 
 // tidy forgets a counter without receipts. s.mu must be held.
 func (s *shard) tidy(counter uint64, u *unsettled) {
-	if u.open == 0 && len(u.landing) == 0 && len(u.turns) == 0 {
+	if !u.hasReceipts() && len(u.turns) == 0 {
 		delete(s.counters, counter)
 	}
 }
@@ -104,7 +107,7 @@ func (f *Receipts) Any(counter uint64) bool {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counters[counter] != nil
+	return s.counters[counter].hasReceipts()
 }
 
 // Landing returns a channel that is closed when what is being given back on a counter is back, whatever begins to be
@@ -126,7 +129,7 @@ func (f *Receipts) Turn(counter uint64) *Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.counters[counter]
-	if u == nil {
+	if !u.hasReceipts() {
 		return nil
 	}
 	f.turns.Add(1)

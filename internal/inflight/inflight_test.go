@@ -72,8 +72,11 @@ func TestTurnsOfThoseThatCameFirst(t *testing.T) {
 	}
 	second := f.Turns(counter)
 	f.Settle(counter)
-	if isClosed(second) || !f.Any(counter) {
+	if isClosed(second) || f.Turns(counter) == nil {
 		t.Error("a turn has ended with the last receipt")
+	}
+	if f.Any(counter) || f.Turn(counter) != nil {
+		t.Error("a turn is taken for a receipt")
 	}
 	f.EndTurn(counter, b)
 	if !isClosed(second) || f.Turns(counter) != nil || f.Any(counter) {
