@@ -34,10 +34,7 @@ func (z *Zone) chargeWithout(key string, most int64) (window.Charge, *overrides.
 	case needs.Limits != nil && c.Cost > 1: // a limit may be lower
 		c.Cost, needs.Cost = 1, string(z.Cost)
 	default:
-		for _, p := range c.Policies {
-			most = min(most, p.Limit)
-		}
-		z.Settle.reserve(nil, nil, &c, most)
+		z.Settle.reserve(nil, nil, &c, min(most, smallestOf(c.Policies)))
 	}
 	return c, rule, needs
 }

@@ -59,12 +59,18 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, req *request) 
 			}
 		}
 	}
+	req.reserve(r, start, most)
+	return start, nil
+}
+
+// reserve makes the charges of zones with settle spend what the answer is thought to cost, at most what is given. start
+// is nil for a body that was not read.
+func (req *request) reserve(r *http.Request, start *usage.Start, most int64) {
 	for i, z := range req.zones {
 		if c := &req.charges[i]; z.Settle != nil && c.Cost > 0 {
 			z.Settle.reserve(r, start, c, most)
 		}
 	}
-	return start, nil
 }
 
 // estimates reports whether the zone reserves what bodies say.
@@ -105,33 +111,40 @@ func (s *Settle) estimate(e usage.Estimate, otherwise int64) int64 {
 func (h *Handler) mostReserved(req *request) int64 {
 	most := int64(math.MaxInt64)
 	for i, z := range req.zones {
-		if z.Settle == nil {
-			continue
-		}
-		for _, p := range req.charges[i].Policies {
-			most = min(most, p.Limit)
+		if z.Settle != nil {
+			most = min(most, smallestOf(req.charges[i].Policies))
 		}
 	}
 	if len(req.zones) == len(h.Zones) {
 		return most
 	}
+	return min(most, h.mostOf(func(z *Zone) bool { return !slices.Contains(req.zones, z) }))
+}
+
+// mostBeside returns the most that a request of a zone may reserve, as far as other zones of the handler say.
+func (h *Handler) mostBeside(z *Zone) int64 {
+	return h.mostOf(func(other *Zone) bool { return other.Name != z.Name })
+}
+
+// mostOf returns the most that a request may reserve, by the configured limits of the zones with settle for which
+// counts returns true.
+func (h *Handler) mostOf(counts func(*Zone) bool) int64 {
+	most := int64(math.MaxInt64)
 	for _, z := range h.Zones {
-		if z.Settle != nil && !slices.Contains(req.zones, z) {
+		if z.Settle != nil && counts(z) {
 			most = min(most, z.smallestLimit())
 		}
 	}
 	return most
 }
 
-// mostBeside returns the most that a request of a zone may reserve, as far as other zones of the handler say.
-func (h *Handler) mostBeside(z *Zone) int64 {
-	most := int64(math.MaxInt64)
-	for _, other := range h.Zones {
-		if other.Settle != nil && other.Name != z.Name {
-			most = min(most, other.smallestLimit())
-		}
+// smallestOf returns the smallest limit of policies.
+func smallestOf(policies []window.Policy) int64 {
+	smallest := int64(math.MaxInt64)
+	for _, p := range policies {
+		smallest = min(smallest, p.Limit)
 	}
-	return most
+	return smallest
 }
 
 // smallestLimit returns the smallest limit that the configuration tells, but for 0.

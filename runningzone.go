@@ -147,12 +147,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 
 // peek inspects the charges of a request.
 func (w *inspectedWalk) peek(h *Handler, req *request) error {
-	most := h.mostReserved(req)
-	for i, z := range req.zones {
-		if c := &req.charges[i]; z.Settle != nil && c.Cost > 0 {
-			z.Settle.reserve(nil, nil, c, most) // the example has no body
-		}
-	}
+	req.reserve(nil, nil, h.mostReserved(req)) // the example has no body
 	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
 	if err != nil {
 		w.Failed = adminapi.Unavailable(h.newRunningZone(req.zones[0]), err)

@@ -140,14 +140,7 @@ func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
 // closing are the words with which a server begins the error that it closes a new connection with.
 var closing = []string{"ERR max number of clients", "DENIED "}
 
-func isClosing(refusal error) bool {
-	for _, words := range closing {
-		if strings.HasPrefix(refusal.Error(), words) {
-			return true
-		}
-	}
-	return false
-}
+func isClosing(refusal error) bool { return beginsWith(refusal.Error(), closing) }
 
 // reasonOf returns what the server said before it closed the connection, if it said something, and
 // else the error with which that was noticed.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -25,13 +26,12 @@ func isWrongServer(err error) bool {
 	if err == nil {
 		return false
 	}
-	text := strings.TrimPrefix(err.Error(), "ERR ") // which precedes what a script says
-	for _, words := range wrongServer {
-		if strings.HasPrefix(text, words) {
-			return true
-		}
-	}
-	return false
+	return beginsWith(strings.TrimPrefix(err.Error(), "ERR "), wrongServer) // ERR precedes what a script says
+}
+
+// beginsWith reports whether a text begins with one of the prefixes.
+func beginsWith(text string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // DialHook implements goredis.Hook.
