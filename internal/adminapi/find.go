@@ -55,56 +55,51 @@ func findZone(name, store string) ([]*running.Zone, error) {
 	if len(all) == 0 {
 		return nil, refused(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+control.Base+"zones lists the zones"))
 	}
-	if store == "" && len(all) == 1 {
-		return all[0], nil
-	}
-	var names []string
-	var found [][]*running.Zone
-	for _, zones := range all {
-		if zones[0].Store.Name() == store {
-			found = append(found, zones)
-		}
-		names = append(names, strconv.Quote(zones[0].Store.Name()))
-	}
-	names = slices.Compact(names)
+	zones, names, err := onStore(all, func(zones []*running.Zone) string { return zones[0].Store.Name() }, store)
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1 || len(names) == 1 && store == "":
-		return nil, refused(http.StatusConflict, fmt.Errorf("store: %w", errAlike))
+	case zones != nil || err != nil:
+		return zones, err
 	case store == "":
-		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", strings.Join(names, ", ")))
+		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", names))
 	}
-	return nil, refused(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", strings.Join(names, ", ")))
+	return nil, refused(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", names))
 }
 
-// errAlike is why a name does not say which store is meant.
-var errAlike = errors.New("several stores have this name and other hash_keys; give each a prefix of its own")
+// onStore returns the one of all that is on the store of a name, or the only one if the name is empty. If there is no
+// such one, it returns the zero T, and the names of the stores for an error.
+func onStore[T any](all []T, nameOf func(T) string, store string) (one T, names string, err error) {
+	if store == "" && len(all) == 1 {
+		return all[0], "", nil
+	}
+	var quoted []string
+	var found []T
+	for _, each := range all {
+		if nameOf(each) == store {
+			found = append(found, each)
+		}
+		quoted = append(quoted, strconv.Quote(nameOf(each)))
+	}
+	quoted = slices.Compact(quoted)
+	switch {
+	case len(found) == 1:
+		return found[0], "", nil
+	case len(found) > 1 || len(quoted) == 1 && store == "":
+		return one, "", refused(http.StatusConflict, errors.New("store: several stores have this name and other hash_keys; give each a prefix of its own"))
+	}
+	return one, strings.Join(quoted, ", "), nil
+}
 
 // findStore returns the store of a name; the only one if the name is empty.
 func findStore(name string) (*openstore.Store, error) {
 	all := running.Zones.Stores()
-	if name == "" && len(all) == 1 {
-		return all[0], nil
-	}
-	var names []string
-	var found []*openstore.Store
-	for _, s := range all {
-		if s.Name() == name {
-			found = append(found, s)
-		}
-		names = append(names, strconv.Quote(s.Name()))
-	}
-	names = slices.Compact(names)
+	s, names, err := onStore(all, (*openstore.Store).Name, name)
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1 || len(names) == 1 && name == "":
-		return nil, refused(http.StatusConflict, fmt.Errorf("store: %w", errAlike))
+	case s != nil || err != nil:
+		return s, err
 	case name == "" && len(all) > 1:
-		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", strings.Join(names, ", ")))
+		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as there are several; use one of %s", names))
 	}
-	return nil, refused(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+strings.Join(names, ", ")))
+	return nil, refused(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+names))
 }
 
 // findStoreWith returns the store of a name, or the one that has a record.
