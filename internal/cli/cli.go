@@ -97,7 +97,7 @@ func (c *command) resetCommand() *cobra.Command {
 		var answer control.Reset
 		return c.run(cmd, http.MethodPost, "reset", &order, &answer, func(w io.Writer) { printReset(w, &answer) })
 	})
-	why(cmd, &order.Why)
+	why(cmd, &order.Reason, &order.By, "the log")
 	_ = cmd.MarkFlagRequired("zone") // the flag is there
 	return cmd
 }
@@ -116,7 +116,7 @@ func (c *command) enforceCommand() *cobra.Command {
 	cmd.Flags().StringVar(&e.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().BoolVar(&e.All, "all", false, "All zones")
 	cmd.Flags().StringVar(&e.TTL, "ttl", "", "How long it holds, such as 1h")
-	why(cmd, &e.Why)
+	why(cmd, &e.Reason, &e.By, "the log")
 	cmd.MarkFlagsMutuallyExclusive("zone", "all")
 	cmd.MarkFlagsOneRequired("zone", "all")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -140,9 +140,9 @@ func (c *command) enforceCommand() *cobra.Command {
 }
 
 // why adds the flags that say who changes something, and why.
-func why(cmd *cobra.Command, w *control.Why) {
-	cmd.Flags().StringVar(&w.Reason, "reason", "", "Why, for the log")
-	cmd.Flags().StringVar(&w.By, "by", "", "Who says so; by default the address that the admin endpoint sees")
+func why(cmd *cobra.Command, reason, by *string, readers string) {
+	cmd.Flags().StringVar(reason, "reason", "", "Why, for "+readers)
+	cmd.Flags().StringVar(by, "by", "", "Who says so; by default the address that the admin endpoint sees")
 }
 
 // onCounter adds the flags that name a counter.

@@ -26,22 +26,24 @@ type reply struct {
 	err     error // names the address
 }
 
-// isFleet reports whether several Caddys are asked. An address that is given twice is asked once.
-func (c *command) isFleet() bool {
-	var distinct []string
+// isFleet reports whether several Caddys are asked.
+func (c *command) isFleet() bool { return len(c.distinct()) > 1 }
+
+// distinct returns the addresses to ask. One that is given twice is asked once.
+func (c *command) distinct() (addresses []string) {
 	for _, address := range c.addresses {
-		if !slices.Contains(distinct, address) {
-			distinct = append(distinct, address)
+		if !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
 		}
 	}
-	c.addresses = distinct
-	return len(c.addresses) > 1
+	return addresses
 }
 
 // askAll asks all Caddys at once, and returns their replies in the order of the addresses.
 func (c *command) askAll(method, path string, question any) []reply {
-	pending := make([]chan reply, len(c.addresses))
-	for i, address := range c.addresses {
+	addresses := c.distinct()
+	pending := make([]chan reply, len(addresses))
+	for i, address := range addresses {
 		pending[i] = make(chan reply, 1) // for a goroutine that nobody waits for any more
 		go func() {
 			body, err := askAdmin(address, method, control.Base+path, "", question)
@@ -63,7 +65,7 @@ func (c *command) askAll(method, path string, question any) []reply {
 		case replies[i] = <-answer:
 		case <-late:
 			late = time.After(0) // for those that come after it
-			replies[i] = reply{address: c.addresses[i], err: fmt.Errorf("asked the admin endpoint at %s: no answer within %s", c.addresses[i], patience)}
+			replies[i] = reply{address: addresses[i], err: fmt.Errorf("asked the admin endpoint at %s: no answer within %s", addresses[i], patience)}
 		}
 	}
 	return replies
