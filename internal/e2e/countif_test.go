@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	goredis "github.com/redis/go-redis/v9"
 
@@ -22,23 +21,14 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
-func init() {
-	caddy.RegisterModule(panics{})
-	httpcaddyfile.RegisterHandlerDirective("panics", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) { return panics{}, nil })
-}
-
-// panics is a handler that does.
-type panics struct{}
-
+// panicked is how often the directive panics has.
 var panicked atomic.Int64
 
-func (panics) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.panics", New: func() caddy.Module { return new(panics) }}
-}
-
-func (panics) ServeHTTP(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
-	panicked.Add(1)
-	panic(http.ErrAbortHandler)
+func init() {
+	registerDirective("panics", func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error {
+		panicked.Add(1)
+		panic(http.ErrAbortHandler)
+	})
 }
 
 // login is a back end: X-Password says whether a log-in is right. One with X-Wait is answered once

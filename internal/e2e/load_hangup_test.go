@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
@@ -22,23 +20,14 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/load/loadtest"
 )
 
-func init() {
-	caddy.RegisterModule(returns{})
-	httpcaddyfile.RegisterHandlerDirective("returns", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) { return returns{}, nil })
-}
-
-// returns is a handler that counts requests whose handlers have returned.
-type returns struct{}
-
+// returned is how many requests there were with the directive returns whose handlers have returned.
 var returned atomic.Int64
 
-func (returns) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.returns", New: func() caddy.Module { return new(returns) }}
-}
-
-func (returns) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	defer returned.Add(1)
-	return next.ServeHTTP(w, r)
+func init() {
+	registerDirective("returns", func(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+		defer returned.Add(1)
+		return next.ServeHTTP(w, r)
+	})
 }
 
 // Requests whose clients hang up before Caddy's own reverse_proxy has an answer tell load neither that the back end is

@@ -31,19 +31,7 @@ const reserving = "cost 1000\n\t\t\t\tsettle {\n\t\t\t\t\tusage openai\n\t\t\t\t
 func serveZones(t testing.TB, store, zones, backend string) (address string) {
 	t.Helper()
 	address = caddyrun.FreeAddress(t)
-	if err := loadCaddy(fmt.Sprintf(`{
-	admin off
-	persist_config off
-	auto_https off
-	storage_clean_interval off
-	servers {
-		protocols h1 h2c
-	}
-	sliding_window {
-		store %s
-	}
-}
-http://%s {
+	if err := loadCaddy(fmt.Sprintf(withH2C+`http://%s {
 	sliding_window {
 		%s
 	}

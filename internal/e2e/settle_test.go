@@ -33,12 +33,8 @@ type tokenSite struct {
 	prefix  string // of keys: the memory store outlives a site
 }
 
-// serveTokens serves handlers behind a zone, whose cost is in X-Cost, and 1 without it. Inside and around
-// are directives on either side of the zone.
-func serveTokens(t testing.TB, store, zone, around, inside, handler string) *tokenSite {
-	t.Helper()
-	s := &tokenSite{t, caddyrun.NewClient(t), caddyrun.FreeAddress(t), rand.Text()}
-	err := loadCaddy(fmt.Sprintf(`{
+// withH2C has the global options of a Caddyfile with a store, for HTTP/1.1 and HTTP/2 without TLS.
+const withH2C = `{
 	admin off
 	persist_config off
 	auto_https off
@@ -50,7 +46,14 @@ func serveTokens(t testing.TB, store, zone, around, inside, handler string) *tok
 		store %s
 	}
 }
-http://%s {
+`
+
+// serveTokens serves handlers behind a zone, whose cost is in X-Cost, and 1 without it. Inside and around
+// are directives on either side of the zone.
+func serveTokens(t testing.TB, store, zone, around, inside, handler string) *tokenSite {
+	t.Helper()
+	s := &tokenSite{t, caddyrun.NewClient(t), caddyrun.FreeAddress(t), rand.Text()}
+	err := loadCaddy(fmt.Sprintf(withH2C+`http://%s {
 	route {
 		%s
 		sliding_window {

@@ -71,6 +71,21 @@ func init() {
 // /etc/resolv.conf says otherwise.
 const resolver = 5 * time.Second
 
+// watchBreaker guards a store until the end of the test, and closes it then. The channel has why the breaker opened.
+func watchBreaker(t *testing.T, store *redis.Store) (*breaker.Breaker, <-chan error) {
+	causes := make(chan error, 10)
+	b := breaker.New(store, func(_ string, open bool, cause error) {
+		if open {
+			causes <- cause
+		}
+	}, nil)
+	t.Cleanup(func() {
+		_ = b.Close()
+		_ = store.Close()
+	})
+	return b, causes
+}
+
 // TestAddressChanges gives the name of the server another address, and none.
 func TestAddressChanges(t *testing.T) {
 	const name = "redis.test"
@@ -82,14 +97,7 @@ func TestAddressChanges(t *testing.T) {
 	dns.address.Store("127.0.0.1")
 
 	store := redis.New(redis.Options{Addresses: []string{net.JoinHostPort(name, port)}, Timeout: timeout})
-	defer func() { _ = store.Close() }()
-	causes := make(chan error, 10)
-	b := breaker.New(store, func(_ string, open bool, cause error) {
-		if open {
-			causes <- cause
-		}
-	}, nil)
-	defer func() { _ = b.Close() }()
+	b, causes := watchBreaker(t, store)
 	take := func() error {
 		start := time.Now()
 		_, err := b.Take(t.Context(), []window.Charge{{
@@ -164,14 +172,7 @@ func TestNameMovesToTheNewPrimary(t *testing.T) {
 			is.Do(ctx, "REPLICAOF", "NO", "ONE")
 			is.ConfigSet(ctx, "replica-serve-stale-data", map[bool]string{true: "no", false: "yes"}[c.says == "MASTERDOWN"])
 			store := redis.New(redis.Options{Addresses: []string{net.JoinHostPort(name, port)}, Timeout: timeout, Prefix: port, TLS: c.encrypt})
-			defer func() { _ = store.Close() }()
-			causes := make(chan error, 10)
-			b := breaker.New(store, func(_ string, open bool, cause error) {
-				if open {
-					causes <- cause
-				}
-			}, nil)
-			defer func() { _ = b.Close() }()
+			b, causes := watchBreaker(t, store)
 			decides := func() bool {
 				_, err := b.Take(ctx, []window.Charge{{
 					Zone: "zone", Key: "key", Cost: 1, Algorithm: window.Zset{}, Policies: []window.Policy{{Limit: 1_000_000, Window: time.Hour}},

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -119,25 +116,16 @@ func (s *secureSite) request(ctx context.Context, method, path, key string) *htt
 	return req
 }
 
-var unitsLeft = regexp.MustCompile(`"tokens";r=(\d+).*"failures";r=(\d+)`)
-
 // left returns how many units are left to a key in both zones. Its own request costs nothing in the end, but
 // one unit of failures until it is answered, which is what the header tells.
 func (s *secureSite) left(client http.RoundTripper, key string) (tokens, failures int) {
 	s.Helper()
-	req := s.request(s.Context(), http.MethodGet, "/look", key)
-	req.Header.Set("X-Cost", "0")
-	resp, err := client.RoundTrip(req)
-	if err != nil {
-		s.Fatal(err)
+	all := s.lefts(client, key)
+	tokens, hasTokens := all["tokens"]
+	failures, hasFailures := all["failures"]
+	if !hasTokens || !hasFailures {
+		s.Fatalf("units are left in the zones %v, want tokens and failures", all)
 	}
-	_ = resp.Body.Close()
-	m := unitsLeft.FindStringSubmatch(strings.Join(resp.Header.Values("RateLimit"), ", "))
-	if m == nil {
-		s.Fatalf("RateLimit %q", resp.Header.Values("RateLimit"))
-	}
-	tokens, _ = strconv.Atoi(m[1])
-	failures, _ = strconv.Atoi(m[2])
 	return tokens, failures + 1
 }
 
