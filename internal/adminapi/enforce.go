@@ -37,7 +37,11 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	}
 	e.By = cmp.Or(e.By, clientOf(r))
 	zones := running.Zones.List()
-	if _, err := enforce.Percent(e.Mode); e.All && err != nil && e.Mode != enforce.Config {
+	percent, err := enforce.Percent(e.Mode)
+	switch {
+	case err == nil:
+		e.Mode = enforce.Word(percent) // Caddys that share the store, and logs, have one spelling
+	case e.All && e.Mode != enforce.Config:
 		return 0, nil, refused(http.StatusBadRequest, errors.New("mode: must be on, shadow, config, or a whole percentage such as 25%"))
 	}
 	if !e.All {

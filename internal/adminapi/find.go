@@ -53,7 +53,7 @@ func findCounter(s control.Selector) (*counter, error) {
 func findZone(name, store string) ([]*running.Zone, error) {
 	all := running.Zones.Find(name)
 	if len(all) == 0 {
-		return nil, refused(http.StatusNotFound, errors.New("zone: no zone of this name runs; GET "+control.Base+"zones lists the zones"))
+		return nil, noZone(name)
 	}
 	zones, names, err := onStore(all, func(zones []*running.Zone) string { return zones[0].Store.Name() }, store)
 	switch {
@@ -63,6 +63,30 @@ func findZone(name, store string) ([]*running.Zone, error) {
 		return nil, refused(http.StatusBadRequest, fmt.Errorf("store: required, as several stores have this zone; use one of %s", names))
 	}
 	return nil, refused(http.StatusNotFound, fmt.Errorf("store: has no zone of this name; use one of %s", names))
+}
+
+// mostNamed is how many zones an error names at most.
+const mostNamed = 10
+
+// noZone returns the error for a name that no zone has. It names zones that run.
+func noZone(name string) error {
+	var names []string
+	for _, zones := range running.Zones.List() {
+		names = append(names, strconv.Quote(zones[0].Name()))
+	}
+	names = slices.Compact(names)
+	more := max(0, len(names)-mostNamed)
+	text := strings.Join(names[:len(names)-more], ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" or %d others", more)
+	}
+	switch {
+	case names == nil:
+		return refused(http.StatusNotFound, errors.New("zone: no zone runs; write sliding_window in the configuration"))
+	case name == "":
+		return refused(http.StatusBadRequest, fmt.Errorf("zone: required; use one of %s; GET %szones lists the zones", text, control.Base))
+	}
+	return refused(http.StatusNotFound, fmt.Errorf("zone: no zone of this name runs; use one of %s; GET %szones lists the zones", text, control.Base))
 }
 
 // onStore returns the one of all that is on the store of a name, or the only one if the name is empty. If there is no
@@ -92,6 +116,9 @@ func onStore[T any](all []T, nameOf func(T) string, store string) (one T, names 
 // findStore returns the store of a name; the only one if the name is empty.
 func findStore(name string) (*openstore.Store, error) {
 	all := running.Zones.Stores()
+	if len(all) == 0 {
+		return nil, noZone("")
+	}
 	s, names, err := onStore(all, (*openstore.Store).Name, name)
 	switch {
 	case s != nil || err != nil:

@@ -88,9 +88,6 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 	for i := range records {
 		o := &records[i]
 		found, err := findZone(o.Zone, o.Store)
-		if o.Zone == "" {
-			err = refused(http.StatusBadRequest, errors.New("zone: required; GET "+control.Base+"zones lists the zones"))
-		}
 		if err != nil {
 			return 0, nil, err
 		}

@@ -132,7 +132,7 @@ func (c *command) enforceCommand() *cobra.Command {
 			}
 		}
 		if unchanged > 0 {
-			return fmt.Errorf("%d of %d zones were not changed", unchanged, len(answer.Zones))
+			return fmt.Errorf("not changed: %d of %s", unchanged, counted(len(answer.Zones), "zone"))
 		}
 		return nil
 	}

@@ -97,15 +97,6 @@ func readFields(stdin io.Reader, lines []string) (control.Fields, error) {
 	return fields, nil
 }
 
-// inWordsOfFlags returns an error of the endpoint, about a body or a path, as one about flags and commands.
-func inWordsOfFlags(err error) error {
-	return errors.New(strings.NewReplacer("request.uri: ", "--url: ", "request.remote: ", "--remote: ", "request.method: ", "--method: ", "request.headers: ", "--header: ", "request.server: ", "--server: ",
-		"send the address", "write the address",
-		"GET /sliding_window/zones lists the zones; or send all", "caddy sliding-window zones lists the zones; or write --all",
-		"GET /sliding_window/zones lists the zones", "caddy sliding-window zones lists the zones",
-		"POST /sliding_window/overrides/list lists them", "caddy sliding-window override list shows them").Replace(err.Error()))
-}
-
 func printInspection(w io.Writer, i *control.Inspection) {
 	costs := ""
 	if i.Cost != nil {
@@ -257,7 +248,7 @@ func zoneRows(z *control.MetZone) (rows [][]any) {
 		rows = append(rows, append(slices.Clone(first), row...))
 	}
 	if rows == nil { // an override decides
-		rows = append(rows, append(first, limitOf(z.Override), "", "", "", "", control.SourceOverride))
+		rows = append(rows, append(first, z.Override.Effect(), "", "", "", "", control.SourceOverride))
 	}
 	return rows
 }

@@ -158,7 +158,7 @@ stdin. All overrides of the store are replaced at once.`,
 			}
 			var answer control.OverrideChange
 			return c.run(cmd, http.MethodPost, "overrides/replace", set, &answer, func(w io.Writer) {
-				_, _ = fmt.Fprintf(w, "Store %s has %s now; version %s.\n", answer.Store, countOf(len(answer.Records)), answer.Version)
+				_, _ = fmt.Fprintf(w, "Store %s has %s now; version %s.\n", answer.Store, counted(len(answer.Records), "override"), answer.Version)
 			})
 		},
 	}
@@ -206,7 +206,7 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 		if version == "" {
 			version = "none"
 		}
-		_, _ = fmt.Fprintf(w, "Store %s: %s, version %s.\n", s.Store, countOf(len(s.Records)), version)
+		_, _ = fmt.Fprintf(w, "Store %s: %s, version %s.\n", s.Store, counted(len(s.Records), "override"), version)
 		if s.Lost {
 			_, _ = fmt.Fprintln(w, "The store has lost some of them, and does not take them back: the log has the cause. They stay in force here.")
 		}
@@ -220,18 +220,10 @@ func printOverrides(w io.Writer, answer *control.OverrideList) {
 			if r.Until != nil {
 				until = r.Until.Format(time.RFC3339)
 			}
-			t.add(printable(r.ID), printable(r.Zone), keysOf(&r), printable(limitOf(&r)), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID]))
+			t.add(printable(r.ID), printable(r.Zone), keysOf(&r), printable(r.Effect()), until, printableOrNone(r.By), printableOrNone(r.Reason), printableOrNone(s.Misfits[r.ID]))
 		}
 		t.render()
 	}
-}
-
-// countOf says how many overrides there are.
-func countOf(n int) string {
-	if n == 1 {
-		return "1 override"
-	}
-	return strconv.Itoa(n) + " overrides"
 }
 
 // keysOf says for which keys a record is.
@@ -255,26 +247,9 @@ func keysOf(r *overrides.Record) string {
 	return strings.Join(values, ", ")
 }
 
-// limitOf says what a record does.
-func limitOf(r *overrides.Record) string {
-	switch {
-	case r.Deny:
-		return "deny"
-	case r.Exempt:
-		return "exempt"
-	case r.Factor != 0:
-		return "times " + strconv.FormatFloat(r.Factor, 'g', -1, 64)
-	}
-	var limits []string
-	for _, l := range r.Limits {
-		limits = append(limits, fmt.Sprintf("%d in %s", l.Max, l.Window))
-	}
-	return strings.Join(limits, ", ")
-}
-
 func printChange(w io.Writer, what string, answer *control.OverrideChange) {
 	for _, r := range answer.Records {
-		_, _ = fmt.Fprintf(w, "Override %s of %s in zone %s (%s) %s.\n", r.ID, keysOf(&r), r.Zone, limitOf(&r), what)
+		_, _ = fmt.Fprintf(w, "Override %s of %s in zone %s (%s) %s.\n", r.ID, keysOf(&r), r.Zone, r.Effect(), what)
 	}
 	_, _ = fmt.Fprintf(w, "Version %s; other Caddys that share the store follow within 3 s.\n", answer.Version)
 }
@@ -286,9 +261,9 @@ func printOverride(w io.Writer, i *control.Inspection) {
 	case r == nil:
 		return
 	case i.Misfit != "":
-		_, _ = fmt.Fprintf(w, "Override %s (%s) is not applied: %s.\n", r.ID, limitOf(r), printable(i.Misfit))
+		_, _ = fmt.Fprintf(w, "Override %s (%s) is not applied: %s.\n", r.ID, r.Effect(), printable(i.Misfit))
 	default:
-		_, _ = fmt.Fprintf(w, "Override %s (%s) holds. Reason: %s\n", r.ID, limitOf(r), printable(r.Reason))
+		_, _ = fmt.Fprintf(w, "Override %s (%s) holds. Reason: %s\n", r.ID, r.Effect(), printable(r.Reason))
 	}
 }
 

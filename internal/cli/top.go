@@ -187,14 +187,14 @@ func (c *command) fleetTop(out io.Writer, queries []control.TopQuery) ([]byte, e
 
 // printTop prints the keys that one Caddy or several have denied or charged most.
 func printTop(w io.Writer, of string, answer *control.Top) {
-	unit, key := "requests denied", "KEY"
+	total, key := counted(answer.Total, "request")+" denied", "KEY"
 	if answer.By == "charged" {
-		unit = "units charged"
+		total = counted(answer.Total, "unit") + " charged"
 	}
 	if answer.Hashed {
 		key = "HASH OF THE KEY"
 	}
-	_, _ = fmt.Fprintf(w, "Zone %s, %s, %s: %d %s since %s\n\n", answer.Zone, printable(answer.Store), of, answer.Total, unit, answer.Since)
+	_, _ = fmt.Fprintf(w, "Zone %s, %s, %s: %s since %s\n\n", answer.Zone, printable(answer.Store), of, total, answer.Since)
 	if len(answer.Keys) == 0 {
 		return
 	}

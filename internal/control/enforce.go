@@ -45,6 +45,8 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 		return e, errors.New("mode: required; use one of on, shadow, config, or a percentage such as 25%")
 	case e.Mode == "config" && e.TTL != "":
 		return e, errors.New("ttl: cannot be combined with mode config, which lasts")
+	case e.Mode == EnforceOn && e.TTL == "":
+		return e, errors.New("ttl: required; say how long it holds, such as 1h; for good, write enforce on in the configuration, or take the line out, which means the same")
 	case e.Mode != "config" && e.TTL == "":
 		return e, errors.New("ttl: required; say how long it holds, such as 1h")
 	}

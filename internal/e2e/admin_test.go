@@ -319,7 +319,7 @@ func TestInspectKeys(t *testing.T) {
 		{`{"zone":"addresses","values":["carmen","carmen"]}`, 400, `values: the zone's key has one placeholder; send key`},
 		{`{"zone":"everybody","key":"carmen"}`, 400, `key: the zone counts all requests together; leave key and values out`},
 		{`{"zone":"named","key":""}`, 400, `key: empty, and with empty_key skip such requests are not counted`},
-		{`{"zone":"carmen","key":"carmen"}`, 404, `zone: no zone of this name runs; GET /sliding_window/zones lists the zones`},
+		{`{"zone":"carmen","key":"carmen"}`, 404, `zone: no zone of this name runs; use one of \"addresses\", \"everybody\", \"named\", \"pairs\", \"paths\", \"quota\"; GET /sliding_window/zones lists the zones`},
 		{`{"zone":"addresses","store":"carmen","key":"carmen"}`, 404, `store: has no zone of this name; use one of \"memory\"`},
 		{`{"zone":"addresses","key":["carmen"]}`, 400, `key: must be a string`},
 	} {
@@ -347,6 +347,32 @@ func TestInspectSeveralStores(t *testing.T) {
 			t.Errorf("%s: inspect says %+v", store, i)
 		}
 	}
+}
+
+// An error about a zone that does not run names zones that do, ten at most.
+func TestZonesThatRunAreNamed(t *testing.T) {
+	c := newControlled(t, "", "respond ok")
+	want := func(body, want string) {
+		t.Helper()
+		if _, text := c.ask(http.MethodPost, "/sliding_window/overrides/set", "application/json", body); strings.TrimSpace(text) != `{"error":"`+want+`"}` {
+			t.Errorf("%s: got %s, want %s", body, text, want)
+		}
+	}
+	want(`{"zone":"a","key":"k","deny":true}`, `zone: no zone runs; write sliding_window in the configuration`)
+	var zones, named strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&zones, "sliding_window z%02d {header.X-Key} 5 1h\n", i)
+		if i < 10 {
+			fmt.Fprintf(&named, `, \"z%02d\"`, i)
+		}
+	}
+	if err := c.load("", zones.String()); err != nil {
+		t.Fatal(err)
+	}
+	c.client.CloseIdleConnections()
+	list := "use one of " + named.String()[2:] + " or 2 others; GET /sliding_window/zones lists the zones"
+	want(`{"zone":"a","key":"k","deny":true}`, "zone: no zone of this name runs; "+list)
+	want(`{"key":"k","deny":true}`, "zone: required; "+list)
 }
 
 // Requests that make no sense are answered as Caddy answers them, and no key is in the log.

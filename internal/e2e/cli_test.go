@@ -156,8 +156,10 @@ func TestCommands(t *testing.T) {
 		{"zones", "", true, []string{"shadow until 20"}},
 		{"inspect --zone per_client --key 192.0.2.1", "", true, []string{"Enforced: shadow."}},
 		{"enforce config --all", "", true, []string{"per_client", "per_user", "on"}},
-		{"enforce shadow --zone per_client", "", false, []string{"ttl: required"}},
-		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"ttl: must be a duration of 30d at most"}},
+		{"enforce shadow --zone per_client", "", false, []string{"--ttl: required; say how long it holds, such as 1h"}},
+		{"enforce on --zone per_client", "", false, []string{"--ttl: required", "for good, write enforce on in the configuration, or take the line out"}},
+		{"enforce 10 --zone per_client --ttl 1h", "", true, []string{"per_client", "10% until 20"}},
+		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"--ttl: must be a duration of 30d at most"}},
 		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
 		{"enforce shadw --all --ttl 1h", "", false, []string{"mode: must be on, shadow, config, or a whole percentage such as 25%"}},
 		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
@@ -175,8 +177,10 @@ func TestCommands(t *testing.T) {
 		{"inspect --url http://a --remote ::1 --method 'car men'", "", false, []string{"--method: not a method of HTTP"}},
 		{"inspect --url http://localhost:1 --remote ::1", "", false, []string{"--url: no server listens on the port"}},
 		{"reset --key carmen", "", false, []string{`required flag(s) "zone" not set`}},
-		{"inspect --zone carmen --key carmen", "", false, []string{"zone: no zone of this name runs; caddy sliding-window zones lists the zones"}},
-		{"inspect --zone per_user --key carmen", "", false, []string{"key: the zone's key has 2 placeholders; send values, in order"}},
+		{"inspect --zone carmen --key carmen", "", false, []string{`--zone: no zone of this name runs; use one of "per_client", "per_token", "per_user", "plan"; caddy sliding-window zones lists the zones`}},
+		{"inspect --zone per_user --key carmen", "", false, []string{"--key: the zone's key has 2 placeholders; write --value for each, in order"}},
+		{"reset --zone per_client --store carmen --key a", "", false, []string{`--store: has no zone of this name; use one of "memory"`}},
+		{"override list --store carmen", "", false, []string{`--store: no zone that runs has a store of this name; use one of "memory"`}},
 		{"inspect --zone per_user --key carmen --value a", "", false, []string{"key value"}},
 		{"override set --zone per_client --key anna --limit 5/1m --limit '9 1h' --reason TICKET-7", "", true, []string{"Override ", " of anna in zone per_client (5 in 1m, 9 in 1h) was set.", "Version "}},
 		{"override set --zone per_user --value acme --value otto --factor 2 --ttl 2h", "", true, []string{"of acme, otto in zone per_user (times 2) was set."}},
@@ -192,7 +196,7 @@ func TestCommands(t *testing.T) {
 		{"override delete --zone per_client --key carmen", "", false, []string{"there is no such override; caddy sliding-window override list shows them"}},
 		{"override set --zone per_client --key carmen", "", false, []string{"limit factor deny exempt"}},
 		{"override set --zone per_client --key carmen --limit 5", "", false, []string{`--limit "5": must be a number and a window, as 1000/1m`}},
-		{"override set --zone per_client --key carmen --deny --if-match 1-x", "", false, []string{"If-Match: the overrides have changed since they were read"}},
+		{"override set --zone per_client --key carmen --deny --if-match 1-x", "", false, []string{"--if-match: the overrides have changed since they were read"}},
 		{"override set --zone per_client --cidr 192.0.2.7/24 --deny", "", false, []string{"write 192.0.2.0/24"}},
 		{"override set --zone per_client carmen --deny", "", false, []string{"an argument has no flag; write --key before the key"}},
 		{"reset --zone per_client carmen", "", false, []string{"an argument has no flag; write --key before the key"}},
@@ -264,7 +268,7 @@ func TestCommandsDoneInPart(t *testing.T) {
 		t.Errorf("enforce of all: success %v\n%s%s", ok, stdout, stderr)
 	}
 	stdout, stderr, ok = shell(t, dir, "", "caddy sliding-window enforce 50% --all --ttl 1h"+own)
-	if ok || !strings.Contains(stderr, "1 of 2 zones were not changed") || !strings.Contains(stdout, "count_if cannot be combined") || !strings.Contains(stdout, "50% until 20") {
+	if ok || !strings.Contains(stderr, "not changed: 1 of 2 zones") || !strings.Contains(stdout, "count_if cannot be combined") || !strings.Contains(stdout, "50% until 20") {
 		t.Errorf("enforce of a part: success %v\n%s%s", ok, stdout, stderr)
 	}
 	if _, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce config --all"+own); !ok {

@@ -281,7 +281,7 @@ func TestOverridesInAFleet(t *testing.T) {
 	if !f.holds(0, "banned", http.StatusTooManyRequests) || !f.holds(0, "free", http.StatusOK) {
 		t.Error("a start without Redis lacks the overrides")
 	}
-	if status, text := postOverrides(t, client, caddys[0].Admin, "set", `{"zone":"api","key":"x","deny":true}`, ""); status != http.StatusServiceUnavailable {
+	if status, text := postOverrides(t, client, caddys[0].Admin, "set", `{"zone":"api","key":"x","deny":true}`, ""); status != http.StatusServiceUnavailable || !strings.Contains(text, "; nothing was changed, and the overrides that hold stay in force; repeat it when GET /sliding_window/status says ok") {
 		t.Errorf("set while Redis is away: got %d %s", status, text)
 	}
 }

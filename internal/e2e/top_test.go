@@ -124,7 +124,7 @@ func TestTopTalkers(t *testing.T) {
 
 	for body, want := range map[string]string{
 		`{"zone":"without"}`:                `409 {"error":"zone: keeps no top talkers; write top_talkers in it"}`,
-		`{"zone":"carmen"}`:                 `404 {"error":"zone: no zone of this name runs; GET /sliding_window/zones lists the zones"}`,
+		`{"zone":"carmen"}`:                 `404 {"error":"zone: no zone of this name runs; use one of \"counted\", \"keyless\", \"plain\", \"shadow\", \"without\"; GET /sliding_window/zones lists the zones"}`,
 		`{"zone":"plain","store":"carmen"}`: `404 {"error":"store: has no zone of this name; use one of \"memory\""}`,
 		`{"zone":"plain","by":"carmen"}`:    `400 {"error":"by: must be denied or charged"}`,
 	} {

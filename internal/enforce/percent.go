@@ -20,7 +20,8 @@ const (
 	Exempt = -1
 )
 
-// Percent returns the percentage of keys that a word enforces.
+// Percent returns the percentage of keys that a word enforces. The sign may be left out, except where the number may mean off
+// or on.
 func Percent(word string) (percent int64, err error) {
 	switch word {
 	case "", control.EnforceOn:
@@ -31,8 +32,10 @@ func Percent(word string) (percent int64, err error) {
 	number, isPercentage := strings.CutSuffix(word, "%")
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
-	case err == nil && !isPercentage:
-		return 0, fmt.Errorf("enforce %q is unknown; write %d%%", word, n)
+	case err == nil && !isPercentage && n == 0:
+		return 0, fmt.Errorf("enforce %q is unknown; write shadow to deny nobody", word)
+	case err == nil && !isPercentage && n == 1:
+		return 0, fmt.Errorf("enforce %q is unknown; write on, or 1%% for one key of a hundred", word)
 	case err == nil && n == 0:
 		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny nobody", word)
 	case err == nil && (n < 1 || n > 100):

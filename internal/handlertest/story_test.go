@@ -47,8 +47,8 @@ func TestLogTellsTheStory(t *testing.T) {
 				}
 				until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 				for _, c := range []struct{ selector, kind, key, limit, effect string }{
-					{`"key":"anna"`, "key", "anna", `"limits":[{"max":600,"window":"1m"},{"max":2000,"window":"1d"}]`, "limit 600/1m, 2000/24h"},
-					{`"values":["bert"]`, "key", "bert", `"factor":2.5`, "factor 2.5"},
+					{`"key":"anna"`, "key", "anna", `"limits":[{"max":600,"window":"1m"},{"max":2000,"window":"1d"}]`, "600 in 1m, 2000 in 24h"},
+					{`"values":["bert"]`, "key", "bert", `"factor":2.5`, "times 2.5"},
 					{`"cidr":"198.51.100.0/24"`, "cidr", "198.51.100.0/24", `"deny":true`, "deny"},
 					{`"pattern":"c*"`, "pattern", "c*", `"deny":true`, "deny"},
 					{`"all":true`, "all", "", `"exempt":true`, "exempt"},
@@ -65,7 +65,7 @@ func TestLogTellsTheStory(t *testing.T) {
 				post("overrides/delete", `"all":true`)
 				logs.TakeAll()
 				time.Sleep(time.Hour + 2*time.Second)
-				want("override has ended", "anna", map[string]any{"effect": "limit 600/1m, 2000/24h", "for": "key", "until": until, "by": "otto", "reason": "TICKET-7"})
+				want("override has ended", "anna", map[string]any{"effect": "600 in 1m, 2000 in 24h", "for": "key", "until": until, "by": "otto", "reason": "TICKET-7"})
 				time.Sleep(time.Hour)
 				if logs.Len() > 0 {
 					t.Errorf("more lines: %v", logs.All())

@@ -98,7 +98,11 @@ func changeError(err error) error {
 type unchangedError struct{ error }
 
 func (e unchangedError) Error() string {
-	return e.error.Error() + "; nothing was changed, what holds stays in force"
+	text := e.error.Error() + "; nothing was changed, and the overrides that hold stay in force"
+	if errors.Is(e.error, window.ErrUnavailable) && !errors.Is(e.error, window.ErrForeign) { // the store is away
+		text += "; repeat it when GET /sliding_window/status says ok"
+	}
+	return text
 }
 
 // Is reports whether target is window.ErrUnavailable. There is no Unwrap: the cause may be true of another call only.

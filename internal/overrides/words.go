@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Effect says in a few words what a record does: deny, exempt, factor 2.5, or limit 600/1m, 2000/24h.
+// Effect says in a few words what a record does: deny, exempt, times 2.5, or 600 in 1m, 2000 in 24h.
 func (r *Record) Effect() string {
 	switch {
 	case r.Deny:
@@ -14,13 +14,13 @@ func (r *Record) Effect() string {
 	case r.Exempt:
 		return "exempt"
 	case r.Factor != 0:
-		return "factor " + strconv.FormatFloat(r.Factor, 'g', -1, 64)
+		return "times " + strconv.FormatFloat(r.Factor, 'g', -1, 64)
 	}
 	limits := make([]string, len(r.Limits))
 	for i, l := range r.Limits {
-		limits[i] = fmt.Sprintf("%d/%s", l.Max, l.Window)
+		limits[i] = fmt.Sprintf("%d in %s", l.Max, l.Window)
 	}
-	return "limit " + strings.Join(limits, ", ")
+	return strings.Join(limits, ", ")
 }
 
 // Selector returns the kind of keys that a record selects: key, values, cidr, pattern or all. The keys are empty if they are not
