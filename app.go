@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
@@ -35,7 +36,7 @@ type App struct {
 	// What handlers that do not say otherwise do while the store is away: `local`
 	// enforces the limits on this instance's own counts, `allow` lets requests
 	// pass uncounted, `deny` answers 503. Default: `local`.
-	OnError string `json:"on_error,omitempty"`
+	OnError control.OnError `json:"on_error,omitempty"`
 
 	// With `on_error` `local`: whether limits are divided, while the store is away, by
 	// the number of instances that it was last seen to be shared by, rounded down to 1
@@ -102,13 +103,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.loaded = running.Zones.Expect()
 	a.zones, a.stores = make(map[running.ID]*zoneUse), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
-	if err := checkWord("on_error", a.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
-		return fmt.Errorf("sliding_window: %w", err)
-	}
-	if a.OnError == "" {
-		a.OnError = onErrorLocal
-	}
-	if err := checkShare(a.OnError, a.Share); err != nil {
+	a.OnError = cmp.Or(a.OnError, control.OnErrorLocal)
+	if err := cmp.Or(checkOnError(a.OnError), checkShare(a.OnError, a.Share)); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
 	var err error
@@ -200,16 +196,14 @@ type ShadowModule interface {
 	ShadowStore() window.Store
 }
 
-// The words for what happens while the store is away.
-const (
-	onErrorLocal = "local"
-	onErrorAllow = "allow"
-	onErrorDeny  = "deny"
-)
+// checkOnError refuses a word that on_error does not have. It may be left out.
+func checkOnError(word control.OnError) error {
+	return checkWord("on_error", word, append([]control.OnError{""}, control.OnErrors...)...)
+}
 
 // checkShare refuses share without on_error local: without it nothing is decided locally.
-func checkShare(onError string, share bool) error {
-	if share && onError != onErrorLocal {
+func checkShare(onError control.OnError, share bool) error {
+	if share && !onError.Local() {
 		return fmt.Errorf("share and on_error %s cannot be combined; write on_error local { share }, or take share out", onError)
 	}
 	return nil

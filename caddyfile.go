@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
@@ -348,8 +349,8 @@ func parseStore(d *caddyfile.Dispenser) (json.RawMessage, error) {
 }
 
 // parseOnError reads what to do while the store is away.
-func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
-	if err := parseWord(d, "on_error", word, onErrorLocal, onErrorAllow, onErrorDeny); err != nil {
+func parseOnError(d *caddyfile.Dispenser, word *control.OnError, share *bool) error {
+	if err := parseWord(d, "on_error", word, control.OnErrors...); err != nil {
 		return err
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -369,10 +370,12 @@ func parseOnError(d *caddyfile.Dispenser, word *string, share *bool) error {
 	return nil
 }
 
-func parseWord(d *caddyfile.Dispenser, option string, target *string, words ...string) error {
-	if !d.AllArgs(target) {
+func parseWord[T ~string](d *caddyfile.Dispenser, option string, target *T, words ...T) error {
+	var word string
+	if !d.AllArgs(&word) {
 		return suggest.ArgErr(d)
 	}
+	*target = T(word)
 	return wrap(d, checkWord(option, *target, words...))
 }
 

@@ -210,7 +210,7 @@ func (s *shadowed) Charge() *window.Charge { return &s.charge }
 
 // Local implements shadow.Request.
 func (s *shadowed) Local() (local, share bool) {
-	return s.handler.OnError == onErrorLocal, s.handler.Share
+	return s.handler.OnError.Local(), s.handler.Share
 }
 
 // Decided implements shadow.Request.
@@ -227,7 +227,7 @@ func (s *shadowed) Decided(ds []window.Decision) {
 
 // Failed implements shadow.Request.
 func (s *shadowed) Failed(err error) {
-	if errors.Is(err, window.ErrUnavailable) && s.handler.OnError == onErrorAllow {
+	if errors.Is(err, window.ErrUnavailable) && s.handler.OnError.Open() {
 		s.counters().FailedOpen.Count(s.charge.Cost)
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
@@ -63,7 +64,7 @@ type Handler struct {
 	// counted, and are booked in it when it is back; `allow` lets requests pass
 	// uncounted, `deny` answers 503, through the error routes if one of them answers.
 	// Default: as the sliding_window app says, and without it `local`.
-	OnError string `json:"on_error,omitempty"`
+	OnError control.OnError `json:"on_error,omitempty"`
 
 	// With `on_error` `local`: whether limits are divided, while the store is away, by
 	// the number of instances that it was last seen to be shared by, rounded down to 1
@@ -147,7 +148,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := checkShare(h.OnError, h.Share); err != nil {
 		return fmt.Errorf("sliding_window: %w", err)
 	}
-	h.store = openstore.Acquire(store, openShadow, h.OnError == onErrorLocal)
+	h.store = openstore.Acquire(store, openShadow, h.OnError.Local())
 	app.addStore(ctx, h.store.ID)
 	for _, z := range h.Zones {
 		use, err := app.addZone(h.store.ID, z.Name, z.definition(h.Share))
@@ -228,7 +229,7 @@ func (h *Handler) check() error {
 		}
 	}
 	for _, err := range []error{
-		checkWord("on_error", h.OnError, "", onErrorLocal, onErrorAllow, onErrorDeny),
+		checkOnError(h.OnError),
 		checkWord("headers", h.Headers, "", fieldsIETF, fieldsLegacy, fieldsBoth, fieldsNone),
 		checkWord("errors", h.Errors, "", errorsProblem, errorsOpenAI, errorsAnthropic),
 		checkStatus(h.Status),
@@ -276,7 +277,7 @@ func (h *Handler) Cleanup() error {
 		}
 	}
 	if h.store != nil {
-		h.store.Release(h.OnError == onErrorLocal)
+		h.store.Release(h.OnError.Local())
 	}
 	return nil
 }
@@ -330,7 +331,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 func (h *Handler) decide(ctx context.Context, req *request) error {
 	req.place, req.unsure = engine.InStore, false
 	ds, err := h.store.Take(ctx, req.charges, req.decisions[:cap(req.decisions)])
-	if err != nil && h.OnError == onErrorLocal && ctx.Err() == nil && h.store.IsRemote() {
+	if err != nil && h.OnError.Local() && ctx.Err() == nil && h.store.IsRemote() {
 		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
@@ -352,18 +353,18 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	if c := h.logger.Check(zap.DebugLevel, "store could not decide"); c != nil {
-		c.Write(zap.String("on_error", h.OnError), zap.Error(err))
+		c.Write(zap.String("on_error", string(h.OnError)), zap.Error(err))
 	}
 	for i, z := range req.zones {
 		c := &req.charges[i]
-		z.seen.Failed(c, h.OnError == onErrorAllow)
-		if h.OnError == onErrorAllow {
+		z.seen.Failed(c, h.OnError.Open())
+		if h.OnError.Open() {
 			z.counters.FailedOpen.Count(c.Cost)
 		} else {
 			z.counters.FailedClosed.Count(c.Cost)
 		}
 	}
-	req.allowed = h.OnError == onErrorAllow
+	req.allowed = h.OnError.Open()
 	h.watch(r, req)
 	req.publish()
 	if req.allowed {

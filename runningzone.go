@@ -32,7 +32,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
 		},
 		Key: own.key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.percent,
-		Store: h.store, Local: h.OnError == onErrorLocal, Share: h.Share,
+		Store: h.store, Share: h.Share,
 		Control: own.control, Counters: own.counters.Zone, Seen: own.seen, Alerting: own.alerting, Load: own.load, Top: own.top,
 		Decider: decider{&own, h.mostBeside(z)},
 	}
@@ -148,7 +148,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 // peek inspects the charges of a request.
 func (w *inspectedWalk) peek(h *Handler, req *request) error {
 	req.reserve(nil, nil, h.mostReserved(req)) // the example has no body
-	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError == onErrorLocal, h.Share)
+	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError.Local(), h.Share)
 	if err != nil {
 		w.Failed = adminapi.Unavailable(h.newRunningZone(req.zones[0]), err)
 		return w.Failed
@@ -158,7 +158,7 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 		peek, shadow := running.Peek(h.store.Peek), !z.isKeyEnforced(req, z.enforced())
 		if shadow {
 			peek = h.store.PeekShadow
-			own, _, _, err := peek(w.ctx, req.charges[i:i+1], h.OnError == onErrorLocal, h.Share)
+			own, _, _, err := peek(w.ctx, req.charges[i:i+1], h.OnError.Local(), h.Share)
 			if err != nil {
 				w.Failed = adminapi.Unavailable(h.newRunningZone(z), err)
 				return w.Failed

@@ -263,17 +263,20 @@ func checkPrefix(field string, bits *int, most int) error {
 }
 
 // checkWord reports a field that has none of the words it can have.
-func checkWord(field, value string, words ...string) error {
+func checkWord[T ~string](field string, value T, words ...T) error {
 	if slices.Contains(words, value) {
 		return nil
 	}
-	if words[0] == "" {
-		words = words[1:]
+	var all []string
+	for _, word := range words {
+		if word != "" {
+			all = append(all, string(word))
+		}
 	}
-	if cure := foreign.Cure(field, value); cure != "" {
+	if cure := foreign.Cure(field, string(value)); cure != "" {
 		return fmt.Errorf("%s %q is unknown; %s", field, value, cure)
 	}
-	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, strings.Join(words, ", "))
+	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, strings.Join(all, ", "))
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -113,6 +117,51 @@ func TestAlgorithmWords(t *testing.T) {
 	for _, o := range algorithmOptions {
 		if !strings.Contains(string(caddyfile), o.name) {
 			t.Errorf("%s: docs/caddyfile.md leaves the option out", o.name)
+		}
+	}
+}
+
+// TestOnErrorWords fails for a word of on_error that a document, a comment or an error leaves out.
+func TestOnErrorWords(t *testing.T) {
+	for _, place := range []struct{ file, before, after string }{
+		{"docs/redis.md", "\n| `", "`"},
+		{"docs/caddyfile.md", `on_error [^\n]*\b`, `\b`},
+		{"caddyfile.go", `//\t\ton_error [a-z|]*\b`, `\b`},
+		{"app.go", "while the store is away: [^\"]*`", "`"},
+		{"module.go", "while the store is away: [^\"]*`", "`"},
+	} {
+		text, err := os.ReadFile(place.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range control.OnErrors {
+			if !regexp.MustCompile(place.before + string(word) + place.after).Match(text) {
+				t.Errorf("%s: %s leaves it out", word, place.file)
+			}
+		}
+	}
+	for _, line := range []string{"on_error", "on_error a b", "on_error none"} {
+		err := new(App).UnmarshalCaddyfile(caddyfile.NewTestDispenser("sliding_window {\n" + line + "\n}"))
+		for _, word := range control.OnErrors {
+			if err == nil || !strings.Contains(err.Error(), string(word)) {
+				t.Errorf("%s: the error leaves %s out: %v", line, word, err)
+			}
+		}
+	}
+}
+
+// TestSyntax fails for an option that has no line in internal/suggest/args.go, so that errors do not say how it is written.
+func TestSyntax(t *testing.T) {
+	names := append(zoneOptionNames(), "zone", "store", "on_error", "status", "headers", "errors", "jitter", "log_key")
+	for _, o := range algorithmOptions {
+		names = append(names, o.name)
+	}
+	blocks := []string{"match", "count_if", "settle", "load", "alert"} // other errors say what belongs into them
+	for _, name := range names {
+		d := caddyfile.NewTestDispenser(name + " a b c d e")
+		d.Next()
+		if err := suggest.ArgErr(d); !slices.Contains(blocks, name) && !strings.Contains(err.Error(), "; write "+name+" ") {
+			t.Errorf("%s: errors do not say how it is written: %v", name, err)
 		}
 	}
 }

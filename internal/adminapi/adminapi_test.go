@@ -27,11 +27,18 @@ func TestEndpoints(t *testing.T) {
 	if unknown == nil {
 		t.Fatal("another path is served")
 	}
+	operating, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	named := strings.FieldsFunc(unknown.Error(), func(c rune) bool { return c == ' ' || c == ',' })
 	for path, e := range a.endpoints() {
 		name := path
 		if group, _, ok := strings.Cut(path, "/"); ok {
 			name = group + "/list"
+		}
+		if !strings.Contains(string(operating), "\n| `"+e.method+" "+control.Base+path+"` |") {
+			t.Errorf("%s: the table in docs/operating.md has no line on it", path)
 		}
 		if !slices.Contains(named, name) {
 			t.Errorf("%s: %q leaves it out", path, unknown)

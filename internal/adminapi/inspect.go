@@ -37,7 +37,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	if !enforce.IsEnforced(c.Zone, c.Key, z.Decider.Enforced()) {
 		peek = z.Store.PeekShadow
 	}
-	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.Local, z.Share)
+	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.Configured.OnError.Local(), z.Share)
 	if err != nil {
 		return 0, nil, Unavailable(z, err)
 	}
@@ -49,7 +49,7 @@ func Unavailable(z *running.Zone, err error) error {
 	if !errors.Is(err, window.ErrUnavailable) {
 		return refused(http.StatusInternalServerError, err)
 	}
-	if z.Local {
+	if z.Configured.OnError.Local() {
 		return refused(http.StatusServiceUnavailable, err)
 	}
 	return refused(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides until it is back", err, z.Configured.OnError))

@@ -34,7 +34,7 @@ func printZones(w io.Writer, heading string, zones []fleetZone, fleet bool) {
 		for _, l := range z.Limits {
 			limits = append(limits, l.Max+" in "+l.Window)
 		}
-		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, z.OnError, strings.Join(z.at, ", "))
+		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, string(z.OnError), strings.Join(z.at, ", "))
 	}
 	t.render()
 }

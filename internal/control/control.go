@@ -67,7 +67,7 @@ type Zone struct {
 	Key       string  `json:"key"` // the template, as a Caddyfile has it
 	Limits    []Limit `json:"limits"`
 	Algorithm string  `json:"algorithm"`
-	OnError   string  `json:"on_error"`
+	OnError   OnError `json:"on_error"`
 	Enforce   string  `json:"enforce"`
 	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
 	EnforceUntil string `json:"enforce_until,omitempty"`

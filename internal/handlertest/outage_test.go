@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -99,14 +100,43 @@ func TestOnErrorDeny(t *testing.T) {
 	}
 }
 
+// Each word of on_error is decided on somewhere: a request that no store decides on is allowed, denied or refused, and
+// counted so.
+func TestOnErrorWords(t *testing.T) {
+	want := map[control.OnError]struct {
+		codes  [3]int
+		counts [4]float64 // as of Outcomes
+	}{
+		control.OnErrorLocal: {[3]int{204, 204, 429}, [4]float64{2, 1, 0, 0}},
+		control.OnErrorAllow: {[3]int{204, 204, 204}, [4]float64{0, 0, 3, 0}},
+		control.OnErrorDeny:  {[3]int{503, 503, 503}, [4]float64{0, 0, 0, 3}},
+	}
+	for _, word := range control.OnErrors {
+		if _, ok := want[word]; !ok {
+			t.Errorf("on_error %s: this test does not say what requests get", word)
+			continue
+		}
+		_, store := NewFake(t, Away)
+		h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"`+string(word)+`","store":`+store))
+		before := Outcomes(t, ctx, ZoneName(t), [4]float64{})
+		var codes [3]int
+		for i := range codes {
+			codes[i] = Serve(t, Get(), h).Code
+		}
+		if counts := Outcomes(t, ctx, ZoneName(t), before); codes != want[word].codes || counts != want[word].counts {
+			t.Errorf("on_error %s: got %v %v, want %v", word, codes, counts, want[word])
+		}
+	}
+}
+
 // A client that hangs up says nothing of the store, whatever on_error says.
 func TestHangUpIsNoOutage(t *testing.T) {
-	for _, word := range []string{"local", "allow", "deny"} {
-		t.Run(word, func(t *testing.T) {
+	for _, word := range control.OnErrors {
+		t.Run(string(word), func(t *testing.T) {
 			f, store := NewFake(t, func(ctx context.Context, _ []window.Charge) ([]window.Decision, error) {
 				return nil, fmt.Errorf("%w: %w", window.ErrUnavailable, ctx.Err())
 			})
-			h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"`+word+`","store":`+store))
+			h, ctx := New(t, OfZone(t, TwoAnHour, `,"on_error":"`+string(word)+`","store":`+store))
 			for range 10 {
 				gone, cancel := context.WithCancel(context.Background())
 				cancel()
@@ -141,7 +171,7 @@ func TestOnErrorOfTheApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	app.(*slidingwindow.App).OnError = "deny"
-	for config, want := range map[string]string{``: "deny", `,"on_error":"allow"`: "allow"} {
+	for config, want := range map[string]control.OnError{``: "deny", `,"on_error":"allow"`: "allow"} {
 		h, err := Another(ctx, OfZone(t, TwoAnHour, config))
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func (z *Zone) Used(ctx context.Context, peek Peek, c *window.Charge, ds []windo
 			p := &above.Policies[i]
 			p.Limit = min(max(1, p.Limit)*raise, window.MaxProduct/p.Window.Milliseconds())
 		}
-		higher, _, _, err := peek(ctx, []window.Charge{above}, z.Local, z.Share)
+		higher, _, _, err := peek(ctx, []window.Charge{above}, z.Configured.OnError.Local(), z.Share)
 		if err != nil {
 			return used
 		}

@@ -30,8 +30,8 @@ type Zone struct {
 	Percent int64
 
 	Store *openstore.Store
-	// Local is whether this Caddy decides while the store is away, and Share whether it then divides the limits.
-	Local, Share bool
+	// Share is whether this Caddy divides the limits where it decides in the place of the store.
+	Share bool
 
 	// InBook is the zone as the book of overrides of its store knows it.
 	InBook   *overridebook.Zone

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
 // syntax says how options of sliding_window are written.
@@ -12,7 +14,7 @@ var syntax = map[string]string{
 
 	"zone":        "zone <name> { ... }",
 	"store":       "store redis, or store memory",
-	"on_error":    "on_error local, allow or deny",
+	"on_error":    "on_error " + oneOf(control.OnErrors),
 	"share":       "share alone",
 	"status":      "status <code>",
 	"headers":     "headers ietf, legacy, both or none",

@@ -1,8 +1,6 @@
 package suggest
 
 import (
-	"strings"
-
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
@@ -23,11 +21,20 @@ func Cure(option string, options []string) string {
 	if meant := nearest.Word(option, options); meant != "" {
 		return "write " + meant
 	}
-	last := len(options) - 1
-	if last == 0 {
-		return "use " + options[0]
+	return "use " + oneOf(options)
+}
+
+// oneOf returns words as a choice, such as "zset, log or slices".
+func oneOf[T ~string](words []T) string {
+	text := string(words[0])
+	for i, word := range words[1:] {
+		if i == len(words)-2 {
+			text += " or " + string(word)
+		} else {
+			text += ", " + string(word)
+		}
 	}
-	return "use " + strings.Join(options[:last], ", ") + " or " + options[last]
+	return text
 }
 
 // noBlock refuses a brace where an option begins: the option before it has no block. It returns nil for
