@@ -49,6 +49,7 @@ var Enforce = read("enforce")
 
 func build() string {
 	var s strings.Builder
+	s.Grow(150_000)
 	// A run makes a module once: what the module notes of a key holds for all who write the key.
 	s.WriteString("local spending, made = false, {}\nlocal function module(name)\nif made[name] then return made[name] end\nlocal function make()\n")
 	s.WriteString(read("constants")) // locals of make: a module that uses none pays nothing

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -110,7 +111,8 @@ func checkWhole(name string) error {
 	return nil
 }
 
-var shorthands = httpcaddyfile.NewShorthandReplacer()
+// shorthands compiles 30 expressions, 2.5 MB, when it is first called.
+var shorthands = sync.OnceValue(httpcaddyfile.NewShorthandReplacer)
 
 // checkShorthand refuses a Caddyfile shorthand for a longer placeholder. JSON has no shorthands.
 // In a Caddyfile, Caddy does not replace a shorthand with one dot more than it expects, such as
@@ -132,7 +134,7 @@ func longName(name string) string {
 		short += ".x"
 	}
 	segment := caddyfile.Segment{{Text: "{" + short + "}"}}
-	shorthands.ApplyToSegment(&segment)
+	shorthands().ApplyToSegment(&segment)
 	long := strings.Trim(segment[0].Text, "{}")
 	switch {
 	case long == short:

@@ -3,6 +3,7 @@ package template
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
@@ -17,13 +18,13 @@ var shorthandWords = []string{
 }
 
 // shortByLong has shorthandWords by the name that Caddy expands them to.
-var shortByLong = func() map[string]string {
+var shortByLong = sync.OnceValue(func() map[string]string {
 	short := make(map[string]string, len(shorthandWords))
 	for _, word := range shorthandWords {
 		short[longName(word)] = word
 	}
 	return short
-}()
+})
 
 // Short returns a text with the shorthands of Caddyfiles in place of the names that Caddy expands them to:
 // {client_ip} for {http.vars.client_ip}. People read it.
@@ -51,19 +52,19 @@ var placeholderInText = regexp.MustCompile(`\\?\{[a-z][\w.%?/,-]*\}`)
 
 // shortName returns what Caddy expands to a name; empty if there is no such shorthand.
 func shortName(name string) string {
-	if short := shortByLong[name]; short != "" {
+	if short := shortByLong()[name]; short != "" {
 		return short
 	}
 	for at := len(name); ; { // the longest prefix first
 		if at = strings.LastIndexByte(name[:at], '.'); at < 0 {
 			return ""
 		}
-		short := shortByLong[name[:at+1]]
+		short := shortByLong()[name[:at+1]]
 		if short == "" {
 			continue
 		}
 		segment := caddyfile.Segment{{Text: "{" + short + name[at+1:] + "}"}}
-		if shorthands.ApplyToSegment(&segment); segment[0].Text == "{"+name+"}" {
+		if shorthands().ApplyToSegment(&segment); segment[0].Text == "{"+name+"}" {
 			return short + name[at+1:]
 		}
 	}
