@@ -79,20 +79,13 @@ func (s *Set) LookBack(key string) (longest time.Duration) {
 		}
 	}
 	if n, a := s.networksOf(key); n != nil {
-		longest = max(longest, n.lookBack(a, now))
+		for r := range n.with(a) {
+			longest = max(longest, r.looks.at(now))
+		}
 	}
 	longest = max(longest, s.patterns.prefixes.lookBack(key, now), s.patterns.suffixes.lookBack(key, now))
 	if s.all != nil {
 		longest = max(longest, s.all.looks.at(now))
-	}
-	return longest
-}
-
-func (n *networks) lookBack(a address, now int64) (longest time.Duration) {
-	for at := n.last(a); at >= 0; at = n.nodes[at].parent {
-		if node := &n.nodes[at]; node.bits <= node.address.common(a) {
-			longest = max(longest, node.rule.looks.at(now))
-		}
 	}
 	return longest
 }

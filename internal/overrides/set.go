@@ -96,8 +96,6 @@ func Compile(records []Record, z Zone) (*Set, []Misfit) {
 	if !some {
 		return nil, misfits
 	}
-	s.v4.seal()
-	s.v6.seal()
 	s.patterns.seal()
 	return s, misfits
 }
