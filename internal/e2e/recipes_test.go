@@ -449,13 +449,18 @@ func TestMigrated(t *testing.T) {
 }
 
 // TestBusiest runs what docs/choosing.md makes of an access log on one that Caddy has
-// written, and on one whose busiest windows are known.
+// written, and on those of three Caddys whose busiest windows are known together.
 func TestBusiest(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")
+	blocks := blocksOf(sectionOf(t, "docs/choosing.md", "How many requests?"), "sh")
+	if len(blocks) != 2 {
+		t.Fatalf("docs/choosing.md has %d commands, want 2", len(blocks))
+	}
+	count, merge := blocks[0], blocks[1]
 	run := func(want string, replace ...string) string {
 		t.Helper()
-		cmd := exec.Command("sh", "-c", strings.NewReplacer(replace...).Replace(shellBelow(t, "docs/choosing.md", "How many requests?")))
+		cmd := exec.Command("sh", "-c", strings.NewReplacer(replace...).Replace(count))
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
@@ -471,10 +476,13 @@ func TestBusiest(t *testing.T) {
 		t.Errorf("of a log of Caddy: %q", got)
 	}
 
-	var text strings.Builder
+	var logs [3]strings.Builder // of three Caddys
+	lines := 0
 	for i := range 1_000 {
 		line := func(at float64, client int) {
-			_, _ = fmt.Fprintf(&text, `{"level":"info","ts":%.6f,"logger":"http.log.access.log0","request":{"remote_ip":"10.0.0.1","client_ip":"192.0.2.%d","uri":"/"},"status":200,"customer":"c%d"}`+"\n", 1795250000+at, client, client)
+			level := []string{"info", "error"}[lines%2] // as of an answer with status 500
+			_, _ = fmt.Fprintf(&logs[lines%3], `{"level":%q,"ts":%.6f,"logger":"http.log.access.log0","request":{"remote_ip":"10.0.0.1","client_ip":"192.0.2.%d","uri":"/"},"status":200,"customer":"c%d"}`+"\n", level, 1795250000+at, client, client)
+			lines++
 		}
 		if i%100 == 0 {
 			line(float64(i), 1) // never two in a window
@@ -486,8 +494,15 @@ func TestBusiest(t *testing.T) {
 			line(float64(i), 3)
 		}
 	}
-	if err := os.WriteFile(log, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
+	for i := range logs {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("caddy-%d.log", i+1)), []byte(logs[i].String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sorted := exec.Command("sh", "-c", merge)
+	sorted.Dir = dir
+	if out, err := sorted.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	const busiest = "3 clients; half of them at most 6, 99 % at most 40, the busiest 40"
 	if got := run(busiest, `"client_ip":"`, `"customer":"`, "RSTART + 13, RLENGTH - 14", "RSTART + 12, RLENGTH - 13"); got != "1 c1\n6 c2\n40 c3\n" {

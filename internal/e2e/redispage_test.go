@@ -26,7 +26,7 @@ import (
 
 const (
 	redisPage = "docs/redis.md"
-	// counter is that of the client in the recipe that redisSite serves.
+	// counter is that of the client of redisSite.
 	counter = "sw:1-zset:per_client:203.0.113.7"
 )
 
@@ -44,8 +44,8 @@ func TestRedisPage(t *testing.T) {
 // redisSite serves a limit of 100 in a minute on a server, and 503 without the server.
 func redisSite(t *testing.T, server *redistest.Server) *recipe {
 	t.Helper()
-	return serveBlock(t, recipes, "Unblock one customer", 1,
-		"localhost:6379/0\n", server.Addr+"/0 {\n\t\t\ttimeout 5s\n\t\t}\n\t\ton_error deny\n")
+	return serveBlock(t, redisPage, "Distance and timeout", 1,
+		"rediss://redis.example.com:6380", "redis://"+server.Addr, "timeout 250ms\n\t\t}\n", "timeout 5s\n\t\t}\n\t\ton_error deny\n")
 }
 
 // spend takes n of the client's units.

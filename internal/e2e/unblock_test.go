@@ -12,18 +12,18 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 )
 
-// TestUnblockOneCustomer runs the commands of the recipe beside one of two Caddys that share a Redis.
+// TestUnblockOneCustomer runs the commands of the recipe beside one of two Caddys that share a Redis, behind a load balancer.
 func TestUnblockOneCustomer(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
 	const heading = "Unblock one customer"
-	commands := blocksOf(sectionOf(t, recipes, heading), "sh")
+	commands := strings.Split(strings.TrimSpace(shellBelow(t, recipes, heading)), "\n")
 	if len(commands) != 3 {
 		t.Fatalf("%s has %d commands below %q, want 3", recipes, len(commands), heading)
 	}
 	server := redistest.Start(t)
 	caddyfile := "{\n\tadmin {admin}\n\tpersist_config off\n\tauto_https off\n\tstorage_clean_interval off\n" +
-		"\tservers {\n\t\ttrusted_proxies static 127.0.0.0/8\n\t}\n" + strings.TrimPrefix(blockBelow(t, recipes, heading, 1), "{\n")
-	caddyfile = strings.NewReplacer("localhost:6379", server.Addr, "reverse_proxy localhost:9000", "respond ok").Replace(caddyfile)
+		"\tsliding_window {\n\t\tstore redis redis://" + server.Addr + "/0\n\t}\n" + strings.TrimPrefix(blockBelow(t, recipes, "Behind a load balancer", 1), "{\n")
+	caddyfile = strings.NewReplacer("10.0.0.0/8", "127.0.0.0/8", "reverse_proxy localhost:9000", "respond ok").Replace(caddyfile)
 	var sites [2]string
 	dir := t.TempDir()
 	for i := range sites {
