@@ -163,7 +163,6 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //				floor    <n>%
 //				ceiling  <n>%
 //				recover  <duration>
-//				combine  product|min
 //			}
 //		}
 //		store    <name> ...

@@ -147,6 +147,14 @@ func (a *Algorithm) noOption(d *caddyfile.Dispenser) error {
 	return suggest.NoOption(d, of, options)
 }
 
+// noOption refuses the option at the cursor, which a block does not have, and says what was probably meant.
+func noOption(d *caddyfile.Dispenser, block string, options []string) error {
+	if cure := foreign.Meaning(block, d.Val()); cure != "" {
+		return d.Errf("unrecognized subdirective %q of %s; %s", d.Val(), block, cure)
+	}
+	return suggest.NoOption(d, " of "+block, options)
+}
+
 // unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
 func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
 	l, seen := new(Load), make(seenOptions)
@@ -180,10 +188,8 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 		if !d.AllArgs((*string)(values[option])) {
 			return suggest.ArgErr(d)
 		}
-	case "combine":
-		return parseWord(d, option, &l.Combine, combineProduct, combineMin)
 	default:
-		return suggest.NoOption(d, " of load", []string{"cpu", "memory", "latency", "floor", "ceiling", "recover", "combine"})
+		return noOption(d, foreign.Load, []string{"cpu", "memory", "latency", "floor", "ceiling", "recover"})
 	}
 	return nil
 }
@@ -246,10 +252,7 @@ func (s *Settle) unmarshal(d *caddyfile.Dispenser) (err error) {
 			return suggest.ArgErr(d)
 		}
 	default:
-		if cure := foreign.Meaning(foreign.Settle, option); cure != "" {
-			return d.Errf("unrecognized subdirective %q of settle; %s", option, cure)
-		}
-		return suggest.NoOption(d, " of settle", settleOptions)
+		return noOption(d, foreign.Settle, settleOptions)
 	}
 	return nil
 }

@@ -43,10 +43,6 @@ type Load struct {
 	// It falls at once. Default: `1m`.
 	Recover Value `json:"recover,omitempty"`
 
-	// What several signals make together: the `product` of their factors, or the `min`. Default:
-	// `product`.
-	Combine string `json:"combine,omitempty"`
-
 	options load.Options
 }
 
@@ -68,7 +64,7 @@ const (
 
 // compile reports what is wrong with l by itself, and makes it ready.
 func (l *Load) compile() error {
-	o := load.Options{Floor: defaultFloor, Ceiling: defaultCeiling, Recover: defaultRecover, Min: l.Combine == combineMin}
+	o := load.Options{Floor: defaultFloor, Ceiling: defaultCeiling, Recover: defaultRecover}
 	for _, signal := range []struct {
 		of      load.Signal
 		r       *LoadRange
@@ -99,14 +95,8 @@ func (l *Load) compile() error {
 		return err
 	}
 	l.options = o
-	return checkWord("combine", l.Combine, "", combineProduct, combineMin)
+	return nil
 }
-
-// The words for what several signals make together.
-const (
-	combineProduct = "product"
-	combineMin     = "min"
-)
 
 // compileBounds reads floor, ceiling and recover.
 func (l *Load) compileBounds(o *load.Options) (err error) {
@@ -277,7 +267,6 @@ func (l *Load) plain() *Load {
 	p.Floor = unless(p.Floor.plainPercent(), "30%")
 	p.Ceiling = unless(p.Ceiling.plainPercent(), "100%")
 	p.Recover = unless(p.Recover.plainDuration(), plainDuration(defaultRecover))
-	p.Combine = unless(p.Combine, combineProduct)
 	return &p
 }
 

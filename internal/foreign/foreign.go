@@ -12,6 +12,7 @@ import (
 const (
 	Option      = "option"       // of sliding_window or a zone
 	Settle      = "settle"       // an option of it
+	Load        = "load"         // an option of it
 	Redis       = "store redis"  // an option of it
 	Memory      = "store memory" // an option of it
 	Store       = "store"
@@ -46,6 +47,9 @@ var table = map[string]map[string]string{
 		"write usage anthropic": "anthropic claude",
 		"write json <path>":     "path field",
 		"write max <units>":     "limit most",
+	},
+	Load: {
+		"take it out: the factors of all signals are multiplied": "combine",
 	},
 	Algorithm: {
 		"write gcra": "tokenbucket leakybucket bucket",

@@ -32,8 +32,6 @@ type Options struct {
 	Floor, Ceiling float64
 	// The time in which the factor rises from Floor to 1 at the earliest.
 	Recover time.Duration
-	// Whether the signal with the lowest factor decides, in the place of the product of all.
-	Min bool
 }
 
 // Uses reports whether a signal is used.
@@ -52,14 +50,6 @@ func (o *Options) of(s Signal, x float64) float64 {
 		return o.Ceiling - (o.Ceiling-1)*x/(r.Lo/2)
 	}
 	return 1
-}
-
-// combine returns the factor of two signals.
-func (o *Options) combine(a, b float64) float64 {
-	if o.Min {
-		return min(a, b)
-	}
-	return a * b
 }
 
 func (o *Options) clamp(factor float64) float64 { return min(max(factor, o.Floor), o.Ceiling) }

@@ -114,8 +114,8 @@ func (z *Zone) sample(now time.Time, readings [signals]reading) {
 		}
 		lower, average := z.tracks[s].add(z.options.Ranges[s], readings[s], passed)
 		present := z.options.of(s, lower)
-		down = z.options.combine(down, present)
-		up = z.options.combine(up, min(present, z.options.of(s, average)))
+		down *= present
+		up *= min(present, z.options.of(s, average))
 	}
 	if now.Sub(z.first) < Warmup {
 		return

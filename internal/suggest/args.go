@@ -65,7 +65,6 @@ var syntax = map[string]string{
 	"floor":   "floor <percentage>, such as floor 30%",
 	"ceiling": "ceiling <percentage>, such as ceiling 120%",
 	"recover": "recover <duration>, such as recover 1m",
-	"combine": "combine product, or combine min",
 }
 
 // ArgErr refuses the number of words of the option whose line the cursor of d is on, and says how the option
