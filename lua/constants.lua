@@ -12,12 +12,8 @@ local grace = 100
 -- longer: most decisions then leave its expiry as it is.
 local slack_from, slack_part = 500, 4
 
--- zset: what lies between the scores of members of 10^p units and of 10^(p+1). 2^44 ms are 557
--- years, and more than any time and window together. And the same as the end of a range for Redis:
--- scores of single units are below.
-local zset_apart, zset_below_tens = 2 ^ 44, '(17592186044416'
-
--- zset: the least score of w; and how many members of a size a call tidies up: more than it adds.
+-- zset: the least score of the member that holds the horizon's window; and how many members of a size
+-- a call tidies up: more than it adds.
 local zset_windows, zset_tidied = 2 ^ 50, 500
 
 -- log: entries of the only chunk, as if all were as long as the next one; bytes of entries in a

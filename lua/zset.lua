@@ -4,19 +4,23 @@
 --         hundred, ..., so that 203 units are five. Scored with their millisecond, plus
 --         2^44 for a ten, twice that for a hundred, ...: those of one size lie together.
 --         Members are the charge's id, and id:2, id:3, ...
---         Two more members hold the horizon (see horizon.lua): w, scored 2^50 + window,
---         and, unless till is 0, t, scored 2^51 + till.
+--         Two more members hold the horizon (see horizon.lua): one that is scored 2^50 + window,
+--         and, unless till is 0, t, scored 2^51 + till. The first is named w and the window
+--         (w60000) if till is 0 and no member is of more than one unit: its name tells
+--         pass/zset.lua all of that. Otherwise its name is w.
 -- Options none
 --
 -- Every function gets a charge as the driver reads it (see driver.lua).
 --
 -- c.own holds
 --   top         the largest p of which there may be members of 10^p units
---   kept, till  the horizon, as it is in Redis
+--   kept, till  the horizon, as it is in Redis; name, of the member that holds kept
 local horizon, verdict = module('horizon'), module('verdict')
 local unpack, call = table.unpack or unpack, redis.call
 
-local apart = zset_apart
+-- What lies between the scores of members of 10^p units and of 10^(p+1): 2^44 ms are 557 years, and
+-- more than any time and window together.
+local apart = 2 ^ 44
 local ever = apart - 1 -- the last time that there is
 local tills = 2 ^ 51   -- least score of t
 
@@ -52,14 +56,14 @@ local function expire(c) call('PEXPIREAT', c.key, c.expires) end
 
 -- Reads the horizon, and the largest p of which there may be members of 10^p units.
 local function load(c)
-  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), c.own or {top = 0, kept = 0, till = 0}
-  c.own, own.top, own.kept, own.till = own, 0, 0, 0
+  local last, own = call('ZRANGE', c.key, '-3', '-1', 'WITHSCORES'), c.own or {top = 0, kept = 0, till = 0, name = nil}
+  c.own, own.top, own.kept, own.till, own.name = own, 0, 0, 0, nil
   for i = #last, 2, -2 do
     local score = tonumber(last[i])
     if score >= tills then
       own.till = score - tills
     elseif score >= zset_windows then
-      own.kept = score - zset_windows
+      own.kept, own.name = score - zset_windows, last[i - 1]
     else
       own.top = math.floor(score / apart)
       return
@@ -166,15 +170,18 @@ end
 
 -- Adds n units at now, and tidies up what nobody looks at any more.
 local function add(c, now, n)
-  local args, own = {}, c.own
+  local args, gone, own = {}, {}, c.own
   local window, till = horizon.after(c, now, own.kept, own.till, function() return newest(c) end)
-  if window ~= own.kept then args = {text(zset_windows + window), 'w'} end
+  local name = till == 0 and own.top == 0 and n < 10 and 'w' .. text(window) or 'w'
+  if window ~= own.kept or name ~= own.name then args = {text(zset_windows + window), name} end
+  if own.name and name ~= own.name then gone = {own.name} end
   if till > 0 and till ~= own.till then
     args[#args + 1] = text(tills + till)
     args[#args + 1] = 't'
   end
+  if till == 0 and own.till > 0 then gone[#gone + 1] = 't' end
   put(c, now, n, args)
-  if till == 0 and own.till > 0 then call('ZREM', c.key, 't') end
+  if gone[1] then call('ZREM', c.key, unpack(gone)) end
   tidy(c, now - c.keep)
   expire(c)
 end

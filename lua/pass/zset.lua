@@ -1,4 +1,6 @@
--- pass/zset: zset.lua for a unit of one policy. See driver.lua.
+-- pass/zset: zset.lua for a unit of one policy, where no other window holds and all members are of
+-- one unit, as the name of the newest says. Scores are not read before a denial: Redis takes as long
+-- to write one as to run a command. See driver.lua.
 --
 -- make(limit, window, now, id, tidies) -> decide
 local call, format = redis.call, string.format
@@ -12,13 +14,12 @@ local tidied_again = 8
 
 return function(limit, window, now, id, tidies)
   local at, over, expires = text(now), text(now - window), text(now + window + math.min(window, grace))
-  local live, kept = '(' .. over, zset_windows + window
-  local kept_text = text(kept)
+  local live, name, kept = '(' .. over, 'w' .. text(window)
 
   -- The time until the window holds a unit less; the whole window if its oldest is gone
   -- already, as a key is that expires at once.
   local function falls(key)
-    local oldest = call('ZRANGEBYSCORE', key, live, zset_below_tens, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+    local oldest = call('ZRANGEBYSCORE', key, live, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
     return window - (now - math.min(tonumber(oldest or now), now))
   end
 
@@ -29,26 +30,26 @@ return function(limit, window, now, id, tidies)
     return n == most
   end
 
-  local left, newest -- before the decision
+  local left -- before the decision
   local more -- whether there may be more to tidy up
 
   return function(key, k, _, _, again)
     local fresh = false
     if not again then
-      local last = call('ZRANGE', key, '-2', '-1', 'WITHSCORES')
-      fresh, newest = not last[1], tonumber(last[4] and last[2] or now)
-      if fresh then
-        left = limit
-      elseif tonumber(last[#last]) ~= kept or newest >= zset_apart then
+      local last = call('ZRANGE', key, '-1', '-1')[1]
+      if last == name then
+        left = limit + 1 - call('ZCOUNT', key, live, '+inf') -- which counts that member, too
+      elseif last then
         return
       else
-        left = limit - call('ZCOUNT', key, live, zset_below_tens)
+        fresh, left = true, limit
       end
     end
     if left > 0 then
       spending = true
       if fresh then
-        call('ZADD', key, at, id(k), kept_text, 'w')
+        kept = kept or text(zset_windows + window)
+        call('ZADD', key, at, id(k), kept, name)
       else
         call('ZADD', key, at, id(k))
       end
@@ -58,11 +59,12 @@ return function(limit, window, now, id, tidies)
         more = tidy(key, tidied_again)
       end
       if not again then call('PEXPIREAT', key, expires) end
-      left, newest = left - 1, math.max(newest, now) -- units can lie in the future
+      left = left - 1
       if left > 0 then return left end
       return 0, window, falls(key)
     elseif left == 0 and limit > 0 then
-      if newest > now then return end
+      local newest = tonumber(call('ZRANGE', key, '-2', '-2', 'WITHSCORES')[2] or now)
+      if newest > now then return end -- units can lie in the future
       local wait = falls(key)
       return 0, window - (now - newest), wait, wait
     end

@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +10,42 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
+
+// TestUnitCommands holds which commands a unit of one policy takes that passes on a key that is there.
+func TestUnitCommands(t *testing.T) {
+	for _, test := range []struct {
+		algo window.Algorithm
+		want string
+	}{
+		{window.Zset{}, "pexpireat zadd zcount zcount zrange"}, // one zcount to tidy up: a call of eight on the clock of a server
+		{window.Log{}, "mget setrange"},
+		{window.Slices{}, "hgetall hset pexpireat"},
+		{window.GCRA{}, "get set"},
+	} {
+		t.Run(test.algo.Name(), func(t *testing.T) {
+			own, clock := redistest.Start(t), windowtest.NewClock()
+			s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now}), own.Client(t)
+			one := charge("zone", "key", 10, time.Minute)
+			one.Algorithm = test.algo
+			take(t, s, one)
+			c.ConfigResetStat(t.Context())
+			clock.Add(1)
+			take(t, s, one)
+			var got []string
+			for _, m := range commandStats.FindAllStringSubmatch(c.Info(t.Context(), "commandstats").Val(), -1) {
+				if n, _ := strconv.Atoi(m[2]); m[1] != "evalsha" && m[1] != "config" {
+					got = slices.Concat(got, slices.Repeat([]string{m[1]}, n))
+				}
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, " "); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
 
 // TestMissingCommandIsNamed takes one command after the other away from a server: the error names
 // that command, and nothing of what was sent.

@@ -102,6 +102,43 @@ func TestZsetMembers(t *testing.T) {
 	}
 }
 
+// TestZsetHorizonName holds that the newest member of a key names the window, as pass/zset.lua wants
+// it to, if and only if no other window holds and all members are of one unit.
+func TestZsetHorizonName(t *testing.T) {
+	const key = "name:1-zset:zone:key"
+	clock := windowtest.NewClock()
+	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "name"}), server.Client(t)
+	for i, step := range []struct {
+		wait   int64 // ms
+		cost   int64
+		window time.Duration
+		want   string
+	}{
+		{0, 1, time.Second, "w1000"},
+		{1, 9, time.Second, "w1000"},
+		{1, 10, time.Second, "w"},
+		{1, 1, time.Second, "w"},         // one member is of ten
+		{1_500, 1, time.Second, "w"},     // it has left, and is removed now
+		{1, 1, time.Second, "w1000"},     // and is gone
+		{1, 1, 2 * time.Second, "w2000"}, // a longer window
+		{1, 1, 2 * time.Second, "w2000"},
+		{1, 1, 500 * time.Millisecond, "t"}, // the longer one is needed still
+		{1, 1, 2 * time.Second, "w2000"},
+		{3_000, 1, 500 * time.Millisecond, "w500"}, // the key is gone
+	} {
+		clock.Add(step.wait)
+		one := charge("zone", "key", 100, step.window)
+		one.Cost = step.cost
+		take(t, s, one)
+		if got := c.ZRange(t.Context(), key, -1, -1).Val(); len(got) != 1 || got[0] != step.want {
+			t.Errorf("step %d: the newest member is %q, want %q", i, got, step.want)
+		}
+		if n := c.ZCount(t.Context(), key, strconv.Itoa(1<<50), strconv.Itoa(1<<51-1)).Val(); n != 1 {
+			t.Errorf("step %d: %d members are a window, want 1", i, n)
+		}
+	}
+}
+
 // TestZsetTimes gives back units at times that there are not, which are those of larger
 // members to the scores, and counts in the longest window, of 292 years.
 func TestZsetTimes(t *testing.T) {
