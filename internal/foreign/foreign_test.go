@@ -1,31 +1,26 @@
 package foreign
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
-// Each word of the table has one meaning at its place, and is written as Meaning looks for it.
-func TestTable(t *testing.T) {
-	for place, cures := range table {
-		seen := make(map[string]string)
-		for cure, words := range cures {
-			for word := range strings.FieldsSeq(words) {
-				if other, ok := seen[word]; ok {
-					t.Errorf("%s: %q means %q and %q", place, word, other, cure)
-				}
-				seen[word] = cure
-				if got := Meaning(place, word); got != cure {
-					t.Errorf("%s: %q: got %q, want %q", place, word, got, cure)
-				}
-				if place != Unit && word != nearest.Squash(word) {
-					t.Errorf("%s: %q can only be found as it is; write %q", place, word, nearest.Squash(word))
-				}
-			}
+// Each word of words.txt has one meaning at its place, and is written as Meaning looks for it.
+func TestWords(t *testing.T) {
+	seen := make(map[[2]string]string)
+	each(func(place, word, cure string) {
+		if other, ok := seen[[2]string{place, word}]; ok {
+			t.Errorf("%s: %q means %q and %q", place, word, other, cure)
 		}
-	}
+		seen[[2]string{place, word}] = cure
+		if got := Meaning(place, word); got != cure {
+			t.Errorf("%s: %q: got %q, want %q", place, word, got, cure)
+		}
+		if place != Unit && word != nearest.Squash(word) {
+			t.Errorf("%s: %q can only be found as it is; write %q", place, word, nearest.Squash(word))
+		}
+	})
 	for _, c := range [][3]string{
 		{Unit, "M", "M"}, {Unit, "m", "m"}, {Unit, "Hours", "h"}, {Unit, "x", ""},
 		{"enforce", "Dry-Run", "write shadow"}, {Algorithm, "token_bucket", "write gcra"}, {"nowhere", "off", ""},
