@@ -46,7 +46,7 @@ type App struct {
 	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
-	zones map[running.ID]*zoneUse
+	zones map[engine.ZoneID]*zoneUse
 	// The first store of each name, and whether the log names another one.
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
@@ -101,7 +101,7 @@ func (a *App) UnmarshalJSON(b []byte) error {
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.loaded = running.Zones.Expect()
-	a.zones, a.stores = make(map[running.ID]*zoneUse), make(map[string]*namedStore)
+	a.zones, a.stores = make(map[engine.ZoneID]*zoneUse), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
 	a.OnError = cmp.Or(a.OnError, control.OnErrorLocal)
 	if err := cmp.Or(checkOnError(a.OnError), checkShare(a.OnError, a.Share)); err != nil {
@@ -242,7 +242,7 @@ func (a *App) addStore(ctx caddy.Context, id engine.StoreID) {
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
 func (a *App) addZone(store engine.StoreID, zone, definition string) (*zoneUse, error) {
-	id := running.ID{Store: store, Zone: zone}
+	id := engine.ZoneID{Store: store, Zone: zone}
 	use, ok := a.zones[id]
 	if !ok {
 		use = &zoneUse{definition: definition}

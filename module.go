@@ -25,6 +25,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -155,17 +156,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		z.control = enforce.Acquire(h.store.ID, z.Name)
-		z.seen = alert.NewSeen(h.store.ID, z.Name, z.Alert != nil, h.LogKey)
+		z.hold = zonepool.Of(engine.ZoneID{Store: h.store.ID, Zone: z.Name})
+		z.control = enforce.Of(z.hold)
+		z.seen = alert.NewSeen(z.hold, z.Alert != nil, h.LogKey)
 		if z.TopTalkers {
-			z.top = toptalkers.Acquire(store, h.store.ID, z.Name)
+			z.top = toptalkers.Of(z.hold, store)
 		}
 		if err := z.provision(ctx, use, store); err != nil {
 			return err
 		}
 		use.script = use.script || !h.decidesAlone(z)
 		if z.Load != nil {
-			z.load = load.AcquireLimits(h.store.ID, z.Name, z.Load.options, z.algorithm, z.policies)
+			z.load = load.LimitsOf(z.hold, z.Load.options, z.algorithm, z.policies)
 		}
 		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
 		if len(h.Zones) > 1 {
@@ -270,10 +272,7 @@ func checkJitter(jitter float64) error {
 func (h *Handler) Cleanup() error {
 	for _, z := range h.Zones {
 		if z != nil {
-			z.control.Release()
-			z.seen.Release()
-			z.top.Release()
-			z.load.Release()
+			z.hold.Release()
 		}
 	}
 	if h.store != nil {

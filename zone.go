@@ -21,6 +21,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -148,6 +149,7 @@ type Zone struct {
 	compiled       *window.Zone // its charges have the fallback if a limit is dynamic
 	compiledNative *window.Zone // the same for CL.THROTTLE; nil: the zone or its store takes none. See onServer
 	use            *zoneUse
+	hold           *zonepool.Hold   // of what outlives reloads: control, seen, top and load
 	percent        int64            // of keys that are denied, as configured
 	control        *enforce.Control // which goes before it
 	top            *toptalkers.Zone // nil: nothing is noted

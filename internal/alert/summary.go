@@ -40,7 +40,7 @@ func (t *Tally) summarize(now time.Time, c Counted) {
 	}
 	last := *s
 	s.since, s.told = now, c
-	logger := storestate.Logger(t.id.store.Name).With(zap.String("zone", t.id.zone))
+	logger := storestate.Logger(t.zone.Store.Name).With(zap.String("zone", t.zone.Zone))
 	switch {
 	case c.refused() > last.told.refused():
 		if s.quiet = 0; s.begun.IsZero() {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -26,7 +26,7 @@ const nearLimit = 0.8
 // Tally counts what a zone decides, for alerts and summaries. It is the same for all handlers with
 // the zone, and outlives reloads. Requests only add to it, without a lock; the watcher reads it.
 type Tally struct {
-	id   tallyID
+	zone engine.ZoneID
 	Born time.Time
 
 	allowed, denied, failedOpen, failedClosed atomic.Int64
@@ -58,28 +58,14 @@ func (t *Tally) Read() Counted {
 	return Counted{t.allowed.Load(), t.denied.Load(), t.failedOpen.Load(), t.failedClosed.Load()}
 }
 
-var tallies = caddy.NewUsagePool()
+type part struct{}
 
-// acquireTally returns the tally of a zone on a store. Release it.
-func acquireTally(store engine.StoreID, zone string) *Tally {
-	id := tallyID{store, zone}
-	value, _, _ := tallies.LoadOrNew(id, func() (caddy.Destructor, error) {
+// tallyOf returns the tally of the zone of a hold.
+func tallyOf(h *zonepool.Hold) *Tally {
+	return zonepool.Get(h, part{}, func() *Tally {
 		now := time.Now()
-		return &Tally{id: id, Born: now, summary: summary{since: now}}, nil
+		return &Tally{zone: h.Zone, Born: now, summary: summary{since: now}}
 	})
-	return value.(*Tally)
-}
-
-// release undoes acquireTally. A nil Tally was not acquired.
-func (t *Tally) release() {
-	if t != nil {
-		_, _ = tallies.Delete(t.id) // Destruct returns no error
-	}
-}
-
-type tallyID struct {
-	store engine.StoreID
-	zone  string
 }
 
 // Destruct implements caddy.Destructor. An alert of a zone that is gone is over.
@@ -88,7 +74,7 @@ func (t *Tally) Destruct() error {
 	defer t.mu.Unlock()
 	t.closed = true
 	if last := t.Fired.Swap(nil); last != nil {
-		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
+		metrics.AlertFiring.WithLabelValues(t.zone.Zone).Dec()
 		storestate.Logger(last.Store).Info("alert of zone is resolved: no configuration has the zone any more", zap.String("zone", last.Zone))
 		emit(events.Resolved, last)
 	}
@@ -103,17 +89,15 @@ type Seen struct {
 	Used  prometheus.Observer
 }
 
-// NewSeen returns what counts the decisions of a zone on a store, and has its metrics exist before the first
-// request: that of alerts if the zone has one. logs says whether keys may be logged. Release it.
-func NewSeen(store engine.StoreID, zone string, alerts, logs bool) Seen {
+// NewSeen returns what counts the decisions of the zone of a hold, and has its metrics exist before the first
+// request: that of alerts if the zone has one. logs says whether keys may be logged.
+func NewSeen(h *zonepool.Hold, alerts, logs bool) Seen {
+	zone := h.Zone.Zone
 	if alerts {
 		metrics.AlertFiring.WithLabelValues(zone)
 	}
-	return Seen{acquireTally(store, zone), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
+	return Seen{tallyOf(h), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
 }
-
-// Release undoes NewSeen. The zero Seen has nothing to release.
-func (s *Seen) Release() { s.Tally.release() }
 
 // Watch looks at the zone, and tells of an alert that fires by the rule, or is resolved.
 func (s *Seen) Watch(r *Rule, now time.Time) {

@@ -6,13 +6,15 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // seenCases are requests as a zone sees them. The keys are many, as in a flood.
 func seenCases(tb testing.TB) (s Seen, cases map[string]func(i int)) {
-	s = NewSeen(engine.StoreID{Name: "memory"}, "seen", true, true)
-	tb.Cleanup(s.Release)
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: "seen"})
+	tb.Cleanup(h.Release)
+	s = NewSeen(h, true, true)
 	keys := make([]string, 1<<16)
 	for i := range keys {
 		keys[i] = "client " + strconv.Itoa(i)

@@ -91,7 +91,7 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 		return
 	}
 	shown := control.Alert{
-		Zone: t.id.zone, Store: t.id.store.Name, Since: since.UTC().Format(time.RFC3339),
+		Zone: t.zone.Zone, Store: t.zone.Store.Name, Since: since.UTC().Format(time.RFC3339),
 		DeniedRatio: math.Round(step.ratio*1e4) / 1e4, Denied: step.refused, Requests: step.requests,
 	}
 	fields := []zap.Field{
@@ -101,13 +101,13 @@ func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
 	switch {
 	case step.fired:
 		t.Fired.Store(&shown)
-		metrics.AlertFiring.WithLabelValues(t.id.zone).Inc()
-		storestate.Logger(t.id.store.Name).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
+		metrics.AlertFiring.WithLabelValues(t.zone.Zone).Inc()
+		storestate.Logger(t.zone.Store.Name).Warn("zone denies a large share of its requests", append(fields, zap.Duration("over", r.Over))...)
 		emit(events.Alert, &shown)
 	case step.resolved:
 		t.Fired.Store(nil)
-		metrics.AlertFiring.WithLabelValues(t.id.zone).Dec()
-		storestate.Logger(t.id.store.Name).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
+		metrics.AlertFiring.WithLabelValues(t.zone.Zone).Dec()
+		storestate.Logger(t.zone.Store.Name).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
 		emit(events.Resolved, &shown)
 	default:
 		t.Fired.Store(&shown)

@@ -8,12 +8,14 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 
 // The watcher looks at the zones at once and then each second, from the first begin to the last end.
 func TestWatcherLooksEachSecond(t *testing.T) {
-	own, rule := acquireTally(engine.StoreID{Name: "memory"}, t.Name()), &Rule{0.1, 10 * time.Second, 1}
-	defer own.release()
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()})
+	defer h.Release()
+	own, rule := tallyOf(h), &Rule{0.1, 10 * time.Second, 1}
 	synctest.Test(t, func(t *testing.T) {
 		own.Born, own.summary.since = time.Now(), time.Now() // of the clock of the test
 		w := NewWatcher(func(now time.Time) { own.Watch(rule, now) })
@@ -55,7 +57,8 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 
 // An alert of a zone that is in no configuration any more is over.
 func TestAlertOfZoneThatIsGone(t *testing.T) {
-	own, rule := acquireTally(engine.StoreID{Name: "nowhere"}, t.Name()), &Rule{0.1, time.Minute, 1}
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "nowhere"}, Zone: t.Name()})
+	own, rule := tallyOf(h), &Rule{0.1, time.Minute, 1}
 	own.denied.Add(10)
 	own.Watch(rule, own.Born.Add(time.Second))
 	gauge := func() float64 {
@@ -65,7 +68,7 @@ func TestAlertOfZoneThatIsGone(t *testing.T) {
 	if gauge() != 1 {
 		t.Fatalf("the gauge is %v, want 1", gauge())
 	}
-	own.release()
+	h.Release()
 	own.denied.Add(10)
 	own.Watch(rule, own.Born.Add(2*time.Second)) // by a watcher that has it still
 	if gauge() != 0 {

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -15,6 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 
 // Control is how a zone is enforced, if an operator says so while Caddy runs. It outlives
@@ -24,7 +24,7 @@ type Control struct {
 	// Shadow returns what counts requests that the zone may not deny.
 	Shadow func() metrics.Shadow
 
-	id      controlID
+	zone    engine.ZoneID
 	clock   *storeclock.Clock
 	setting atomic.Pointer[Setting]  // nil: as configured
 	shadow  atomic.Pointer[counters] // nil: Shadow was not called
@@ -43,36 +43,22 @@ type counters struct {
 	before recent.Counts
 }
 
-type controlID struct {
-	store engine.StoreID
-	zone  string
-}
-
-var controls = caddy.NewUsagePool()
-
 // Destruct implements caddy.Destructor.
 func (*Control) Destruct() error { return nil }
 
-// Acquire returns the Control of a zone on a store. Release it.
-func Acquire(store engine.StoreID, zone string) *Control {
-	id := controlID{store, zone}
-	value, _, _ := controls.LoadOrNew(id, func() (caddy.Destructor, error) {
-		c := &Control{id: id, clock: storeclock.Of(store.Name)}
+type part struct{}
+
+// Of returns the Control of the zone of a hold.
+func Of(h *zonepool.Hold) *Control {
+	return zonepool.Get(h, part{}, func() *Control {
+		c := &Control{zone: h.Zone, clock: storeclock.Of(h.Zone.Store.Name)}
 		c.Shadow = sync.OnceValue(func() metrics.Shadow {
-			shadow := metrics.NewShadow(zone)
+			shadow := metrics.NewShadow(c.zone.Zone)
 			c.shadow.Store(&counters{shadow, shadow.Counts()})
 			return shadow
 		})
-		return c, nil
+		return c
 	})
-	return value.(*Control)
-}
-
-// Release undoes Acquire. A nil Control was not acquired.
-func (c *Control) Release() {
-	if c != nil {
-		_, _ = controls.Delete(c.id) // Destruct returns no error
-	}
 }
 
 // ShadowCounts returns what Shadow has counted since it was first called.
@@ -117,10 +103,10 @@ func (c *Control) unlessOver() *Setting {
 
 // Logger returns one that names the zone.
 func (c *Control) Logger() *zap.Logger {
-	return storestate.Logger(c.id.store.Name).With(zap.String("zone", c.id.zone))
+	return storestate.Logger(c.zone.Store.Name).With(zap.String("zone", c.zone.Zone))
 }
 
 // Emit has handlers of events hear how the zone is enforced now.
 func (c *Control) Emit(word, until string, w control.Why) {
-	events.Emit(events.Enforce, map[string]any{"zone": c.id.zone, "store": c.id.store.Name, "enforce": word, "until": until, "by": w.By, "reason": w.Reason})
+	events.Emit(events.Enforce, map[string]any{"zone": c.zone.Zone, "store": c.zone.Store.Name, "enforce": word, "until": until, "by": w.By, "reason": w.Reason})
 }

@@ -7,19 +7,22 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 
 // How a zone is enforced is the same for all that hold it, until its time is over, which is an event once.
 func TestControl(t *testing.T) {
 	take, end := events.Hear()
 	defer end()
-	c, other := Acquire(engine.StoreID{Name: "memory"}, t.Name()), Acquire(engine.StoreID{Name: "memory"}, t.Name())
-	defer other.Release()
+	zone := engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()}
+	first, second := zonepool.Of(zone), zonepool.Of(zone)
+	defer second.Release()
+	c, other := Of(first), Of(second)
 	if c.Current() != nil {
 		t.Errorf("got %+v before anything is set", c.Current())
 	}
 	c.Set(Setting{Percent: 25, Until: time.Now().Add(time.Hour)})
-	c.Release()
+	first.Release()
 	if set := other.Current(); set == nil || set.Percent != 25 {
 		t.Errorf("got %+v, want 25%%", set)
 	}
@@ -43,8 +46,9 @@ func TestControl(t *testing.T) {
 func TestSettingEndsByTheStoresClock(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, off := range []time.Duration{0, 30 * time.Second, -30 * time.Second} {
-		c := Acquire(engine.StoreID{Name: t.Name() + off.String()}, "api")
-		defer c.Release()
+		h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: t.Name() + off.String()}, Zone: "api"})
+		defer h.Release()
+		c := Of(h)
 		learn := func(after time.Duration) { c.Clock().Learn(start.Add(after), uptime.Now(), uptime.Now()) }
 		c.Clock().Wall = func() time.Time { return start.Add(off) }
 		learn(0)

@@ -8,6 +8,12 @@ type StoreID struct {
 	Group int
 }
 
+// ZoneID tells the counters of zones apart, beside their keys: zones with one ZoneID share counters.
+type ZoneID struct {
+	Store StoreID
+	Zone  string // its name
+}
+
 // Fingerprinter is implemented by stores of which two with one name can keep different counters, as secrets are part of
 // the names of counters.
 type Fingerprinter interface {

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -9,7 +8,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -18,14 +17,10 @@ import (
 const LongestScaled = time.Minute
 
 // Limits are those of a zone, which follow its load. They are safe for concurrent use. Nil Limits are those of a zone
-// that follows no load: Start, Stop, Release, Timed and Scales allow for them.
+// that follows no load: Start, Stop, Timed and Scales allow for them.
 type Limits struct {
 	*Zone
-	sampler   *Sampler
-	store     string // its name
-	name      string
 	algorithm window.Algorithm
-	timed     bool            // whether answer times are measured
 	base      []window.Policy // nil if a limit is dynamic
 	now       atomic.Pointer[scaledLimits]
 }
@@ -37,29 +32,14 @@ type scaledLimits struct {
 	quotas   *answer.Quotas
 }
 
-// AcquireLimits returns the limits of a zone on a store. base are those that are configured, nil if one of
-// them is dynamic. Factors outlive reloads. Release the limits.
-func AcquireLimits(store engine.StoreID, zone string, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
-	id := fmt.Sprintf("%s\x00%d\x00%s", store.Name, store.Group, zone)
-	l := &Limits{sampler: Process, Zone: Process.Acquire(id, o), store: store.Name, name: zone, algorithm: algorithm, base: base}
-	if l.timed = o.Uses(Latency); l.timed {
-		measuring.Add(1)
-	}
+// LimitsOf returns the limits of the zone of a hold. base are those that are configured, nil if one of them is dynamic.
+// Factors outlive reloads.
+func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
+	l := &Limits{Zone: zonepool.Get(h, o, func() *Zone { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
 	if l.base != nil {
-		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(zone, base)})
+		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(l.id.Zone, base)})
 	}
 	return l
-}
-
-// Release undoes AcquireLimits.
-func (l *Limits) Release() {
-	if l == nil {
-		return
-	}
-	if l.timed {
-		measuring.Add(-1)
-	}
-	l.sampler.Release(l.Zone)
 }
 
 // Start has the limits follow the load until Stop.
@@ -77,7 +57,7 @@ func (l *Limits) Stop() {
 }
 
 // Timed reports whether answer times are measured.
-func (l *Limits) Timed() bool { return l != nil && l.timed }
+func (l *Limits) Timed() bool { return l != nil && l.latencies != nil }
 
 // Now returns the limits of a zone without a dynamic limit.
 func (l *Limits) Now() []window.Policy {
@@ -85,7 +65,7 @@ func (l *Limits) Now() []window.Policy {
 	if factor := l.Factor(); now.factor != factor {
 		now = &scaledLimits{factor: factor, policies: slices.Clone(l.base)}
 		l.scale(now.policies, factor)
-		now.quotas = answer.NewQuotas(l.name, now.policies)
+		now.quotas = answer.NewQuotas(l.id.Zone, now.policies)
 		l.now.Store(now)
 	}
 	return now.policies
@@ -138,7 +118,7 @@ func (l *Limits) Scales(p window.Policy) bool {
 
 // State returns how the zone follows the load now.
 func (l *Limits) State() control.ZoneLoad {
-	return control.ZoneLoad{Zone: l.name, Store: l.store, Factor: round(l.Factor()), Signals: l.signals()}
+	return control.ZoneLoad{Zone: l.id.Zone, Store: l.id.Store.Name, Factor: round(l.Factor()), Signals: l.signals()}
 }
 
 // signals returns those that the zone uses, as far as they are known.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+
 	"go.uber.org/goleak"
 )
 
@@ -36,9 +38,9 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{T: t, now: time.Unix(1_800_000_000, 0)}
 	b.sampler = &Sampler{Manual: true, CPU: func() (float64, error) { return b.cpu() }, Memory: func() (float64, error) { return 0.1, nil }}
 	b.sampler.Warn = func(s Signal, err error) { b.warned = append(b.warned, s.String()+": "+err.Error()) }
-	b.Zone = b.sampler.Acquire("zone", o)
+	b.Zone = b.sampler.New(engine.ZoneID{Zone: "zone"}, o)
 	b.sampler.Start(b.Zone)
-	t.Cleanup(func() { b.sampler.Stop(b.Zone); b.sampler.Release(b.Zone) })
+	t.Cleanup(func() { b.sampler.Stop(b.Zone); _ = b.Destruct() })
 	b.at(0.4)
 	for range 21 {
 		b.step()
@@ -122,7 +124,7 @@ func TestSawtooth(t *testing.T) {
 func TestWarmup(t *testing.T) {
 	b := &bench{T: t, now: time.Unix(1_800_000_000, 0)}
 	b.sampler = &Sampler{Manual: true, CPU: func() (float64, error) { return 1, nil }}
-	b.Zone = b.sampler.Acquire("zone", standard())
+	b.Zone = b.sampler.New(engine.ZoneID{Zone: "zone"}, standard())
 	b.sampler.Start(b.Zone)
 	for i := range 20 {
 		if f := b.step(); f != 1 {
@@ -296,23 +298,18 @@ func TestInherit(t *testing.T) {
 	for range 4 {
 		b.step()
 	}
-	same := b.sampler.Acquire("zone", standard())
-	if same != b.Zone {
-		t.Error("the same zone twice")
-	}
-	b.sampler.Release(same)
 	o := standard()
 	o.Floor = 0.1
-	if z := b.sampler.Acquire("zone", o); z.Factor() != 0.3 || z.first != b.first {
+	if z := b.sampler.New(engine.ZoneID{Zone: "zone"}, o); z.Factor() != 0.3 || z.first != b.first {
 		t.Errorf("with other options: factor %v, want 0.3, without a warm-up", z.Factor())
 	} else {
-		b.sampler.Release(z)
+		_ = z.Destruct()
 	}
 	o.Floor = 0.5
-	if z := b.sampler.Acquire("zone", o); z.Factor() != 0.5 {
+	if z := b.sampler.New(engine.ZoneID{Zone: "zone"}, o); z.Factor() != 0.5 {
 		t.Errorf("with a higher floor: factor %v", z.Factor())
 	}
-	if z := b.sampler.Acquire("another", o); z.Factor() != 1 {
+	if z := b.sampler.New(engine.ZoneID{Zone: "another"}, o); z.Factor() != 1 {
 		t.Errorf("another zone: factor %v", z.Factor())
 	}
 }
@@ -322,8 +319,8 @@ func TestSamplerRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
 		s := &Sampler{CPU: func() (float64, error) { read++; return 0.2, nil }, Memory: func() (float64, error) { t.Error("memory is read"); return 0, nil }}
-		z := s.Acquire("zone", standard())
-		defer s.Release(z)
+		z := s.New(engine.ZoneID{Zone: "zone"}, standard())
+		defer func() { _ = z.Destruct() }()
 		time.Sleep(time.Minute)
 		if read != 0 {
 			t.Errorf("read %d times before the start", read)

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 )
 
 // Sensor returns the present value of a signal. It is called by one goroutine at a time.
@@ -20,14 +23,14 @@ var ErrNotYet = errors.New("not known yet")
 
 // Sampler reads sensors while zones run. Its methods are safe for concurrent use.
 type Sampler struct {
-	// Set them before the first zone is acquired. Warn is called once for each sensor that fails.
+	// Set them before the first zone is made. Warn is called once for each sensor that fails.
 	CPU, Memory Sensor
 	Warn        func(s Signal, err error)
 	// Manual leaves it to Step to take samples.
 	Manual bool
 
 	mu      sync.Mutex // guards what follows
-	zones   map[zoneKey]*Zone
+	zones   []*Zone
 	running int
 	stop    chan struct{}
 	done    chan struct{}
@@ -36,7 +39,7 @@ type Sampler struct {
 	latest [Latency]atomic.Uint64 // bits of a float64 above 0; 0: not known
 }
 
-// Process is the Sampler of this process. Tests set another one before a zone is acquired.
+// Process is the Sampler of this process. Tests set another one before a zone is made.
 var Process = newProcess()
 
 func newProcess() *Sampler {
@@ -51,41 +54,30 @@ func warn(s Signal, err error) {
 	caddy.Log().Named("http.handlers.sliding_window").Warn("load cannot be measured by this signal; limits do not follow it", zap.String("signal", s.String()), zap.Error(err))
 }
 
-type zoneKey struct {
-	id      string
-	options Options
-}
-
-// Acquire returns the zone with an id and options. One that is new goes on from the factor of a zone with
-// the same id, if there is one. Release the zone.
-func (s *Sampler) Acquire(id string, o Options) *Zone {
+// New returns a zone with an id and options, until its Destruct. It goes on from the factor of a zone with the same id and
+// other options, if there is one.
+func (s *Sampler) New(id engine.ZoneID, o Options) *Zone {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := zoneKey{id, o}
-	z := s.zones[key]
-	if z == nil {
-		z = newZone(id, o)
-		for _, other := range s.zones {
-			if other.id == id && other.last.After(z.last) {
-				z.inherit(other)
-			}
+	z := newZone(s, id, o)
+	for _, other := range s.zones {
+		if other.id == id && other.last.After(z.last) {
+			z.inherit(other)
 		}
-		if s.zones == nil {
-			s.zones = make(map[zoneKey]*Zone)
-		}
-		s.zones[key] = z
 	}
-	z.holders++
+	s.zones = append(s.zones, z)
 	return z
 }
 
-// Release undoes Acquire.
-func (s *Sampler) Release(z *Zone) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if z.holders--; z.holders == 0 {
-		delete(s.zones, zoneKey{z.id, z.options})
+// Destruct implements caddy.Destructor.
+func (z *Zone) Destruct() error {
+	if z.latencies != nil {
+		measuring.Add(-1)
 	}
+	z.sampler.mu.Lock()
+	defer z.sampler.mu.Unlock()
+	z.sampler.zones = slices.DeleteFunc(z.sampler.zones, func(other *Zone) bool { return other == z })
+	return nil
 }
 
 // Start has samples taken for the zone until Stop.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -38,7 +39,7 @@ func measured(next caddyhttp.HandlerFunc, request func() *http.Request, denied b
 	o := Options{Floor: 0.3, Ceiling: 1, Recover: time.Minute}
 	o.Ranges[Latency] = Range{0.2, 1}
 	own := Sampler{Manual: true}
-	z := own.Acquire("", o)
+	z := own.New(engine.ZoneID{}, o)
 	own.Start(z)
 	for range 100 {
 		func() {
@@ -120,8 +121,9 @@ func TestLatencyLeavesOut(t *testing.T) {
 	const pause = 50 * time.Millisecond
 	o := Options{Floor: 0.3, Ceiling: 1, Recover: time.Minute}
 	o.Ranges[Latency] = Range{0.2, 1}
-	limits := AcquireLimits(engine.StoreID{Name: "memory"}, t.Name(), o, window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
-	defer limits.Release()
+	hold := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()})
+	LimitsOf(hold, o, window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
+	defer hold.Release()
 	tm := &timing{start: uptime.Now() - 10*pause}
 	if took, ok := tm.took(); !ok || took < 10*pause {
 		t.Errorf("took %v, %v", took, ok)

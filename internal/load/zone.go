@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 )
 
 const (
@@ -21,15 +23,15 @@ const (
 )
 
 // Zone is the load of a zone: its factor, and the latencies of its requests. Get one from
-// Sampler.Acquire.
+// Sampler.New.
 type Zone struct {
+	id        engine.ZoneID
+	sampler   *Sampler
 	options   Options
 	latencies *latencies    // nil without the signal
 	published atomic.Uint64 // the bits of a float64
 
 	// What follows belongs to the Sampler, under its lock.
-	id      string
-	holders int
 	running int
 	state
 }
@@ -48,12 +50,13 @@ type track struct {
 	seen          bool
 }
 
-func newZone(id string, o Options) *Zone {
-	z := &Zone{id: id, options: o}
+func newZone(s *Sampler, id engine.ZoneID, o Options) *Zone {
+	z := &Zone{sampler: s, id: id, options: o}
 	z.factor = 1
 	z.published.Store(math.Float64bits(1))
 	if o.Uses(Latency) {
 		z.latencies = newLatencies()
+		measuring.Add(1)
 	}
 	return z
 }

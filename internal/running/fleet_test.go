@@ -26,6 +26,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -181,6 +182,7 @@ type fleetCaddy struct {
 	*view
 	book *overridebook.Book
 	zone *running.Zone
+	hold *zonepool.Hold
 }
 
 // start starts a Caddy whose clock is off until it knows that of the store.
@@ -188,14 +190,15 @@ func (f *fleetStore) start(name string) *fleetCaddy {
 	off := []time.Duration{0, 30 * time.Second, -30 * time.Second}[f.below(3)]
 	storeclock.Of(name).Learn(f.now().Add(off), uptime.Now()-time.Hour, uptime.Now()+time.Hour) // it is known badly
 	v := &view{fleetStore: f, name: name, killed: make(chan struct{}), known: make(map[int]bool)}
-	z := &running.Zone{Configured: control.Zone{Name: fleetZone}, Percent: enforce.All, Control: enforce.Acquire(engine.StoreID{Name: name}, fleetZone)}
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: name}, Zone: fleetZone})
+	z := &running.Zone{Configured: control.Zone{Name: fleetZone}, Percent: enforce.All, Control: enforce.Of(h)}
 	z.Decider = &zoneDecider{control: z.Control}
 	z.InBook = &overridebook.Zone{
 		Name: fleetZone, Orders: &z.Control.Sync, Obey: z.Obey, InForce: new(overridebook.InForce),
 		NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "None."}),
 		Records:    func(overrides.Hasher) overrides.Zone { return overrides.Zone{Name: fleetZone} },
 	}
-	c := &fleetCaddy{v, overridebook.New(v), z}
+	c := &fleetCaddy{v, overridebook.New(v), z, h}
 	c.book.Begin([]*overridebook.Zone{z.InBook}, new(storagetest.Storage))
 	return c
 }
@@ -203,7 +206,7 @@ func (f *fleetStore) start(name string) *fleetCaddy {
 func (c *fleetCaddy) kill() {
 	close(c.killed)
 	c.book.End([]*overridebook.Zone{c.zone.InBook})
-	c.zone.Control.Release()
+	c.hold.Release()
 }
 
 // order has an operator enforce the zone at the Caddy, as the admin API does. It returns when the order is made, and goes on to

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 )
 
@@ -58,7 +59,7 @@ func (r *Registry) List() [][]*Zone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all [][]*Zone
-	places := make(map[ID]int)
+	places := make(map[engine.ZoneID]int)
 	for _, z := range slices.Backward(r.zones) {
 		at, ok := places[z.ID()]
 		if !ok {

@@ -15,6 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
@@ -102,9 +103,10 @@ func (d *decider) Enforce(o enforce.Order) (err error) {
 // What holds is told until when, unless it is as configured or the zone cannot be enforced so.
 func TestEnforced(t *testing.T) {
 	d := &decider{percent: 25}
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "a"}, Zone: "api"})
+	defer h.Release()
 	z := newZone(newStore(t, "a"), "api")
-	z.Percent, z.Decider, z.Control = 100, d, enforce.Acquire(engine.StoreID{Name: "a"}, "api")
-	defer z.Control.Release()
+	z.Percent, z.Decider, z.Control = 100, d, enforce.Of(h)
 	want := func(what, word, until string) {
 		t.Helper()
 		if got, gotUntil := z.Enforced(); got != word || gotUntil != until {
@@ -120,9 +122,10 @@ func TestEnforced(t *testing.T) {
 
 // An inspection shows what is used, and the override of the key in place of where the limits come from.
 func TestInspection(t *testing.T) {
+	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "a"}, Zone: "api"})
+	defer h.Release()
 	z := newZone(newStore(t, "fake of a test"), "api")
-	z.Decider, z.Control, z.Percent = &decider{}, enforce.Acquire(engine.StoreID{Name: "a"}, "api"), 100
-	defer z.Control.Release()
+	z.Decider, z.Control, z.Percent = &decider{}, enforce.Of(h), 100
 	z.InBook = &overridebook.Zone{Name: "api", InForce: new(overridebook.InForce)}
 	c := window.Charge{Zone: "api", Key: "anna", Cost: 2, Policies: []window.Policy{{Limit: 5, Window: time.Minute}, {Limit: 0, Window: 90 * time.Second}}}
 	ds := []window.Decision{

@@ -59,14 +59,8 @@ type Decider interface {
 	Enforce(o enforce.Order) error
 }
 
-// ID is what counters are told apart by, beside their keys.
-type ID struct {
-	Store engine.StoreID
-	Zone  string
-}
-
 // ID names the counters of the zone.
-func (z *Zone) ID() ID { return ID{z.Store.ID, z.Name()} }
+func (z *Zone) ID() engine.ZoneID { return engine.ZoneID{Store: z.Store.ID, Zone: z.Name()} }
 
 // Name returns the name of the zone.
 func (z *Zone) Name() string { return z.Configured.Name }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 
 func newTopTenRatio() *prometheus.GaugeVec {
@@ -25,18 +26,15 @@ func (Collector) Describe(ch chan<- *prometheus.Desc) { newTopTenRatio().Describ
 
 // Collect implements prometheus.Collector.
 func (Collector) Collect(ch chan<- prometheus.Metric) {
-	all := make(map[id]*pair)
-	pairs.Range(func(key, value any) bool {
-		all[key.(id)] = value.(*pair)
-		return true
-	})
 	type label struct{ zone, by string }
 	most := make(map[label]topkeys.Top)
-	for id, pair := range all {
-		for _, by := range []string{"denied", "charged"} {
-			top := pair.by(by).Top(uptime.Now(), 10)
-			if other, ok := most[label{id.zone, by}]; !ok || top.Total > other.Total {
-				most[label{id.zone, by}] = top
+	for id, pairs := range zonepool.All[*pair]() {
+		for _, p := range pairs {
+			for _, by := range []string{"denied", "charged"} {
+				top := p.by(by).Top(uptime.Now(), 10)
+				if other, ok := most[label{id.Zone, by}]; !ok || top.Total > other.Total {
+					most[label{id.Zone, by}] = top
+				}
 			}
 		}
 	}

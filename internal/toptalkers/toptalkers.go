@@ -4,12 +4,11 @@ package toptalkers
 import (
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -17,7 +16,7 @@ import (
 // notes nothing.
 type Zone struct {
 	*pair
-	id    id
+	zone  engine.ZoneID
 	label topkeys.Label // nil: keys are kept and shown as they are
 }
 
@@ -27,36 +26,22 @@ type pair struct {
 	charged *topkeys.Keys // in units
 }
 
-// id tells pairs apart. A pair with hashes holds no keys, also after hash_keys was added.
-type id struct {
-	store  engine.StoreID
-	zone   string
-	hashed bool
-}
-
-var pairs = caddy.NewUsagePool()
+// part tells the pairs of a zone apart. A pair with hashes holds no keys, also after hash_keys was added.
+type part struct{ hashed bool }
 
 // Destruct implements caddy.Destructor.
 func (*pair) Destruct() error { return nil }
 
-// Acquire returns the top talkers of a zone on a store that has an ID. Release them.
-func Acquire(store window.Store, of engine.StoreID, zone string) *Zone {
-	z := &Zone{id: id{store: of, zone: zone}}
+// Of returns the top talkers of the zone of a hold, whose keys a store may hash.
+func Of(h *zonepool.Hold, store window.Store) *Zone {
+	z := &Zone{zone: h.Zone}
 	if hasher, ok := store.(engine.KeyHasher); ok && hasher.HashesKeys() {
-		z.id.hashed, z.label = true, hasher.AppendKeyHash
+		z.label = hasher.AppendKeyHash
 	}
-	value, _, _ := pairs.LoadOrNew(z.id, func() (caddy.Destructor, error) {
-		return &pair{topkeys.New(uptime.Now()), topkeys.New(uptime.Now())}, nil
+	z.pair = zonepool.Get(h, part{z.label != nil}, func() *pair {
+		return &pair{topkeys.New(uptime.Now()), topkeys.New(uptime.Now())}
 	})
-	z.pair = value.(*pair)
 	return z
-}
-
-// Release undoes Acquire.
-func (z *Zone) Release() {
-	if z != nil {
-		_, _ = pairs.Delete(z.id) // Destruct returns no error
-	}
 }
 
 // by returns one of the pair; nil for a word that names none.
@@ -89,7 +74,7 @@ func (z *Zone) Top(by string, count int) *control.Top {
 	found := z.by(by).Top(uptime.Now(), count)
 	since := time.Now().Add(found.Since - uptime.Now()) // the time of day for one of uptime
 	top := &control.Top{
-		Zone: z.id.zone, Store: z.id.store.Name, By: by, Since: since.UTC().Format(time.RFC3339),
+		Zone: z.zone.Zone, Store: z.zone.Store.Name, By: by, Since: since.UTC().Format(time.RFC3339),
 		Total: found.Total, Hashed: z.label != nil, Keys: []control.TopKey{},
 	}
 	for _, key := range found.Keys {

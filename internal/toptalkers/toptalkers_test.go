@@ -7,6 +7,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -27,14 +28,18 @@ func (hashing) AppendKeyHash(dst []byte, key string) []byte { return append(dst,
 
 // What is noted is there while somebody holds the zone, and one that hashes keys sees none that were kept before.
 func TestPairsOutliveReloads(t *testing.T) {
-	store, of := named{name: t.Name()}, engine.StoreID{Name: t.Name()}
-	first := Acquire(store, of, "z")
+	store := named{name: t.Name()}
+	hold := func() *zonepool.Hold {
+		return zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: t.Name()}, Zone: "z"})
+	}
+	one, two, three, four := hold(), hold(), hold(), hold()
+	first := Of(one, store)
 	first.Denied("a")
 	first.Denied("a")
 	first.Denied("b")
 	first.Charged("c", 7)
-	second := Acquire(store, of, "z")
-	first.Release()
+	second := Of(two, store)
+	one.Release()
 	want := []control.TopKey{{Key: "a", Count: 2}, {Key: "b", Count: 1}}
 	if top := second.Top("denied", 10); top.Zone != "z" || top.Store != t.Name() || top.Total != 3 || top.Hashed || !slices.Equal(top.Keys, want) {
 		t.Errorf("denied: got %+v, want %v", top, want)
@@ -45,16 +50,16 @@ func TestPairsOutliveReloads(t *testing.T) {
 	if ratio, ok := metricstest.Find(t, metricstest.Of(Collector{}), "caddy_sliding_window_top_ten_ratio", "zone", "z", "by", "charged"); !ok || ratio != 1 {
 		t.Errorf("top_ten_ratio: got %v, %v, want 1", ratio, ok)
 	}
-	hashed := Acquire(hashing{store}, of, "z")
+	hashed := Of(three, hashing{store})
 	hashed.Denied("a")
 	want = []control.TopKey{{Key: "hash of a", Count: 1}}
 	if top := hashed.Top("denied", 10); !top.Hashed || !slices.Equal(top.Keys, want) {
 		t.Errorf("with hashes: got %+v, want %v", top, want)
 	}
-	hashed.Release()
-	second.Release()
-	fresh := Acquire(store, of, "z")
-	defer fresh.Release()
+	three.Release()
+	two.Release()
+	fresh := Of(four, store)
+	defer four.Release()
 	if top := fresh.Top("denied", 10); top.Total != 0 {
 		t.Errorf("after the last release: got %+v, want nothing", top)
 	}
@@ -65,5 +70,4 @@ func TestNilNotesNothing(t *testing.T) {
 	var z *Zone
 	z.Denied("a")
 	z.Charged("a", 1)
-	z.Release()
 }
