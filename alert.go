@@ -85,11 +85,6 @@ func parsePercentage(text string) (float64, error) {
 	return percent / 100, nil
 }
 
-func (z *Zone) checkAlert() error {
-	_, err := z.Alert.rule()
-	return err
-}
-
 // plain returns a with values written in one way and without those that are the default. It has
 // been checked.
 func (a *Alert) plain() *Alert {

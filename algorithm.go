@@ -136,10 +136,10 @@ func algorithmOf(option string) string {
 
 var errZero = errors.New("0: must be greater than 0")
 
-// engine returns the algorithm as the engine takes it, or what is wrong with it.
-func (a *Algorithm) engine() (window.Algorithm, error) {
+// compile returns the algorithm as the engine takes it, and what it notes of requests, or what is wrong with it.
+func (a *Algorithm) compile() (engine window.Algorithm, notes *template.Fields, err error) {
 	if a == nil {
-		return window.Zset{}, nil
+		return window.Zset{}, nil, nil
 	}
 	name := a.Name
 	if name == "" {
@@ -147,21 +147,23 @@ func (a *Algorithm) engine() (window.Algorithm, error) {
 	}
 	for _, option := range algorithmOptions {
 		if option.algorithm != name && option.set(a) {
-			return nil, errForeign(name, option.name, option.algorithm)
+			return nil, nil, errForeign(name, option.name, option.algorithm)
 		}
 	}
 	build := builders[name]
 	if build == nil {
-		return nil, fmt.Errorf("algorithm %q is unknown; %s", name, cmp.Or(foreign.Cure(foreign.Algorithm, name), suggest.Cure(name, algorithmNames)))
+		return nil, nil, fmt.Errorf("algorithm %q is unknown; %s", name, cmp.Or(foreign.Cure(foreign.Algorithm, name), suggest.Cure(name, algorithmNames)))
 	}
-	engine, err := build(a)
+	if engine, err = build(a); err == nil {
+		notes, err = a.notes()
+	}
 	if err == nil {
 		err = window.CheckAlgorithm(engine)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("algorithm %s: %w", name, err)
+		return nil, nil, fmt.Errorf("algorithm %s: %w", name, err)
 	}
-	return engine, nil
+	return engine, notes, nil
 }
 
 // plain returns the algorithm, which has been checked, with values spelt in one way and
@@ -312,8 +314,7 @@ func (a *Algorithm) stream() (window.Algorithm, error) {
 			return nil, fmt.Errorf("keep %w", err)
 		}
 	}
-	_, err := a.noteBounds()
-	return s, err
+	return s, nil
 }
 
 // Bounds of what is noted of a request, in bytes.
@@ -350,17 +351,17 @@ func (a *Algorithm) noteBounds() (b template.Bounds, err error) {
 	return b, b.Check(a.fieldNames())
 }
 
-// notes compiles fields that have been checked. It returns nil without fields.
-func (a *Algorithm) notes() *template.Fields {
-	if a == nil || len(a.Fields) == 0 {
-		return nil
+// notes compiles the fields. It returns nil without fields.
+func (a *Algorithm) notes() (*template.Fields, error) {
+	bounds, err := a.noteBounds()
+	if err != nil || len(a.Fields) == 0 {
+		return nil, err
 	}
-	bounds, _ := a.noteBounds()
 	fields := template.NewFields(bounds)
 	for _, f := range a.Fields {
 		fields.Add(f.Name, f.Value)
 	}
-	return fields
+	return fields, nil
 }
 
 // check refuses a field that cannot work after others.

@@ -205,7 +205,7 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser) error {
 		})
 		if err := h.check(); err != nil {
 			meant, ok := quantity.MeantDirective(args)
-			if ok && meant != "sliding_window "+strings.Join(args, " ") && h.Zones[0].checkLimits() != nil {
+			if ok && meant != "sliding_window "+strings.Join(args, " ") && h.Zones[0].checkUpTo("limit") != nil {
 				return d.Errf("wrong arguments: write %s", meant)
 			}
 			return d.WrapErr(err)

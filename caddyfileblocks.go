@@ -67,7 +67,7 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&a.Name) {
 		return suggest.ArgErr(d)
 	}
-	if _, err := a.engine(); err != nil {
+	if _, _, err := a.compile(); err != nil {
 		return d.WrapErr(err)
 	}
 	seen := make(seenOptions)
@@ -79,7 +79,7 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 			if err := a.unmarshalOption(d, seen); err != nil {
 				return err
 			}
-			_, err := a.engine()
+			_, _, err := a.compile()
 			return wrap(d, err)
 		}
 		if err := refuseEmpty(d, read); err != nil {

@@ -20,30 +20,29 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// checkEnforce reports why the zone cannot be enforced in a way.
-func (z *Zone) checkEnforce(word string) error {
-	percent, err := enforce.Percent(word)
-	if err != nil {
-		return err
+// checkEnforce returns the percentage of keys that a word enforces, or why the zone cannot be enforced so.
+func (z *Zone) checkEnforce(word string) (percent int64, err error) {
+	if percent, err = enforce.Percent(word); err != nil {
+		return 0, err
 	}
 	if percent != enforce.All && percent != enforce.None && z.Key != "" && len(template.Names(z.Key)) == 0 {
-		return fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
+		return 0, fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
 	if percent != enforce.All && z.settles() {
 		option := "count_if"
 		if z.CountIf == nil {
 			option = "settle"
 		}
-		return fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, option, option)
+		return 0, fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, option, option)
 	}
-	return nil
+	return percent, nil
 }
 
 // enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
 func (z *Zone) enforced() int64 {
 	set := z.control.Current()
 	if set == nil || set.Percent > enforce.None && z.checkBeside() != nil {
-		return z.percent
+		return z.c.Percent
 	}
 	return set.Percent
 }
@@ -58,8 +57,7 @@ func (z *Zone) setEnforce(o enforce.Order) error {
 	if o.Mode == "" {
 		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, config, or a percentage such as 25%%", z.Name)
 	}
-	err := z.checkEnforce(o.Mode)
-	percent, _ := enforce.Percent(o.Mode)
+	percent, err := z.checkEnforce(o.Mode)
 	if err == nil && percent != enforce.All {
 		err = z.use.checkShadow()
 	}
@@ -80,7 +78,7 @@ func (z *Zone) setEnforce(o enforce.Order) error {
 // CL.THROTTLE decides on a request that one zone counts, and which zones those are is settled
 // when the configuration loads.
 func (z *Zone) checkBeside() error {
-	if z.percent != enforce.None {
+	if z.c.Percent != enforce.None {
 		return nil
 	}
 	for _, o := range z.use.beside {
@@ -161,7 +159,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
-		z.control.Shadow().FailedClosed.Count(z.cost)
+		z.control.Shadow().FailedClosed.Count(z.c.Cost)
 		if c := h.logger.Check(zap.DebugLevel, "matcher of a shadow zone failed"); c != nil {
 			c.Write(zap.String("zone", z.Name), zap.Error(err))
 		}
@@ -170,7 +168,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	if !applies {
 		return
 	}
-	key, empty := z.key.Expand(view.vars, view.repl)
+	key, empty := z.c.Key.Expand(view.vars, view.repl)
 	if empty {
 		z.empty.Note(h.logger, placeholders.NoKey, view.vars, view.repl)
 	}
@@ -178,7 +176,7 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 	case empty && z.EmptyKey == emptySkip:
 	case empty && z.EmptyKey == emptyDeny:
 		s.applies, s.denied = true, true
-		z.control.Shadow().Denied.Count(z.cost)
+		z.control.Shadow().Denied.Count(z.c.Cost)
 		z.top.Denied("")
 	default:
 		h.assessKey(s, key, view)
@@ -194,7 +192,7 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 		return
 	case s.rule != nil && s.rule.Deny:
 		s.applies, s.denied = true, true
-		z.control.Shadow().Denied.Count(z.cost)
+		z.control.Shadow().Denied.Count(z.c.Cost)
 		z.top.Denied(key)
 		return
 	}

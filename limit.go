@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
@@ -94,28 +92,29 @@ func (l Limit) policy() (window.Policy, error) {
 	return p, p.Check()
 }
 
-// check reports what is wrong with the limit, as far as it is known without a
+// compile returns the limit as requests use it, or what is wrong with it, as far as it is known without a
 // request. Field is its name in configuration.
-func (l Limit) check(field string) error {
+func (l Limit) compile(field string) (c compiled.Limit, err error) {
 	if l.Max == "" || l.Window == "" {
-		return fmt.Errorf("%s: max or window is missing; write %[1]s <max> <window>", field)
+		return c, fmt.Errorf("%s: max or window is missing; write %[1]s <max> <window>", field)
 	}
 	if err := template.Check(string(l.Max)); err != nil {
-		return fmt.Errorf("%s max %w", field, err)
+		return c, fmt.Errorf("%s max %w", field, err)
 	}
 	if err := template.Check(string(l.Window)); err != nil {
-		return fmt.Errorf("%s window %w", field, err)
+		return c, fmt.Errorf("%s window %w", field, err)
 	}
-	if _, err := l.known().policy(); err != nil {
+	known, err := l.known().policy()
+	if err != nil {
 		if meant, fault, ok := (quantity.Limit{Max: string(l.Max), Window: string(l.Window)}).Meant(); ok {
-			return fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
+			return c, fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
 		}
 		if cure := foreign.Meaning(foreign.Max, string(l.Max)); cure != "" {
 			err = fmt.Errorf("%w; %s", err, cure)
 		}
-		return fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
+		return c, fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}
-	return nil
+	return compiled.NewLimit(string(l.Max), string(l.Window), known), nil
 }
 
 // known returns the limit with something valid for placeholders.
@@ -131,36 +130,6 @@ func (l Limit) known() Limit {
 
 // plain returns the limit with its values spelt in one way.
 func (l Limit) plain() Limit { return Limit{l.Max.plainInt(), l.Window.plainDuration()} }
-
-// limitTemplate is a limit of which a part is known only once a request comes. It
-// is compiled at load.
-type limitTemplate struct {
-	max, window template.Text
-	known       window.Policy // with something valid for placeholders
-}
-
-func newLimitTemplate(l Limit) limitTemplate {
-	known, _ := l.known().policy() // no error: it was checked
-	return limitTemplate{template.NewText(string(l.Max)), template.NewText(string(l.Window)), known}
-}
-
-// expand returns the limit for one request. It is an error if the placeholders
-// do not give a valid one.
-func (t *limitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
-	p := t.known
-	var err error
-	if t.max.Dynamic {
-		if p.Limit, err = quantity.Int(t.max.Expand(repl)); err != nil {
-			return p, err
-		}
-	}
-	if t.window.Dynamic {
-		if p.Window, err = quantity.Duration(t.window.Expand(repl)); err != nil {
-			return p, err
-		}
-	}
-	return p, p.Check()
-}
 
 // defaultLeaseTTL is how long a lease lasts unless configured.
 const defaultLeaseTTL = time.Second
@@ -199,11 +168,9 @@ func (l *Lease) engine(algorithm window.Algorithm) (window.Lease, error) {
 	return engine, nil
 }
 
-// tooCostly is a cost that no limit lets pass, and that is only compared.
-const tooCostly = math.MaxInt64
-
 // checkCost reports what is wrong with the cost by itself.
-func (z *Zone) checkCost() error {
+func (z *Zone) checkCost(c *compiled.Zone) error {
+	c.Cost, c.Spends = 1, template.NewText(string(z.Cost))
 	if err := template.Check(string(z.Cost)); err != nil {
 		return fmt.Errorf("cost %w", err)
 	}
@@ -217,18 +184,6 @@ func (z *Zone) checkCost() error {
 	if err != nil {
 		return fmt.Errorf("cost %w", err)
 	}
+	c.Cost = n
 	return nil
-}
-
-// expandCost returns the cost of one request, and whether it came out empty.
-func (z *Zone) expandCost(repl *caddy.Replacer) (cost int64, empty bool) {
-	n, err := quantity.Int(z.spends.Expand(repl))
-	empty = z.spends.Empty(repl, err)
-	switch {
-	case errors.Is(err, quantity.ErrTooLarge):
-		return tooCostly, empty
-	case err != nil || n < 0:
-		return z.cost, empty
-	}
-	return n, empty
 }

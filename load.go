@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -153,7 +153,7 @@ func (v Value) seconds() (float64, error) {
 }
 
 // checkLoad reports what is wrong with load, or with what is configured beside it.
-func (z *Zone) checkLoad() error {
+func (z *Zone) checkLoad(c *compiled.Zone) error {
 	if z.Load == nil {
 		return nil
 	}
@@ -163,60 +163,53 @@ func (z *Zone) checkLoad() error {
 	if z.Lease != nil {
 		return errors.New("load and lease cannot be combined: a lease needs one limit for all requests on a key; take out one of them")
 	}
-	algorithm, _, err := z.algorithms()
-	if err != nil {
-		return nil // of the algorithm
-	}
-	if _, ok := algorithm.(window.GCRA); ok {
+	if _, ok := c.Algorithm.(window.GCRA); ok {
 		return errors.New("load and algorithm gcra cannot be combined: Caddys with different factors would spoil each other's counts; use zset, log, stream or slices")
 	}
-	return z.checkScaled(algorithm)
+	return z.checkScaled(c)
 }
 
 // checkScaled reports why the limits cannot follow the load.
-func (z *Zone) checkScaled(algorithm window.Algorithm) error {
-	short := func(l Limit) bool {
-		length, err := l.Window.duration()
-		return err == nil && length <= load.LongestScaled
+func (z *Zone) checkScaled(c *compiled.Zone) error {
+	if len(c.Limits) == 0 {
+		return nil // of the limit
 	}
-	for _, l := range z.Limits {
-		if l.Window.dynamic() {
+	scaled, written, dynamic := []window.Policy(nil), []Limit(nil), false
+	for i, l := range z.Limits {
+		limit := &c.Limits[i]
+		if limit.DynamicWindow() {
 			return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder", l.Max, l.Window)
 		}
+		if limit.Known.Window <= load.LongestScaled {
+			scaled, written, dynamic = append(scaled, limit.Known), append(written, l), dynamic || limit.DynamicMax()
+		}
 	}
-	if !slices.ContainsFunc(z.Limits, short) {
+	if scaled == nil {
 		l := z.Limits[0]
-		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, z.shortLimit())
+		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, shortLimit(&c.Limits[0]))
 	}
-	scaled := slices.DeleteFunc(slices.Clone(z.Limits), func(l Limit) bool { return !short(l) })
 	if z.Fallback != nil {
-		if !short(*z.Fallback) && slices.ContainsFunc(scaled, Limit.dynamic) {
+		if c.Fallback.Window > load.LongestScaled && dynamic {
 			return fmt.Errorf("fallback %s %s: load scales limits with windows of 60s or less, and this one may take the place of such a limit; write a shorter window", z.Fallback.Max, z.Fallback.Window)
 		}
-		if short(*z.Fallback) {
-			scaled = append(scaled, *z.Fallback)
+		if c.Fallback.Window <= load.LongestScaled {
+			scaled, written = append(scaled, c.Fallback), append(written, *z.Fallback)
 		}
 	}
-	for _, l := range scaled {
-		p, err := l.known().policy()
-		if err != nil {
-			return nil // of the limit
-		}
-		most := load.Scale(p, z.Load.options.Ceiling)
-		if err := window.CheckPolicy(algorithm, most); err != nil {
-			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", l.Max, l.Window, z.Load.Ceiling, err)
+	for i, p := range scaled {
+		if err := window.CheckPolicy(c.Algorithm, load.Scale(p, z.Load.options.Ceiling)); err != nil {
+			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", written[i].Max, written[i].Window, z.Load.Ceiling, err)
 		}
 	}
 	return nil
 }
 
-// shortLimit returns what the first limit allows in a second, on average; 100 if that is not known.
-func (z *Zone) shortLimit() int64 {
-	p, err := z.Limits[0].policy()
-	if err != nil {
+// shortLimit returns what a limit allows in a second, on average; 100 if that is not known.
+func shortLimit(l *compiled.Limit) int64 {
+	if l.Dynamic() {
 		return 100
 	}
-	return max(1, int64(math.Round(float64(p.Limit)*float64(time.Second)/float64(p.Window))))
+	return max(1, int64(math.Round(float64(l.Known.Limit)*float64(time.Second)/float64(l.Known.Window))))
 }
 
 // reduced reports whether nothing but the load denies the request: as far as is known, the limits as
@@ -233,9 +226,9 @@ func (req *request) reduced() bool {
 			reduced = false
 			continue
 		}
-		base := z.policies
+		base := z.c.Policies
 		if base == nil {
-			base, _ = z.expandLimits(z.limits, req.repl)
+			base, _ = z.c.ExpandLimits(z.c.Limits, req.repl)
 		}
 		for j := range ds {
 			d := &ds[j]

@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -15,13 +14,13 @@ import (
 // limit is the lowest. A zone whose answers are timed counts many clients together, as a rule.
 func clientZones(zones []*Zone) (all []clientZone) {
 	for _, z := range zones {
-		if z.key.Placeholders == 0 || z.load.Timed() {
+		if z.c.Key.Placeholders == 0 || z.load.Timed() {
 			continue
 		}
-		empty, _ := z.key.Expand(nil, caddy.NewEmptyReplacer())
+		empty, _ := z.c.Key.Expand(nil, caddy.NewEmptyReplacer())
 		all = append(all, clientZone{z, empty})
 	}
-	slices.SortStableFunc(all, func(a, b clientZone) int { return cmp.Compare(a.zone.perSecond(), b.zone.perSecond()) })
+	slices.SortStableFunc(all, func(a, b clientZone) int { return cmp.Compare(a.zone.c.PerSecond(), b.zone.c.PerSecond()) })
 	return all
 }
 
@@ -29,18 +28,6 @@ func clientZones(zones []*Zone) (all []clientZone) {
 type clientZone struct {
 	zone  *Zone
 	empty string // the key of requests without a value for it
-}
-
-// perSecond returns the lowest of the zone's limits, as units per second.
-func (z *Zone) perSecond() float64 {
-	lowest := math.Inf(1)
-	for _, p := range z.policies {
-		lowest = min(lowest, float64(p.Limit)/p.Window.Seconds())
-	}
-	if z.policies == nil && z.fallback.Window > 0 {
-		lowest = float64(z.fallback.Limit) / z.fallback.Window.Seconds()
-	}
-	return lowest
 }
 
 // timedRequest is a request of a handler that times answers.

@@ -59,7 +59,7 @@ func newSettledCounters(z *Zone) settledCounters {
 func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
-		z.counters.Denied.Count(z.cost)
+		z.counters.Denied.Count(z.c.Cost)
 		z.seen.Keyless()
 		if req.denyingRule() != nil {
 			z.seen.Refused(req.overridden.key)

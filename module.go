@@ -167,14 +167,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		use.script = use.script || !h.decidesAlone(z)
 		if z.Load != nil {
-			z.load = load.LimitsOf(z.hold, z.Load.options, z.algorithm, z.policies)
+			z.load = load.LimitsOf(z.hold, z.Load.options, z.c.Algorithm, z.c.Policies)
 		}
 		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
 		if len(h.Zones) > 1 {
 			use.beside = append(use.beside, h.Zones...)
 		}
 		use.noShadow = use.noShadow || openShadow == nil
-		if z.percent != enforce.All {
+		if z.c.Percent != enforce.All {
 			if err := use.checkShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
@@ -227,7 +227,7 @@ func (h *Handler) check() error {
 	}
 	for _, z := range h.Zones {
 		if a := z.Algorithm; a != nil && a.Native == nativeOn && !h.decidesAlone(z) {
-			return fmt.Errorf("zone %s: %w", z.Name, errNative(z.checkNative(window.GCRA{}, false)))
+			return fmt.Errorf("zone %s: %w", z.Name, errNative(z.checkNative(z.c, false)))
 		}
 	}
 	for _, err := range []error{
@@ -248,8 +248,7 @@ func (h *Handler) check() error {
 // the zone may deny.
 func (h *Handler) decidesAlone(z *Zone) bool {
 	return !slices.ContainsFunc(h.Zones, func(o *Zone) bool {
-		percent, _ := enforce.Percent(o.Enforce) // no error: it was checked
-		return o != z && percent != enforce.None
+		return o != z && o.c.Percent != enforce.None
 	})
 }
 

@@ -2,10 +2,10 @@ package slidingwindow
 
 import (
 	"slices"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
@@ -42,16 +42,16 @@ func (z *Zone) chargeWithout(key string, most int64) (window.Charge, *overrides.
 // lookForLimits takes the limits that need a request out of a charge. In the place of each it gives the charge a policy
 // that looks into the window of the limit, if it has none, and the window is known.
 func (z *Zone) lookForLimits(c *window.Charge, needs *running.Needs, repl *caddy.Replacer) {
-	var known []limitTemplate
+	var known []compiled.Limit
 	for i, l := range z.Limits {
 		if !needsRequest(string(l.Max)+string(l.Window), repl) {
-			known = append(known, z.limits[i])
+			known = append(known, z.c.Limits[i])
 			continue
 		}
 		p := l.plain()
 		limit := running.NeededLimit{Limit: control.Limit{Max: template.Short(string(p.Max)), Window: template.Short(string(p.Window))}}
-		if !needsRequest(string(l.Window), repl) && !window.FactsOf(z.algorithm).Bucket {
-			limit.Window = z.windowOf(i, repl)
+		if !needsRequest(string(l.Window), repl) && !window.FactsOf(z.c.Algorithm).Bucket {
+			limit.Window = z.c.Limits[i].Window(repl)
 		}
 		needs.Limits = append(needs.Limits, limit)
 	}
@@ -59,30 +59,19 @@ func (z *Zone) lookForLimits(c *window.Charge, needs *running.Needs, repl *caddy
 		return
 	}
 	c.Lease = window.Lease{}
-	if c.Policies, _ = z.expandLimits(known, repl); z.load != nil {
+	if c.Policies, _ = z.c.ExpandLimits(known, repl); z.load != nil {
 		z.load.Scale(c.Policies)
 	}
 	for _, l := range needs.Limits {
-		look := window.Policy{Limit: min(max(1, z.fallback.Limit), window.MaxProduct/max(1, l.Window.Milliseconds())), Window: l.Window}
+		look := window.Policy{Limit: min(max(1, z.c.Fallback.Limit), window.MaxProduct/max(1, l.Window.Milliseconds())), Window: l.Window}
 		has := slices.ContainsFunc(c.Policies, func(p window.Policy) bool { return p.Window == l.Window })
-		if l.Window > 0 && !has && window.CheckPolicy(z.algorithm, look) == nil {
+		if l.Window > 0 && !has && window.CheckPolicy(z.c.Algorithm, look) == nil {
 			c.Policies, needs.Looks = append(c.Policies, look), needs.Looks+1
 		}
 	}
 	if len(c.Policies) == 0 {
-		c.Policies, needs.Looks = []window.Policy{z.fallback}, 1 // a charge has a policy
+		c.Policies, needs.Looks = []window.Policy{z.c.Fallback}, 1 // a charge has a policy
 	}
-}
-
-// windowOf returns the window of a limit; 0 if it is not valid.
-func (z *Zone) windowOf(i int, repl *caddy.Replacer) time.Duration {
-	t := z.limits[i]
-	t.max.Dynamic = false
-	p, err := t.expand(repl)
-	if err != nil {
-		return 0
-	}
-	return p.Window
 }
 
 // needsRequest reports whether a text has a placeholder that has no value without a request.

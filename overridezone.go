@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,7 +21,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 		c.Lease = window.Lease{}
 	}
 	if back := z.overrides.LookBack(c.Key); back > 0 {
-		c.Lookback = max(c.Lookback, z.longest, back)
+		c.Lookback = max(c.Lookback, z.c.Longest, back)
 	}
 	if rule == nil {
 		return false
@@ -30,7 +29,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	policies := rule.Policies
 	if policies == nil {
 		var err error
-		if policies, err = z.scale(c.Policies, rule.Factor); err != nil {
+		if policies, err = z.c.Scale(c.Policies, rule.Factor); err != nil {
 			z.counters.Misfits.Inc()
 			return false
 		}
@@ -38,7 +37,7 @@ func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if !sameWindows(policies, c.Policies) {
 		c.Lease = window.Lease{}
 	}
-	c.Algorithm, c.Policies, c.Lookback = z.algorithm, policies, max(c.Lookback, z.longest) // fitRule: a server never decides on native here
+	c.Algorithm, c.Policies, c.Lookback = z.c.Algorithm, policies, max(c.Lookback, z.c.Longest) // fitRule: a server never decides on native here
 	return true
 }
 
@@ -48,43 +47,21 @@ func sameWindows(a, b []window.Policy) bool {
 	})
 }
 
-// scale returns limits times a factor, if they can hold in the zone.
-func (z *Zone) scale(policies []window.Policy, factor float64) ([]window.Policy, error) {
-	scaled := slices.Clone(policies)
-	for i := range scaled {
-		var err error
-		if scaled[i].Limit, err = overrides.Scale(scaled[i].Limit, factor); err != nil {
-			return nil, err
-		}
-	}
-	return scaled, z.fits(scaled)
-}
-
-// fits reports why limits cannot hold in the zone.
-func (z *Zone) fits(policies []window.Policy) error {
-	for _, p := range policies {
-		if err := cmp.Or(p.Check(), window.CheckPolicy(z.algorithm, p)); err != nil {
-			return err
-		}
-	}
-	return window.CheckPack(z.algorithm, len(policies), z.pack)
-}
-
-// fitRule is fits for a record. The limits of a factor are known if those of the zone are.
+// fitRule reports why the limits of a record cannot hold in the zone. The limits of a factor are known if those of the zone are.
 func (z *Zone) fitRule(r *overrides.Rule) error {
 	if z.onServer() {
 		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
 	}
 	if r.Factor == 0 {
-		if err := z.fits(r.Policies); err != nil {
+		if err := z.c.Fits(r.Policies); err != nil {
 			return fmt.Errorf("limits: %w", err)
 		}
 		return nil
 	}
-	if z.policies == nil {
+	if z.c.Policies == nil {
 		return nil
 	}
-	scaled, err := z.scale(z.policies, r.Factor)
+	scaled, err := z.c.Scale(z.c.Policies, r.Factor)
 	if err != nil {
 		return fmt.Errorf("factor: %w", err)
 	}
@@ -99,17 +76,17 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 	return overrides.Zone{
 		Name: z.Name,
 		KeyOf: func(values []string) (string, error) {
-			key, _, err := z.key.KeyOf(values)
+			key, _, err := z.c.Key.KeyOf(values)
 			return key, err
 		},
 		FoldPattern: func(literal string) string {
-			if z.FoldCase || z.key.Spelling.IsHost() { // paths keep theirs
+			if z.FoldCase || z.c.Key.Spelling.IsHost() { // paths keep theirs
 				return plain.Fold(literal)
 			}
 			return literal
 		},
-		Single:     z.key.Single != "",
-		IPv4Prefix: z.key.Prefixes.V4, IPv6Prefix: z.key.Prefixes.V6,
+		Single:     z.c.Key.Single != "",
+		IPv4Prefix: z.c.Key.Prefixes.V4, IPv6Prefix: z.c.Key.Prefixes.V6,
 		Hasher: hasher, Fit: z.fitRule,
 	}
 }
@@ -194,7 +171,7 @@ func (z *Zone) sourceOf(p window.Policy) string {
 	switch {
 	case z.load.Scales(p):
 		return control.SourceLoad
-	case z.policies == nil && p == z.fallback:
+	case z.c.Policies == nil && p == z.c.Fallback:
 		return control.SourceFallback
 	}
 	return control.SourceConfig

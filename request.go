@@ -107,7 +107,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 		if !applies || z.Settle != nil && req.chargedBefore(z) {
 			continue
 		}
-		key, empty := z.key.Expand(req.vars, req.repl)
+		key, empty := z.c.Key.Expand(req.vars, req.repl)
 		if empty {
 			z.empty.Note(h.logger, placeholders.NoKey, req.vars, req.repl)
 		}
@@ -137,7 +137,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 
 // isKeyEnforced reports whether the zone may deny the request's key.
 func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
-	key, _ := z.key.Expand(req.vars, req.repl)
+	key, _ := z.c.Key.Expand(req.vars, req.repl)
 	return enforce.IsEnforced(z.Name, key, percent)
 }
 
@@ -147,7 +147,7 @@ func (h *Handler) chargeOf(z *Zone, key string, req *request) window.Charge {
 	if none != 0 {
 		z.empty.Note(h.logger, none, req.vars, req.repl)
 	}
-	c.Fields = z.notes.Expand(req.vars, req.repl)
+	c.Fields = z.c.Notes.Expand(req.vars, req.repl)
 	return c
 }
 
@@ -267,7 +267,7 @@ func (req *request) decisionsOf(i int) []window.Decision {
 // quotas returns what RateLimit fields say of charge i's limits.
 func (req *request) quotas(i int) *answer.Quotas {
 	z := req.zones[i]
-	quotas := z.quotas
+	quotas := z.c.Quotas
 	if z.load != nil {
 		quotas = z.load.QuotasOf(req.charges[i].Policies)
 	}

@@ -132,7 +132,7 @@ func (h *Handler) mostOf(counts func(*Zone) bool) int64 {
 	most := int64(math.MaxInt64)
 	for _, z := range h.Zones {
 		if z.Settle != nil && counts(z) {
-			most = min(most, z.smallestLimit())
+			most = min(most, z.c.SmallestLimit())
 		}
 	}
 	return most
@@ -147,26 +147,15 @@ func smallestOf(policies []window.Policy) int64 {
 	return smallest
 }
 
-// smallestLimit returns the smallest limit that the configuration tells, but for 0.
-func (z *Zone) smallestLimit() int64 {
-	smallest := int64(math.MaxInt64)
-	for _, p := range z.policies {
-		if p.Limit > 0 {
-			smallest = min(smallest, p.Limit)
-		}
-	}
-	return smallest
-}
-
 // warnOfReservations logs zones whose cost never is reserved as another zone of the handler has a smaller limit.
 func (h *Handler) warnOfReservations() {
 	for _, z := range h.Zones {
 		for _, other := range h.Zones {
-			if z == other || z.Settle == nil || other.Settle == nil || z.cost <= other.smallestLimit() || z.cost > z.smallestLimit() {
+			if z == other || z.Settle == nil || other.Settle == nil || z.c.Cost <= other.c.SmallestLimit() || z.c.Cost > z.c.SmallestLimit() {
 				continue
 			}
 			h.logger.Warn("cost is above the limit of another zone of the directive with settle, and no more than that limit is reserved; lower cost, or write a sliding_window directive for each zone",
-				zap.String("zone", z.Name), zap.Int64("cost", z.cost), zap.String("other", other.Name), zap.Int64("limit", other.smallestLimit()))
+				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("other", other.Name), zap.Int64("limit", other.c.SmallestLimit()))
 		}
 	}
 }

@@ -31,9 +31,9 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 		Configured: control.Zone{
 			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
 		},
-		Key: own.key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.percent,
+		Key: own.c.Key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.c.Percent,
 		Store: h.store, Share: h.Share,
-		Control: own.control, Counters: own.counters.Zone, Seen: own.seen, Alerting: own.alerting, Load: own.load, Top: own.top,
+		Control: own.control, Counters: own.counters.Zone, Seen: own.seen, Alerting: own.c.Alerting, Load: own.load, Top: own.top,
 		Decider: decider{&own, h.mostBeside(z)},
 	}
 	for _, l := range own.Limits {
@@ -41,7 +41,7 @@ func (h *Handler) newRunningZone(z *Zone) *running.Zone {
 		r.Configured.Limits = append(r.Configured.Limits, control.Limit{Max: template.Short(string(p.Max)), Window: string(p.Window)})
 	}
 	r.InBook = &overridebook.Zone{
-		Name: own.Name, Longest: own.longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
+		Name: own.Name, Longest: own.c.Longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
 		Orders: &own.control.Sync, Obey: r.Obey, InForce: own.overrides, LogsKeys: h.LogKey,
 	}
 	return r
@@ -102,7 +102,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 		if err != nil {
 			return false, err
 		}
-		key, empty := z.key.Expand(vars, repl)
+		key, empty := z.c.Key.Expand(vars, repl)
 		c, rule := z.chargeUnder(key, repl)
 		missing := w.Missing()
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
@@ -250,7 +251,7 @@ func (s *Settle) compileReserveMax() (err error) {
 }
 
 // checkSettle reports what is wrong with settle, or with what is configured beside it.
-func (z *Zone) checkSettle() error {
+func (z *Zone) checkSettle(c *compiled.Zone) error {
 	if z.Settle == nil {
 		return nil
 	}
@@ -260,30 +261,21 @@ func (z *Zone) checkSettle() error {
 	if z.CountIf != nil {
 		return errors.New("settle and count_if cannot be combined; use refund_if in settle, or two zones")
 	}
-	n, err := z.Cost.int()
-	if err == nil && n == 0 {
+	if c.Cost == 0 {
 		return errors.New("settle: cost 0 reserves nothing that could be settled; write what a request is thought to cost, or take out cost")
 	}
-	if err == nil && n > z.Settle.most {
+	if c.Cost > z.Settle.most {
 		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
 	}
-	if err == nil && z.Settle.reserveMost > 0 && n > z.Settle.reserveMost {
+	if z.Settle.reserveMost > 0 && c.Cost > z.Settle.reserveMost {
 		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
 	}
-	return z.checkReceipts("settle")
+	return z.checkReceipts(c, "settle")
 }
 
 // checkReceipts reports why an option cannot settle what the zone charges.
-func (z *Zone) checkReceipts(option string) error {
-	algorithm, _, err := z.algorithms()
-	if err != nil {
-		return nil // of the algorithm
-	}
-	lease, err := z.Lease.engine(algorithm)
-	if err != nil {
-		return nil // of the lease
-	}
-	if err := engine.CheckReceipts(algorithm, lease); err != nil {
+func (z *Zone) checkReceipts(c *compiled.Zone, option string) error {
+	if err := engine.CheckReceipts(c.Algorithm, c.Lease); err != nil {
 		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
 	}
 	return nil

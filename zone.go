@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
-	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
@@ -137,31 +135,19 @@ type Zone struct {
 	writtenAt     string
 	errNoFallback error
 
-	matchers       caddyhttp.MatcherSets
-	key            template.Key
-	pack           int64
-	cost           int64           // if Cost is not dynamic
-	spends         template.Text   // the cost, if it is
-	policies       []window.Policy // if no limit is dynamic
-	limits         []limitTemplate // if one is dynamic
-	fallback       window.Policy
-	algorithm      window.Algorithm
-	compiled       *window.Zone // its charges have the fallback if a limit is dynamic
-	compiledNative *window.Zone // the same for CL.THROTTLE; nil: the zone or its store takes none. See onServer
-	use            *zoneUse
-	hold           *zonepool.Hold   // of what outlives reloads: control, seen, top and load
-	percent        int64            // of keys that are denied, as configured
-	control        *enforce.Control // which goes before it
-	top            *toptalkers.Zone // nil: nothing is noted
-	notes          *template.Fields // if the algorithm is stream and has fields
-	quotas         *answer.Quotas   // if no limit is dynamic
-	load           *load.Limits     // nil without the option
-	counters       zoneCounters
-	empty          *placeholders.Empty
-	overrides      *overridebook.InForce
-	longest        time.Duration // of the windows that the configuration tells
-	seen           alert.Seen
-	alerting       *alert.Rule // nil: no alert
+	matchers     caddyhttp.MatcherSets
+	c            *compiled.Zone // made by check
+	engine       *window.Zone
+	engineNative *window.Zone // for CL.THROTTLE; nil: the zone or its store takes none. See onServer
+	use          *zoneUse
+	hold         *zonepool.Hold   // of what outlives reloads: control, seen, top and load
+	control      *enforce.Control // which goes before what is configured
+	top          *toptalkers.Zone // nil: nothing is noted
+	load         *load.Limits     // nil without the option
+	counters     zoneCounters
+	empty        *placeholders.Empty
+	overrides    *overridebook.InForce
+	seen         alert.Seen
 }
 
 // The words for what happens to an empty key.
@@ -225,43 +211,23 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, store window.Store) er
 	if z.Key == "" {
 		z.Key = template.DefaultKey
 	}
-	prefixes := template.Prefixes{V4: template.DefaultIPv4Prefix, V6: template.DefaultIPv6Prefix}
-	if z.IPv4Prefix != nil {
-		prefixes.V4 = *z.IPv4Prefix
-	}
-	if z.IPv6Prefix != nil {
-		prefixes.V6 = *z.IPv6Prefix
-	}
-	// No errors from here on: everything was checked.
-	z.key, _ = template.NewKey(z.Key, prefixes)
-	z.key.FoldCase = z.FoldCase
-	algorithm, native, _ := z.algorithms()
-	z.algorithm, z.use = algorithm, use
-	if z.percent, _ = enforce.Percent(z.Enforce); z.percent != enforce.All {
+	z.use = use
+	if z.c.Percent != enforce.All {
 		z.control.Shadow() // so that they are there before the first request
 	}
-	z.notes = z.Algorithm.notes()
-	z.pack, _ = z.Pack.int() // 0 without pack
-	z.alerting, _ = z.Alert.rule()
-	z.cost = 1
-	if n, err := z.Cost.int(); err == nil {
-		z.cost = n
-	}
-	z.compileValues()
-	if z.Fallback != nil {
-		z.fallback, _ = z.Fallback.policy()
-	}
-	if !slices.ContainsFunc(z.Limits, Limit.dynamic) {
-		for _, l := range z.Limits {
-			p, _ := l.policy()
-			z.policies = append(z.policies, p)
-		}
-		z.quotas = answer.NewQuotas(z.Name, z.policies)
-	}
-	if err := z.compile(store, native); err != nil {
+	var err error
+	if z.engine, err = z.c.Engine(z.Name, z.c.Algorithm); err != nil {
 		return err
 	}
-	z.longest, z.overrides = z.longestKnown(), new(overridebook.InForce)
+	if c, ok := store.(engine.AlgorithmChecker); ok && z.c.Native.Native != window.NativeOff && z.checkNative(z.c, true) == nil {
+		if err := c.CheckAlgorithm(z.c.Native); err != nil {
+			return fmt.Errorf("zone %s: %w", z.Name, err)
+		}
+		if z.engineNative, err = z.c.Engine(z.Name, z.c.Native); err != nil {
+			return err
+		}
+	}
+	z.overrides = new(overridebook.InForce)
 	z.counters.Zone = metrics.NewZone(z.Name)
 	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
 	if z.settles() {
@@ -270,54 +236,12 @@ func (z *Zone) provision(ctx caddy.Context, use *zoneUse, store window.Store) er
 	return nil
 }
 
-// compile compiles what all charges of the zone have in common. native has what the server of the store may decide with.
-func (z *Zone) compile(store window.Store, native window.GCRA) (err error) {
-	var o window.Options
-	policies := z.policies
-	if policies == nil {
-		policies, o.Lookback = []window.Policy{z.fallback}, z.longestKnown()
-	}
-	o.Pack = z.pack
-	o.Lease, _ = z.Lease.engine(z.algorithm)
-	if z.compiled, err = window.NewZone(z.Name, z.algorithm, policies, o); err != nil || native.Native == window.NativeOff {
-		return err
-	}
-	c, ok := store.(engine.AlgorithmChecker)
-	if !ok || z.checkNative(native, true) != nil {
-		return nil
-	}
-	if err := c.CheckAlgorithm(native); err != nil {
-		return fmt.Errorf("zone %s: %w", z.Name, err)
-	}
-	z.compiledNative, err = window.NewZone(z.Name, native, policies, o)
-	return err
-}
-
 // onServer reports whether the store's server may decide on the zone, with CL.THROTTLE. The configuration must have
 // loaded: a handler that comes later may have other zones beside this one.
-func (z *Zone) onServer() bool { return z.compiledNative != nil && !z.use.script }
+func (z *Zone) onServer() bool { return z.engineNative != nil && !z.use.script }
 
 // settles reports whether charges of the zone are settled by the answers to their requests.
 func (z *Zone) settles() bool { return z.CountIf != nil || z.Settle != nil }
-
-// longestKnown returns the longest window that the configuration itself tells.
-func (z *Zone) longestKnown() time.Duration {
-	longest := z.fallback.Window
-	for _, l := range z.Limits {
-		if length, err := l.Window.duration(); err == nil {
-			longest = max(longest, length)
-		}
-	}
-	return longest
-}
-
-// compileValues compiles what may hold placeholders, beside the key.
-func (z *Zone) compileValues() {
-	z.spends = template.NewText(string(z.Cost))
-	for _, l := range z.Limits {
-		z.limits = append(z.limits, newLimitTemplate(l))
-	}
-}
 
 // applies reports whether the zone counts the request.
 func (z *Zone) applies(r *http.Request) (bool, error) {
@@ -329,46 +253,24 @@ func (z *Zone) applies(r *http.Request) (bool, error) {
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
 func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
-	compiled := z.compiled
+	own := z.engine
 	if z.onServer() {
-		compiled = z.compiledNative
+		own = z.engineNative
 	}
-	c = compiled.Charge(key, z.cost)
+	c = own.Charge(key, z.c.Cost)
 	switch {
-	case z.policies == nil:
-		if c.Policies, empty = z.expandLimits(z.limits, repl); z.load != nil {
+	case z.c.Policies == nil:
+		if c.Policies, empty = z.c.ExpandLimits(z.c.Limits, repl); z.load != nil {
 			z.load.Scale(c.Policies)
 		}
 	case z.load != nil:
 		c.Policies = z.load.Now()
 	}
-	if z.spends.Dynamic {
+	if z.c.Spends.Dynamic {
 		var none bool
-		if c.Cost, none = z.expandCost(repl); none {
+		if c.Cost, none = z.c.ExpandCost(repl); none {
 			empty |= placeholders.NoCost
 		}
 	}
 	return c, empty
-}
-
-// expandLimits returns the limits for one request. Of two that come out with the same
-// window the smaller one holds both.
-func (z *Zone) expandLimits(limits []limitTemplate, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
-	policies = make([]window.Policy, 0, len(limits))
-	for i := range limits {
-		p, err := limits[i].expand(repl)
-		if limits[i].max.Empty(repl, err) || limits[i].window.Empty(repl, err) {
-			empty = placeholders.NoLimit
-		}
-		if err != nil || window.CheckPolicy(z.algorithm, p) != nil {
-			p = z.fallback
-		}
-		same := func(other window.Policy) bool { return other.Window == p.Window }
-		if j := slices.IndexFunc(policies, same); j >= 0 {
-			policies[j].Limit = min(policies[j].Limit, p.Limit)
-		} else {
-			policies = append(policies, p)
-		}
-	}
-	return policies, empty
 }

@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,18 +12,20 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// check reports what is wrong with the zone as configured.
+// check reports what is wrong with the zone as configured. It compiles the zone.
 func (z *Zone) check() error {
 	if err := checkZoneName(z.Name); err != nil {
 		return err
 	}
-	if err := z.checkFields(); err != nil {
+	if err := z.checkUpTo(""); err != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
 	return nil
@@ -43,19 +46,43 @@ func checkZoneName(name string) error {
 	return nil
 }
 
-func (z *Zone) checkFields() error {
+// checkUpTo compiles the zone, and reports what is wrong with it. A zone of which more lines may follow is compiled up to an
+// option, and what is wrong with that one counts.
+func (z *Zone) checkUpTo(option string) error {
+	z.c = new(compiled.Zone)
 	for _, o := range zoneOptions() {
-		if o.check == nil {
-			continue
+		var err error
+		if o.check != nil {
+			err = o.check(z, z.c)
 		}
-		if err := o.check(z); err != nil {
+		if o.name == option || option == "" && err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (z *Zone) checkEmptyKey() error {
+// checkKey reports what is wrong with the key by itself.
+func (z *Zone) checkKey(c *compiled.Zone) (err error) {
+	if err := template.CheckKey(z.Key); err != nil {
+		return err
+	}
+	prefixes := template.Prefixes{V4: template.DefaultIPv4Prefix, V6: template.DefaultIPv6Prefix}
+	if z.IPv4Prefix != nil {
+		prefixes.V4 = *z.IPv4Prefix
+	}
+	if z.IPv6Prefix != nil {
+		prefixes.V6 = *z.IPv6Prefix
+	}
+	c.Key, err = template.NewKey(cmp.Or(z.Key, template.DefaultKey), prefixes)
+	c.Key.FoldCase = z.FoldCase
+	return err
+}
+
+func (z *Zone) checkEmptyKey(*compiled.Zone) error {
+	if err := errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128)); err != nil {
+		return err
+	}
 	if err := checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny); err != nil {
 		return err
 	}
@@ -68,7 +95,7 @@ func (z *Zone) checkEmptyKey() error {
 	return nil
 }
 
-func (z *Zone) checkMatch() error {
+func (z *Zone) checkMatch(*compiled.Zone) error {
 	for _, set := range z.MatcherSetsRaw {
 		if len(set) == 0 {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
@@ -108,23 +135,34 @@ func (z *Zone) checkMatcherNames() error {
 	return nil
 }
 
-func (z *Zone) checkLimits() error {
+func (z *Zone) checkLimits(c *compiled.Zone) error {
+	if len(z.Limits) == 0 {
+		return errors.New("limit is missing: write limit <max> <window>")
+	}
 	windows := make(map[time.Duration]bool)
 	for _, l := range z.Limits {
-		if err := l.check("limit"); err != nil {
+		limit, err := l.compile("limit")
+		if err != nil {
 			return err
 		}
-		if length, err := l.Window.duration(); err == nil {
-			if windows[length] {
-				return fmt.Errorf("limit %s %s: another limit has the same window; keep the smaller one", l.Max, l.Window)
-			}
-			windows[length] = true
+		if c.Limits = append(c.Limits, limit); limit.DynamicWindow() {
+			continue
 		}
+		if windows[limit.Known.Window] {
+			return fmt.Errorf("limit %s %s: another limit has the same window; keep the smaller one", l.Max, l.Window)
+		}
+		windows[limit.Known.Window], c.Longest = true, max(c.Longest, limit.Known.Window)
+	}
+	if !slices.ContainsFunc(z.Limits, Limit.dynamic) {
+		for _, limit := range c.Limits {
+			c.Policies = append(c.Policies, limit.Known)
+		}
+		c.Quotas = answer.NewQuotas(z.Name, c.Policies)
 	}
 	return nil
 }
 
-func (z *Zone) checkFallback() error {
+func (z *Zone) checkFallback(c *compiled.Zone) error {
 	if z.Fallback == nil {
 		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
 			return errNoFallback(z.Limits[i])
@@ -134,7 +172,9 @@ func (z *Zone) checkFallback() error {
 	if z.Fallback.dynamic() {
 		return fmt.Errorf("fallback %s %s: must not hold a placeholder", z.Fallback.Max, z.Fallback.Window)
 	}
-	return z.Fallback.check("fallback")
+	fallback, err := z.Fallback.compile("fallback")
+	c.Fallback, c.Longest = fallback.Known, max(c.Longest, fallback.Known.Window)
+	return err
 }
 
 // errNoFallback refuses a limit with a placeholder in a zone without fallback.
@@ -155,44 +195,45 @@ func (z *Zone) warn(logger *zap.Logger) {
 	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
 		logger.Warn("fallback never holds: no limit holds a placeholder; take fallback out", zap.String("zone", z.Name))
 	}
-	cost, err := z.Cost.int()
-	if err != nil || z.Settle != nil { // which reserves the smallest limit at most
+	if z.Settle != nil { // which reserves the smallest limit at most
 		return
 	}
-	for _, l := range z.Limits {
-		if p, err := l.known().policy(); err == nil && !l.Max.dynamic() && p.Limit > 0 && cost > p.Limit {
+	for i, l := range z.Limits {
+		if limit := &z.c.Limits[i]; !limit.DynamicMax() && limit.Known.Limit > 0 && z.c.Cost > limit.Known.Limit {
 			logger.Warn("cost is above the limit, so that no request passes; raise the limit, or lower cost",
-				zap.String("zone", z.Name), zap.Int64("cost", cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
+				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
 		}
 	}
 }
 
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the
 // limits as far as they are known.
-func (z *Zone) checkAlgorithm() error {
-	algorithm, native, err := z.algorithms()
-	if err != nil {
+func (z *Zone) checkAlgorithm(c *compiled.Zone) (err error) {
+	if c.Algorithm, c.Notes, err = z.Algorithm.compile(); err != nil {
 		return err
 	}
-	expected, _ := z.Pack.int() // 0 without pack
-	if err := window.CheckPack(algorithm, len(z.Limits), expected); err != nil {
+	if g, ok := c.Algorithm.(window.GCRA); ok {
+		c.Algorithm, c.Native = window.GCRA{Burst: g.Burst}, g
+	}
+	if err := window.CheckPack(c.Algorithm, len(z.Limits), c.Pack); err != nil {
 		return err
 	}
-	limits := slices.Clone(z.Limits)
-	if z.Fallback != nil {
-		limits = append(limits, *z.Fallback)
-	}
-	for _, l := range limits {
-		if l.Window.dynamic() {
-			continue
+	var known []window.Policy
+	for i := range c.Limits {
+		if l := &c.Limits[i]; !l.DynamicWindow() {
+			known = append(known, l.Known)
 		}
-		p, _ := l.known().policy()
-		if err := window.CheckPolicy(algorithm, p); err != nil {
+	}
+	if z.Fallback != nil {
+		known = append(known, c.Fallback)
+	}
+	for _, p := range known {
+		if err := window.CheckPolicy(c.Algorithm, p); err != nil {
 			return fmt.Errorf("algorithm %s: %w", z.Algorithm.Name, err)
 		}
 	}
-	if native.Native == window.NativeOn {
-		return errNative(z.checkNative(native, true))
+	if c.Native.Native == window.NativeOn {
+		return errNative(z.checkNative(c, true))
 	}
 	return nil
 }
@@ -205,43 +246,31 @@ func errNative(reason error) error {
 	return fmt.Errorf("algorithm gcra: native on: %w; use native auto", reason)
 }
 
-// algorithms returns what decides, and what may decide instead if a server can do
-// so by itself: NativeOff for nothing.
-func (z *Zone) algorithms() (algorithm window.Algorithm, native window.GCRA, err error) {
-	algorithm, err = z.Algorithm.engine()
-	if g, ok := algorithm.(window.GCRA); ok {
-		algorithm, native = window.GCRA{Burst: g.Burst}, g
-	}
-	return algorithm, native, err
-}
-
 // checkNative returns why no server can decide by itself on the zone; nil if one can. alone is whether the zone
 // is the only one of its handler.
-func (z *Zone) checkNative(native window.GCRA, alone bool) error {
+func (z *Zone) checkNative(c *compiled.Zone, alone bool) error {
 	switch {
 	case !alone:
 		return errors.New("there are other zones in the handler")
 	case z.Pack != "":
 		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
-	case len(z.Limits) > 1:
+	case len(c.Limits) > 1:
 		return errors.New("there is more than one limit")
+	case len(c.Limits) == 0:
+		return nil // of the limit
 	case z.Limits[0].dynamic():
 		return fmt.Errorf("limit %s %s holds a placeholder", z.Limits[0].Max, z.Limits[0].Window)
 	}
-	p, _ := z.Limits[0].policy()
-	return window.CheckPolicy(native, p)
+	return window.CheckPolicy(c.Native, c.Limits[0].Known)
 }
 
-func (z *Zone) checkLease() error {
-	algorithm, _, err := z.algorithms()
-	if err == nil {
-		_, err = z.Lease.engine(algorithm)
-	}
+func (z *Zone) checkLease(c *compiled.Zone) (err error) {
+	c.Lease, err = z.Lease.engine(c.Algorithm)
 	return err
 }
 
 // checkPack reports what is wrong with pack by itself.
-func (z *Zone) checkPack() error {
+func (z *Zone) checkPack(c *compiled.Zone) error {
 	if z.Pack == "" {
 		return nil
 	}
@@ -252,6 +281,7 @@ func (z *Zone) checkPack() error {
 	if err != nil {
 		return fmt.Errorf("pack %w", err)
 	}
+	c.Pack = n
 	return nil
 }
 
@@ -280,7 +310,7 @@ func checkWord[T ~string](field string, value T, words ...T) error {
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.
-func (z *Zone) checkCountIf() error {
+func (z *Zone) checkCountIf(c *compiled.Zone) error {
 	m := z.CountIf
 	if m == nil {
 		return nil
@@ -288,10 +318,10 @@ func (z *Zone) checkCountIf() error {
 	if err := checkMatcher("count_if", m); err != nil {
 		return err
 	}
-	if n, err := z.Cost.int(); err == nil && n == 0 {
+	if c.Cost == 0 {
 		return errors.New("count_if: cost 0 spends nothing that could be given back; take out cost or count_if")
 	}
-	return z.checkReceipts("count_if")
+	return z.checkReceipts(c, "count_if")
 }
 
 // checkMatcher reports what is wrong with the response matcher of an option.

@@ -2,7 +2,6 @@ package slidingwindow
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
@@ -23,8 +23,9 @@ type zoneOption struct {
 	name string
 	// read reads the option from a Caddyfile. It reports what is wrong with its words at their line.
 	read func(z *Zone, d *caddyfile.Dispenser) error
-	// check reports what is wrong with the option in a zone that has been read; nil: nothing can be.
-	check func(z *Zone) error
+	// check compiles the option of a zone that has been read into c, which has the options before it, and reports what is wrong
+	// with it; nil: nothing can be.
+	check func(z *Zone, c *compiled.Zone) error
 	// plain spells the value of z in one way in its copy p, and leaves it out where it is the
 	// default; nil: it has one spelling. Zones are the same whose plain copies are.
 	plain func(z, p *Zone)
@@ -35,15 +36,10 @@ type zoneOption struct {
 func zoneOptions() []zoneOption {
 	return []zoneOption{
 		{"match", (*Zone).readMatch, (*Zone).checkMatch, nil},
-		{"key", (*Zone).readKey, func(z *Zone) error { return template.CheckKey(z.Key) }, func(z, p *Zone) {
+		{"key", (*Zone).readKey, (*Zone).checkKey, func(z, p *Zone) {
 			p.Key = unless(unless(z.Key, template.DefaultKey), "{client_ip}")
 		}},
-		{"limit", (*Zone).readLimit, func(z *Zone) error {
-			if len(z.Limits) == 0 {
-				return errors.New("limit is missing: write limit <max> <window>")
-			}
-			return z.checkLimits()
-		}, func(z, p *Zone) {
+		{"limit", (*Zone).readLimit, (*Zone).checkLimits, func(z, p *Zone) {
 			p.Limits = nil
 			for _, l := range z.Limits {
 				p.Limits = append(p.Limits, l.plain())
@@ -55,7 +51,7 @@ func zoneOptions() []zoneOption {
 				p.Fallback = &fallback
 			}
 		}},
-		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }, (*Zone).checkPack), (*Zone).checkPack, func(z, p *Zone) {
+		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }), (*Zone).checkPack, func(z, p *Zone) {
 			p.Pack = z.Pack.plainInt()
 		}},
 		{"algorithm", func(z *Zone, d *caddyfile.Dispenser) error {
@@ -66,7 +62,7 @@ func zoneOptions() []zoneOption {
 				p.Algorithm = z.Algorithm.plain(p.Limits)
 			}
 		}},
-		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }, (*Zone).checkCost), (*Zone).checkCost, func(z, p *Zone) {
+		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }), (*Zone).checkCost, func(z, p *Zone) {
 			p.Cost = unless(z.Cost.plainInt(), "1")
 		}},
 		{"lease", (*Zone).readLease, (*Zone).checkLease, func(z, p *Zone) {
@@ -74,7 +70,10 @@ func zoneOptions() []zoneOption {
 				p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 			}
 		}},
-		{"enforce", (*Zone).readEnforce, (*Zone).checkConfiguredEnforce, func(z, p *Zone) {
+		{"enforce", (*Zone).readEnforce, func(z *Zone, c *compiled.Zone) (err error) {
+			c.Percent, err = z.checkEnforce(z.Enforce)
+			return err
+		}, func(z, p *Zone) {
 			if percent, err := enforce.Percent(z.Enforce); err == nil {
 				p.Enforce = unless(enforce.Word(percent), control.EnforceOn)
 			}
@@ -83,13 +82,13 @@ func zoneOptions() []zoneOption {
 			if z.CountIf, err = parseMatcher(d); err != nil {
 				return err
 			}
-			return wrap(d, cmp.Or(z.checkCountIf(), z.checkConfiguredEnforce()))
+			return wrap(d, cmp.Or(z.checkUpTo("count_if"), z.checkUpTo("enforce")))
 		}, (*Zone).checkCountIf, nil},
 		{"settle", func(z *Zone, d *caddyfile.Dispenser) (err error) {
 			if z.Settle, err = unmarshalSettle(d); err != nil {
 				return err
 			}
-			return wrap(d, cmp.Or(z.checkSettle(), z.checkConfiguredEnforce()))
+			return wrap(d, cmp.Or(z.checkUpTo("settle"), z.checkUpTo("enforce")))
 		}, (*Zone).checkSettle, func(z, p *Zone) {
 			if z.Settle != nil {
 				p.Settle = z.Settle.plain()
@@ -111,7 +110,10 @@ func zoneOptions() []zoneOption {
 		{"alert", func(z *Zone, d *caddyfile.Dispenser) (err error) {
 			z.Alert, err = unmarshalAlert(d)
 			return err
-		}, (*Zone).checkAlert, func(z, p *Zone) {
+		}, func(z *Zone, c *compiled.Zone) (err error) {
+			c.Alerting, err = z.Alert.rule()
+			return err
+		}, func(z, p *Zone) {
 			if z.Alert != nil {
 				p.Alert = z.Alert.plain()
 			}
@@ -127,9 +129,7 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"fold_case", readWord(func(z *Zone) *bool { return &z.FoldCase }), nil, nil},
-		{"empty_key", (*Zone).readEmptyKey, func(z *Zone) error {
-			return errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128), z.checkEmptyKey())
-		}, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
+		{"empty_key", (*Zone).readEmptyKey, (*Zone).checkEmptyKey, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
 		{"top_talkers", readWord(func(z *Zone) *bool { return &z.TopTalkers }), nil, nil},
 	}
 }
@@ -159,12 +159,13 @@ func (z *Zone) readOption(d *caddyfile.Dispenser) error {
 }
 
 // readValue reads one word, and checks it.
-func readValue(field func(*Zone) *Value, check func(*Zone) error) func(*Zone, *caddyfile.Dispenser) error {
+func readValue(field func(*Zone) *Value) func(*Zone, *caddyfile.Dispenser) error {
 	return func(z *Zone, d *caddyfile.Dispenser) error {
+		option := d.Val()
 		if !d.AllArgs((*string)(field(z))) {
 			return suggest.ArgErr(d)
 		}
-		return wrap(d, check(z))
+		return wrap(d, z.checkUpTo(option))
 	}
 }
 
@@ -200,7 +201,7 @@ func (z *Zone) readMatch(d *caddyfile.Dispenser) error {
 		return suggest.MatchError(d, err)
 	}
 	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
-	return wrap(d, z.checkMatch())
+	return wrap(d, z.checkUpTo("match"))
 }
 
 func (z *Zone) readKey(d *caddyfile.Dispenser) error {
@@ -222,7 +223,7 @@ func (z *Zone) readLimit(d *caddyfile.Dispenser) error {
 	if l.dynamic() && z.errNoFallback == nil {
 		z.errNoFallback = d.WrapErr(errNoFallback(l))
 	}
-	return wrap(d, z.checkLimits())
+	return wrap(d, z.checkUpTo("limit"))
 }
 
 func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
@@ -230,7 +231,7 @@ func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
 	if err := z.Fallback.read(d); err != nil {
 		return err
 	}
-	return wrap(d, z.checkFallback())
+	return wrap(d, z.checkUpTo("fallback"))
 }
 
 // read reads the words of a limit.
@@ -261,7 +262,7 @@ func (z *Zone) readLease(d *caddyfile.Dispenser) error {
 	if len(words) == 2 {
 		z.Lease.TTL = Value(words[1])
 	}
-	return wrap(d, z.checkLease())
+	return wrap(d, z.checkUpTo("lease"))
 }
 
 func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
@@ -271,10 +272,8 @@ func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
 	if z.Enforce == "" {
 		return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
 	}
-	return wrap(d, z.checkConfiguredEnforce())
+	return wrap(d, z.checkUpTo("enforce"))
 }
-
-func (z *Zone) checkConfiguredEnforce() error { return z.checkEnforce(z.Enforce) }
 
 // readEmptyKey reads what happens to an empty key, and the status of a denial.
 func (z *Zone) readEmptyKey(d *caddyfile.Dispenser) error {
@@ -292,5 +291,5 @@ func (z *Zone) readEmptyKey(d *caddyfile.Dispenser) error {
 	}
 	z.EmptyKeyStatus = status
 	d.RemainingArgs()
-	return wrap(d, z.checkEmptyKey())
+	return wrap(d, z.checkUpTo("empty_key"))
 }
