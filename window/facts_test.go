@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/lua"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestFacts fails for whatever was forgotten of an algorithm: its script, its facts, or its place

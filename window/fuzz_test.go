@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // ops reads a history from the bytes of a fuzzer.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 func TestGCRACheck(t *testing.T) {

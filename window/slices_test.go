@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestWeightedFarBeyond has a slice hold so much more than the limit that its units times

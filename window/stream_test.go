@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 func TestStreamCheck(t *testing.T) {

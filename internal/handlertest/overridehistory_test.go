@@ -12,10 +12,10 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // Whatever limits a record has for a while, the limits of the zone hold when it has gone: with 10 in 1h used up,

@@ -3,9 +3,9 @@ package memory_test
 import (
 	"testing"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 func TestConcurrent(t *testing.T) {

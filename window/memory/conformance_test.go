@@ -5,9 +5,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

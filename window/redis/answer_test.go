@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestAnswers holds what the store makes of each answer that the script can give to

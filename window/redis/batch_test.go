@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestBatchesAgree decides on requests for few keys, which a run of the script reads

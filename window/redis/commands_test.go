@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestUnitCommands holds which commands a unit of one policy takes that passes on a key that is there.

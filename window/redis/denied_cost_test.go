@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/denials"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestDeniedBounds remembers more than there is room for.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // watched is a store in the time of a clock whose questions are counted.

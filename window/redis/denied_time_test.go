@@ -12,9 +12,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestDeniedWalks asks for the same few requests again and again, in steps of time

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestEviction has a server without memory evict counters, by every policy. Each request gets a

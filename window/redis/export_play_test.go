@@ -3,9 +3,9 @@ package redis
 import (
 	"context"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // Play implements windowtest.Player: each call is in runs of the script of its own, and all are

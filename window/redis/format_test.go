@@ -14,10 +14,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 var writeFormat = flag.Bool("redis.write-format", false, "write keys as they are now to testdata")

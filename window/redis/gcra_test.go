@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestKeptBuckets has a second window come to a key, and go again. The key lives for as long as

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // leasable are the algorithms that can be leased.

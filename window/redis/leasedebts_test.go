@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // refuse has a proxy refuse connections, until it is undone.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestLeaseCosts has costs that no lease covers, up to the largest: they are decided as

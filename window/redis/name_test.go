@@ -14,9 +14,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 const secret, former = "a secret of a fleet", "the secret before it"

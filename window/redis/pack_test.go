@@ -12,9 +12,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // packed returns a charge of 1 with gcra, packed, on one limit.

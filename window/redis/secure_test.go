@@ -10,9 +10,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestPermissions does everything as a user of few permissions, and fails with one less.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // settledCharges are one of each kind that has receipts, on a limit of 10 in a minute.

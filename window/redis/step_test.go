@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/windowtest"
 )
 
 // TestExpiryAfterStep steps the clock back: what is written next, by a denial or by a unit that
