@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
@@ -162,6 +163,32 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *reque
 	p := answer.Problem{
 		Detail: "The rate limit cannot be checked at the moment.", Status: http.StatusServiceUnavailable,
 		Title: "Temporarily unavailable", Kind: answer.ProblemCapacity, API: h.api,
+	}
+	p.Write(w, r)
+	return nil
+}
+
+// refuseBody answers a request whose body could not be read before the decision: through the error routes, if one
+// answers, else by itself. A client that hung up, and an error of the server, are left to Caddy.
+func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) error {
+	var refusal caddyhttp.HandlerError
+	if !errors.As(err, &refusal) || refusal.StatusCode < 400 || refusal.StatusCode >= statusClientClosed {
+		return err
+	}
+	if err := answer.ErrorForRoutes(r, refusal.StatusCode, err); err != nil {
+		return err
+	}
+	answer.ForgetBody(w.Header())
+	detail := "The body of the request could not be read."
+	switch refusal.StatusCode {
+	case http.StatusRequestTimeout:
+		detail = "The body of the request came too late."
+	case http.StatusRequestEntityTooLarge:
+		detail = "The body of the request is too large."
+	}
+	p := answer.Problem{
+		Detail: detail, Status: refusal.StatusCode,
+		Title: cmp.Or(http.StatusText(refusal.StatusCode), "Request refused"), Kind: answer.ProblemOfStatus, API: h.api,
 	}
 	p.Write(w, r)
 	return nil

@@ -297,7 +297,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if req.keyless == nil {
 		if h.settles {
 			if body, err = h.reserve(w, r, req); err != nil {
-				return err
+				return h.refuseBody(w, r, err)
 			}
 		}
 		start := load.Waiting()

@@ -119,6 +119,10 @@ func appendAnthropic(b []byte, p *Problem) []byte {
 		kind = "authentication_error"
 	case p.Status == http.StatusForbidden:
 		kind = "permission_error"
+	case p.Status == http.StatusRequestTimeout:
+		kind = "timeout_error"
+	case p.Status == http.StatusRequestEntityTooLarge:
+		kind = "request_too_large"
 	case p.Status >= http.StatusInternalServerError:
 		kind = "overloaded_error"
 	}

@@ -20,10 +20,13 @@ func (c *command) pageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "page", Short: "Serves a page for browsers on this machine that shows the limits live", Args: cobra.NoArgs,
 		Example: `  $ caddy sliding-window page
-  $ ssh -L 8080:127.0.0.1:8080 server caddy sliding-window page --listen 127.0.0.1:8080`,
+  $ ssh -t -L 8080:127.0.0.1:8080 server caddy sliding-window page --listen 127.0.0.1:8080`,
 	}
 	cmd.Flags().StringVar(&listen, "listen", listen, "Address of the loopback interface to listen at; the port 0 is any that is free")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if c.json || c.wide {
+			return errors.New("page prints the address of a page, and no table; leave --json and --wide out")
+		}
 		address, err := c.determineAddress()
 		if err != nil {
 			return err

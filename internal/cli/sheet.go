@@ -13,11 +13,45 @@ import (
 // narrowest is the least width of a column that wraps.
 const narrowest = 10
 
-// output is where a command writes. width is that of the terminal; 0 for a pipe, a file and --wide: tables then have
-// all columns.
+// output is where a command writes. width is that of the terminal, at which lines wrap between words; 0 for a pipe, a
+// file and --wide: tables then have all columns.
 type output struct {
 	io.Writer
 	width int
+}
+
+// Write writes whole lines. A word that is longer than a line stays in one piece, so that people can copy it.
+func (o *output) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if _, err := io.WriteString(o.Writer, o.wrap(line)); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (o *output) wrap(line string) string {
+	if o.width == 0 || text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")) <= o.width {
+		return line
+	}
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(line) {
+		width := text.StringWidthWithoutEscSequences(word)
+		switch {
+		case at == 0:
+		case at+1+width > o.width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += width
+	}
+	b.WriteByte('\n')
+	return b.String()
 }
 
 // sheet is a table. On a terminal it takes no more room than there is:
@@ -86,9 +120,7 @@ func (s *sheet) render() {
 		if i == 0 {
 			_, _ = fmt.Fprintln(s.out)
 		}
-		for part := range strings.Lines(text.WrapSoft(line, s.width)) {
-			_, _ = fmt.Fprintln(s.out, strings.TrimRight(part, " \n"))
-		}
+		_, _ = fmt.Fprintln(s.out, line)
 	}
 }
 
@@ -167,6 +199,9 @@ func (s *sheet) fit(shown []int) []int {
 func (s *sheet) write(shown []int) {
 	t := table.NewWriter()
 	t.SetOutputMirror(s.out)
+	if o, ok := s.out.(*output); ok {
+		t.SetOutputMirror(o.Writer) // rows do not wrap
+	}
 	t.SetStyle(table.StyleLight)
 	t.Style().Options = table.OptionsNoBordersAndSeparators
 	var columns []table.ColumnConfig

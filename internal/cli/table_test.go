@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -43,6 +44,23 @@ func TestOverrideState(t *testing.T) {
 	} {
 		if got := overrideState(&s); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Sentences wrap between words at the width of a terminal. A word that is longer stays in one piece.
+func TestSentencesWrap(t *testing.T) {
+	for _, c := range []struct {
+		width      int
+		line, want string
+	}{
+		{20, "The next request of anna would pass.\nDecided by redis.\n\n", "The next request of\nanna would pass.\nDecided by redis.\n\n"},
+		{20, "Redis key: sw:1-zset:{api}:anna-with-a-long-name\n", "Redis key:\nsw:1-zset:{api}:anna-with-a-long-name\n"},
+		{0, "The next request of anna would pass.\n", "The next request of anna would pass.\n"},
+	} {
+		var got strings.Builder
+		if n, err := fmt.Fprint(&output{&got, c.width}, c.line); n != len(c.line) || err != nil || got.String() != c.want {
+			t.Errorf("got %q, want %q (%d, %v)", got.String(), c.want, n, err)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 // A key of a header field that tells an address is one that clients choose. The log says so when the configuration loads, and
 // what to write instead. Other header fields, other options and the address itself are no reason to warn.
 func TestKeyOfClaimedAddress(t *testing.T) {
-	const message = `"msg":"key is an address that any client can write into a header field; write {client_ip}, and trusted_proxies for the proxies that set the field","zone":"api","placeholder":"{http.request.header.%s}","probably_meant":"{client_ip}, which is {http.vars.client_ip} in JSON"`
+	const message = `"msg":"key is an address that any client can write into a header field; write {client_ip}, and trusted_proxies for the proxies that set the field","zone":"api","placeholder":"{header.%s}","probably_meant":"{client_ip}, which is {http.vars.client_ip} in JSON"`
 	warns := map[string]bool{
 		"X-Forwarded-For": true, "x-forwarded-for": true, "X-Real-IP": true, "Forwarded": true, "True-Client-IP": true, "CF-Connecting-IP": true,
 		"Fastly-Client-IP": true, "X-Client-IP": true, "X-Original-Forwarded-For": true, "X-Azure-ClientIP": true,

@@ -211,6 +211,7 @@ func TestCommands(t *testing.T) {
 		{"top --count 257", "", false, []string{"count: must be from 1 to 256"}},
 		{"top --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere}},
 		{"page --listen 0.0.0.0:8080", "", false, []string{"--listen 0.0.0.0:8080: must be an address of the loopback interface, such as 127.0.0.1:8080"}},
+		{"page --json", "", false, []string{"page prints the address of a page, and no table; leave --json and --wide out"}},
 		{"unblock", "", false, []string{"unknown command"}},
 		{"zones --address " + nowhere, "", false, []string{"asked the admin endpoint at " + nowhere, "is Caddy running", "--address"}},
 		{"zones --config missing.json", "", false, []string{"finding the admin endpoint", "--address"}},

@@ -207,7 +207,7 @@ func TestResemblingPlaceholders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []string
 			for _, option := range []string{"key", "limit", "cost", "fields", "match"} {
-				want = append(want, fmt.Sprintf(`"msg":"placeholder is not one of Caddy's and has no value unless another module defines it","zone":"api","option":"%s","placeholder":"{%s}","probably_meant":"%s"`, option, name, meant))
+				want = append(want, fmt.Sprintf(`"msg":"placeholder is not one of Caddy's and has no value unless another module defines it","zone":"api","option":"%s","placeholder":"%s","probably_meant":"%s"`, option, template.Short("{"+name+"}"), meant))
 			}
 			wantWarnings(t, warned(t, handlerConfig(t, zoneWith(name))), want...)
 			for _, defines := range []string{

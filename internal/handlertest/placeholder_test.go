@@ -18,23 +18,23 @@ func TestEmptyValues(t *testing.T) {
 		option, placeholder, why string // why is a part of the cause; empty for no warning
 	}{
 		{"user", `"key":"{http.auth.user.id}",` + limit, "", "key", "{http.auth.user.id}", "runs before basic_auth"},
-		{"header", `"key":"{http.request.header.X-Key}",` + limit, "", "key", "{http.request.header.X-Key}", "no such header field"},
-		{"text around", `"key":"a-{http.request.cookie.sid}-b",` + limit, "", "key", "{http.request.cookie.sid}", "no such cookie"},
+		{"header", `"key":"{http.request.header.X-Key}",` + limit, "", "key", "{header.X-Key}", "no such header field"},
+		{"text around", `"key":"a-{http.request.cookie.sid}-b",` + limit, "", "key", "{cookie.sid}", "no such cookie"},
 		{"two", `"key":"{quota}{plan}",` + limit, "", "key", "{quota}", "no map"},
-		{"unix socket", limit, "@", "key", "{http.vars.client_ip}", "unix socket"},
-		{"unix socket by another name", `"key":"{http.request.remote.host}",` + limit, "@", "key", "{http.request.remote.host}", "unix socket"},
+		{"unix socket", limit, "@", "key", "{client_ip}", "unix socket"},
+		{"unix socket by another name", `"key":"{http.request.remote.host}",` + limit, "@", "key", "{remote_host}", "unix socket"},
 		{"unix socket and network", `"key":"{http.request.remote.host/24}",` + limit, "@", "key", "{http.request.remote.host/24}", "unix socket"},
 		{"client_ip in JSON", `"key":"{client_ip}",` + limit, "@", "key", "{client_ip}", "unix socket"},
-		{"host", `"key":"{http.regexp.name.1}",` + limit, "", "key", "{http.regexp.name.1}", "no matcher of that name"},
+		{"host", `"key":"{http.regexp.name.1}",` + limit, "", "key", "{re.name.1}", "no matcher of that name"},
 		{"shared on purpose", `"empty_key":"shared","key":"{http.auth.user.id}",` + limit, "", "key", "", ""},
 		{"skipped on purpose", `"empty_key":"skip","key":"{http.auth.user.id}",` + limit, "", "key", "", ""},
 		{"denied on purpose", `"empty_key":"deny","key":"{http.auth.user.id}",` + limit, "", "key", "", ""},
 		{"limit", `"limits":[{"max":"{quota}","window":"1h"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{quota}", "no map"},
-		{"window", `"limits":[{"max":1,"window":"{http.vars.window}"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{http.vars.window}", "no vars"},
-		{"unit of a window", `"limits":[{"max":1,"window":"{http.vars.window}m"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{http.vars.window}", "no vars"},
-		{"rest of a limit", `"limits":[{"max":"9{http.request.header.X-Zeros}","window":"1h"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{http.request.header.X-Zeros}", "no such header"},
-		{"cost", `"cost":"{http.request.header.X-Cost}",` + limit, "", "cost", "{http.request.header.X-Cost}", "no such header"},
-		{"rest of a cost", `"cost":"1{http.request.uri.query.zeros}",` + limit, "", "cost", "{http.request.uri.query.zeros}", "no such query"},
+		{"window", `"limits":[{"max":1,"window":"{http.vars.window}"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{vars.window}", "no vars"},
+		{"unit of a window", `"limits":[{"max":1,"window":"{http.vars.window}m"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{vars.window}", "no vars"},
+		{"rest of a limit", `"limits":[{"max":"9{http.request.header.X-Zeros}","window":"1h"}],"fallback":{"max":9,"window":"1h"}`, "", "limit", "{header.X-Zeros}", "no such header"},
+		{"cost", `"cost":"{http.request.header.X-Cost}",` + limit, "", "cost", "{header.X-Cost}", "no such header"},
+		{"rest of a cost", `"cost":"1{http.request.uri.query.zeros}",` + limit, "", "cost", "{query.zeros}", "no such query"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, ctx, logs := NewObserved(t, zap.WarnLevel, OfZone(t, c.zone, ""))

@@ -306,26 +306,50 @@ func TestReserveInSeveralZones(t *testing.T) {
 	}
 }
 
-// A body that does not come to its end is refused, and costs nothing.
+// A body that does not come to its end is refused in the form of errors, and costs nothing. The error of a client that
+// hung up, and one of the server, are Caddy's.
 func TestReserveOfABrokenBody(t *testing.T) {
-	h, ctx := New(t, OfZone(t, `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","reserve_json":["max_tokens"]}`, ""))
-	Start(t, ctx)
-	for want, fails := range map[int]error{
-		499: io.ErrUnexpectedEOF, 408: os.ErrDeadlineExceeded, 413: &http.MaxBytesError{Limit: 5}, 400: errors.New("malformed chunked encoding"),
-		418: caddyhttp.Error(418, errors.New("said by a handler before")),
-	} {
-		r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"max_tokens":5`), iotest.ErrReader(fails)))
-		err := AnswerWith(h, httptest.NewRecorder(), r, func(http.ResponseWriter, *http.Request) error {
-			t.Errorf("%v: the request passes", fails)
-			return nil
-		})
-		var status caddyhttp.HandlerError
-		if !errors.As(err, &status) || status.StatusCode != want {
-			t.Errorf("%v: %v, want status %d", fails, err, want)
+	const (
+		problem   = `{"detail":"<detail>","status":<status>,"title":"<title>","type":"about:blank"}`
+		openAI    = `{"error":{"message":"<title>. <detail>","type":"invalid_request_error","param":null,"code":null}}`
+		anthropic = `{"type":"error","error":{"type":"<kind>","message":"<title>. <detail>"}}`
+	)
+	for _, errs := range []struct{ word, body string }{{"", problem}, {"problem", problem}, {"openai", openAI}, {"anthropic", anthropic}} {
+		zone := `"limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"usage":"openai","reserve_json":["max_tokens"]}`
+		h, ctx := New(t, OfZone(t, zone, `,"errors":"`+errs.word+`"`))
+		stop := Start(t, ctx)
+		for want, c := range map[int]struct {
+			fails               error
+			detail, title, kind string // kind: of Anthropic
+		}{
+			499: {fails: io.ErrUnexpectedEOF},
+			503: {fails: caddyhttp.Error(503, errors.New("said by a handler before"))},
+			408: {os.ErrDeadlineExceeded, "The body of the request came too late.", "Request Timeout", "timeout_error"},
+			413: {&http.MaxBytesError{Limit: 5}, "The body of the request is too large.", "Request Entity Too Large", "request_too_large"},
+			400: {errors.New("malformed chunked encoding"), "The body of the request could not be read.", "Bad Request", "invalid_request_error"},
+			418: {caddyhttp.Error(418, errors.New("said by a handler before")), "The body of the request could not be read.", "I'm a teapot", "invalid_request_error"},
+		} {
+			r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"max_tokens":5`), iotest.ErrReader(c.fails)))
+			w := httptest.NewRecorder()
+			err := AnswerWith(h, w, r, func(http.ResponseWriter, *http.Request) error {
+				t.Errorf("%v: the request passes", c.fails)
+				return nil
+			})
+			var status caddyhttp.HandlerError
+			switch {
+			case c.detail != "":
+				body := strings.NewReplacer("<detail>", c.detail, "<status>", fmt.Sprint(want), "<title>", c.title, "<kind>", c.kind).Replace(errs.body)
+				if err != nil || w.Code != want || w.Body.String() != body {
+					t.Errorf("errors %s, %v: %v, status %d, want %d\n%s\nwant\n%s", errs.word, c.fails, err, w.Code, want, w.Body, body)
+				}
+			case !errors.As(err, &status) || status.StatusCode != want || w.Body.Len() > 0:
+				t.Errorf("%v: %v, want status %d, and no body: %s", c.fails, err, want, w.Body)
+			}
 		}
-	}
-	if n := used(t, ZoneName(t), client); n != 0 {
-		t.Errorf("%d units are spent, want 0", n)
+		if n := used(t, ZoneName(t), client); n != 0 {
+			t.Errorf("%d units are spent, want 0", n)
+		}
+		stop()
 	}
 }
 

@@ -71,7 +71,7 @@ func (e *Empty) Note(logger *zap.Logger, empty Options, vars map[string]any, rep
 		}
 		name := e.name(o.name, vars, repl)
 		logger.Warn("placeholder has no value in a request",
-			zap.String("zone", e.zone), zap.String("option", o.name), zap.String("placeholder", "{"+name+"}"),
+			zap.String("zone", e.zone), zap.String("option", o.name), zap.String("placeholder", template.Short("{"+name+"}")),
 			zap.String("effect", o.effect), zap.String("usual_cause", template.UsualCause(name)))
 	}
 }

@@ -12,12 +12,12 @@ import (
 )
 
 // Each option that came out empty is counted each time, and in the log once a minute with the placeholder that has no
-// value. An empty key that is expected is neither.
+// value, as a Caddyfile has it. An empty key that is expected is neither.
 func TestEmpty(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	repl := caddy.NewEmptyReplacer()
 	repl.Set("a", "1")
-	uses := []Use{{"key", "http.vars.client_ip"}, {"limit", "a"}, {"limit", "b"}, {"cost", "c"}}
+	uses := []Use{{"key", "http.vars.client_ip"}, {"limit", "a"}, {"limit", "http.vars.b"}, {"cost", "c"}}
 	due := new(Due)
 	e, second := NewEmpty(t.Name(), uses, true, due), NewEmpty(t.Name(), uses, true, due) // in two handlers
 	for range 2 {
@@ -29,7 +29,7 @@ func TestEmpty(t *testing.T) {
 			t.Errorf("%s: counted %v, want %v", option, n, want)
 		}
 	}
-	want := map[string]string{"limit": "{b}", "cost": "{c}"}
+	want := map[string]string{"limit": "{vars.b}", "cost": "{c}"}
 	for _, entry := range logs.All() {
 		fields := entry.ContextMap()
 		option, _ := fields["option"].(string)

@@ -34,12 +34,12 @@ func Warn(ctx caddy.Context, zone, key string, uses []Use, has func(caddyhttp.Mi
 	for _, use := range uses {
 		if strings.HasPrefix(use.Name, template.AuthNames) && routes.IsBeforeAuthentication(ctx, zone, has) {
 			logger.Warn("placeholder has no value yet: authentication comes after sliding_window; write both in a route, the authentication first",
-				zap.String("zone", zone), zap.String("option", use.Option), zap.String("placeholder", "{"+use.Name+"}"))
+				zap.String("zone", zone), zap.String("option", use.Option), zap.String("placeholder", template.Short("{"+use.Name+"}")))
 			continue
 		}
 		if meant := template.TrustedFor(use.Name); meant != "" && use.Option == "key" {
 			logger.Warn("key is an address that any client can write into a header field; write {client_ip}, and trusted_proxies for the proxies that set the field",
-				zap.String("zone", zone), zap.String("placeholder", "{"+use.Name+"}"), zap.String("probably_meant", template.Written(meant)))
+				zap.String("zone", zone), zap.String("placeholder", template.Short("{"+use.Name+"}")), zap.String("probably_meant", template.Written(meant)))
 		}
 		if strings.HasPrefix(use.Name, template.RequestNames) || use.Option != "match" && use.Name == "client_ip" {
 			continue
@@ -52,7 +52,7 @@ func Warn(ctx caddy.Context, zone, key string, uses []Use, has func(caddyhttp.Mi
 		if strings.HasPrefix(use.Name, "http.vars.") || !template.CaddyKnows(use.Name) {
 			logger.Warn("placeholder is not one of Caddy's and has no value unless another module defines it",
 				zap.String("zone", zone), zap.String("option", use.Option),
-				zap.String("placeholder", "{"+use.Name+"}"), zap.String("probably_meant", template.Written(meant)))
+				zap.String("placeholder", template.Short("{"+use.Name+"}")), zap.String("probably_meant", template.Written(meant)))
 		}
 	}
 }
