@@ -17,7 +17,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
@@ -55,7 +54,7 @@ type App struct {
 	running []*running.Zone
 	loaded  func()
 	// Caddy's storage, for overrides.
-	storage overridestore.Storage
+	storage overridebook.Storage
 	// Hands events to the handlers of the configuration.
 	sender *events.Sender
 }

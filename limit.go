@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
@@ -63,7 +62,7 @@ func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(strin
 // plainPercent does so with a percentage.
 func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
-func plainDuration(d time.Duration) Value { return Value(duration.Short(d)) }
+func plainDuration(d time.Duration) Value { return Value(quantity.Short(d)) }
 
 // Limit is a number of units that may be spent in any window of a length.
 type Limit struct {

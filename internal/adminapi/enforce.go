@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 
@@ -30,7 +30,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	}
 	var ttl time.Duration
 	if e.TTL != "" {
-		ttl, err = duration.Parse(e.TTL)
+		ttl, err = quantity.ParseDuration(e.TTL)
 		if err != nil || ttl <= 0 || ttl > enforce.Longest {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("ttl: must be a duration of 30d at most, such as 1h"))
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -215,7 +214,7 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 // at told, which edit may put there, and why; nil if the records say so. A nil edit replaces all by these.
 func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
-	var c overridestore.Copy
+	var c overridebook.Copy
 	var err error
 	if edit == nil {
 		c, err = s.Overrides.Replace(r.Context(), version, *told)

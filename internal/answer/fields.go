@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -44,7 +44,7 @@ func NewQuotas(zone string, policies []window.Policy) *Quotas {
 	for i, p := range policies {
 		name := zone
 		if len(policies) > 1 {
-			name += ":" + duration.Short(p.Window)
+			name += ":" + quantity.Short(p.Window)
 		}
 		f.Limits[i].Name = name
 		quota, length := Announced(p)

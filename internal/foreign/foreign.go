@@ -1,12 +1,10 @@
 // Package foreign is the dictionary of the words that other products use: rate limiters, clients of Redis and
-// servers. It says what to write here.
+// servers. It says what to write here. Nearest finds the word that a misspelt one was probably meant to be.
 package foreign
 
 import (
 	_ "embed"
 	"strings"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
 // Places where a word is written. The places of a word that is the value of an option have the name of the option.
@@ -61,7 +59,7 @@ func Meaning(place, word string) string {
 	if meaning := meanings[place][word]; meaning != "" {
 		return meaning
 	}
-	return meanings[place][nearest.Squash(word)]
+	return meanings[place][Squash(word)]
 }
 
 // Cure says what to write in place of the value of an option that it does not have: that of another product,

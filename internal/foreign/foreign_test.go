@@ -2,8 +2,6 @@ package foreign
 
 import (
 	"testing"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
 // Each word of words.txt has one meaning at its place, and is written as Meaning looks for it.
@@ -17,8 +15,8 @@ func TestWords(t *testing.T) {
 		if got := Meaning(place, word); got != cure {
 			t.Errorf("%s: %q: got %q, want %q", place, word, got, cure)
 		}
-		if place != Unit && word != nearest.Squash(word) {
-			t.Errorf("%s: %q can only be found as it is; write %q", place, word, nearest.Squash(word))
+		if place != Unit && word != Squash(word) {
+			t.Errorf("%s: %q can only be found as it is; write %q", place, word, Squash(word))
 		}
 	})
 	for _, c := range [][3]string{

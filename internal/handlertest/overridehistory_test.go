@@ -8,9 +8,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -54,7 +54,7 @@ type ended struct {
 	record overrides.Record
 	end    int64 // on the clock
 
-	storage overridestore.Storage // of the last Caddy
+	storage overridebook.Storage // of the last Caddy
 }
 
 // caddy provisions a Caddy. If the override has ended, it did some time ago, as Caddy's storage tells.
@@ -64,9 +64,9 @@ func (e *ended) caddy(t *testing.T, ago time.Duration) (h caddyhttp.MiddlewareHa
 		over := time.Now().Add(-ago)
 		past := e.record
 		past.Until = &over
-		place := overridestore.New("", false, func(err error) { t.Error(err) })
+		place := overridebook.NewPlace("", false, func(err error) { t.Error(err) })
 		place.Use(e.storage)
-		if err := place.Save(overridestore.Copy{Version: "1-x", Past: []overrides.Record{past}}); err != nil {
+		if err := place.Save(overridebook.Copy{Version: "1-x", Past: []overrides.Record{past}}); err != nil {
 			t.Fatal(err)
 		}
 	}

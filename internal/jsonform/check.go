@@ -17,7 +17,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 )
 
@@ -126,7 +125,7 @@ func (c checker) checkMap(path string, raw json.RawMessage, t reflect.Type, tag 
 		elem := t.Elem()
 		if namespace := namespaceOf(tag); namespace != "" && elem == reflect.TypeFor[json.RawMessage]() {
 			if elem = moduleType(namespace, m.name); elem == nil {
-				if meant := nearest.Word(m.name, moduleNames(namespace)); meant != "" {
+				if meant := foreign.Nearest(m.name, moduleNames(namespace)); meant != "" {
 					return fmt.Errorf("%s is unknown; write %q", join(path, m.name), meant)
 				}
 				continue // Caddy refuses it
@@ -217,9 +216,9 @@ func (c checker) errUnknown(path string, m member, fields fields) error {
 	unknown := join(object, m.name) + " is unknown"
 	cure := c.foreign(object, store, m.name)
 	words := strings.Fields(strings.TrimPrefix(cure, "write "))
-	meant, value := nearest.Word(m.name, fields.names), m.value
+	meant, value := foreign.Nearest(m.name, fields.names), m.value
 	if meant == "" && len(words) > 0 {
-		meant = nearest.Word(words[0], fields.names)
+		meant = foreign.Nearest(words[0], fields.names)
 		if len(words) > 1 && isWord.MatchString(words[1]) {
 			value = json.RawMessage(strconv.Quote(words[1]))
 		}

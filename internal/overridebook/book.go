@@ -14,7 +14,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
@@ -62,11 +61,11 @@ type Book struct {
 	shared Sharer           // nil: this process has its own
 	hasher overrides.Hasher // nil: keys are kept as they are
 
-	place   *overridestore.Place
+	place   *Place
 	changes sync.Mutex // held for a change, whatever it waits for; before mu
 
 	mu         sync.Mutex // guards all below
-	copy       overridestore.Copy
+	copy       Copy
 	lost       bool          // the store lacks what this Caddy knows, and does not take it
 	loaded     bool          // Caddy's storage was read
 	refused    bool          // the last look could not write what the store lacks
@@ -92,7 +91,7 @@ func New(store window.Store) *Book {
 			b.hasher = shared
 		}
 	}
-	b.place = overridestore.New(name, b.shared != nil, b.notKept)
+	b.place = NewPlace(name, b.shared != nil, b.notKept)
 	return b
 }
 
@@ -118,7 +117,7 @@ func (b *Book) Hashes(key string) (hashes []string) {
 
 // Begin has the overrides hold in zones that run from now on. Those of Caddy's storage and of a store are read first,
 // which takes as long as these are waited for at most.
-func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
+func (b *Book) Begin(zones []*Zone, storage Storage) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	b.place.Use(storage)
@@ -129,7 +128,7 @@ func (b *Book) Begin(zones []*Zone, storage overridestore.Storage) {
 		b.zones[z] = struct{}{}
 	}
 	b.mu.Unlock()
-	if err := b.load(overridestore.Patience); err != nil {
+	if err := b.load(Patience); err != nil {
 		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
 	}
 	b.mu.Lock()
@@ -202,7 +201,7 @@ func (b *Book) run(ctx context.Context) {
 }
 
 // install has other records hold, and be kept for a start without the store. mu is held.
-func (b *Book) install(c overridestore.Copy) {
+func (b *Book) install(c Copy) {
 	b.tellEnded(b.clock.Now())
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })
 	b.copy, b.lost, b.refused, b.changed = c, false, false, b.clock.Now()
@@ -215,7 +214,7 @@ func (b *Book) install(c overridestore.Copy) {
 
 // Current returns what this Caddy knows: with a store that is away, the last copy. lost reports that the store
 // has lost the records.
-func (b *Book) Current() (c overridestore.Copy, lost bool) {
+func (b *Book) Current() (c Copy, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.copy, b.lost

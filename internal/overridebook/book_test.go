@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -117,7 +116,7 @@ func TestOverrideOfAnotherVersion(t *testing.T) {
 	} {
 		record.ID, record.Zone, record.Created = "other", t.Name(), time.Now()
 		b.mu.Lock()
-		b.install(overridestore.Copy{Version: "1-x", Records: []overrides.Record{record}})
+		b.install(Copy{Version: "1-x", Records: []overrides.Record{record}})
 		b.mu.Unlock()
 		if z.InForce.Rule(what) != nil || z.InForce.LookBack(what) != 0 {
 			t.Errorf("%s: it is applied", what)

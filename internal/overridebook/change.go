@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -22,16 +21,16 @@ var (
 // Change has other records hold, here and in the store, and returns them. A version that is not empty must be
 // that of the records which edit gets. After an error that wraps ErrMayHold the change may hold; after any other one
 // it does not.
-func (b *Book) Change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (overridestore.Copy, error) {
+func (b *Book) Change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (Copy, error) {
 	return b.change(ctx, version, false, edit)
 }
 
 // Replace is Change to records that take the place of all, also of those that only other Caddys know.
-func (b *Book) Replace(ctx context.Context, version string, records []overrides.Record) (overridestore.Copy, error) {
+func (b *Book) Replace(ctx context.Context, version string, records []overrides.Record) (Copy, error) {
 	return b.change(ctx, version, true, func([]overrides.Record) ([]overrides.Record, error) { return slices.Clone(records), nil })
 }
 
-func (b *Book) change(ctx context.Context, version string, isAll bool, edit func([]overrides.Record) ([]overrides.Record, error)) (overridestore.Copy, error) {
+func (b *Book) change(ctx context.Context, version string, isAll bool, edit func([]overrides.Record) ([]overrides.Record, error)) (Copy, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	for range 5 {
@@ -43,7 +42,7 @@ func (b *Book) change(ctx context.Context, version string, isAll bool, edit func
 		if version != "" && version != before.Version {
 			return before, ErrChanged
 		}
-		next := overridestore.Copy{Read: b.clock.Now()}
+		next := Copy{Read: b.clock.Now()}
 		live := slices.DeleteFunc(slices.Clone(before.Records), func(r overrides.Record) bool { return r.Expired(next.Read) })
 		if next.Records, err = edit(live); err != nil {
 			return before, err
@@ -75,7 +74,7 @@ func (b *Book) change(ctx context.Context, version string, isAll bool, edit func
 		_ = b.place.Wait() // notKept tells
 		return next, nil
 	}
-	return overridestore.Copy{}, ErrChanged
+	return Copy{}, ErrChanged
 }
 
 // refresh has the book know what the store has, or Caddy's storage if that is where the overrides are.
@@ -83,7 +82,7 @@ func (b *Book) refresh(ctx context.Context) error {
 	if b.shared != nil {
 		return b.look(ctx)
 	}
-	return b.load(overridestore.Patience)
+	return b.load(Patience)
 }
 
 // changeError says whether a change holds whose write has failed.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )

@@ -13,10 +13,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -232,12 +231,12 @@ func TestChangeThatMayHold(t *testing.T) {
 	}
 	for _, step := range []struct {
 		what   string
-		change func() (overridestore.Copy, error)
+		change func() (Copy, error)
 		want   int
 	}{
-		{"set", func() (overridestore.Copy, error) { return b.Change(t.Context(), "", edit(anna)) }, 1},
-		{"deleted", func() (overridestore.Copy, error) { return b.Change(t.Context(), "", edit()) }, 0},
-		{"replaced", func() (overridestore.Copy, error) { return b.Replace(t.Context(), "", []overrides.Record{anna}) }, 1},
+		{"set", func() (Copy, error) { return b.Change(t.Context(), "", edit(anna)) }, 1},
+		{"deleted", func() (Copy, error) { return b.Change(t.Context(), "", edit()) }, 0},
+		{"replaced", func() (Copy, error) { return b.Replace(t.Context(), "", []overrides.Record{anna}) }, 1},
 	} {
 		store.loseAnswer = true
 		if _, err := step.change(); !errors.Is(err, ErrMayHold) || !errors.Is(err, window.ErrUnavailable) || !strings.Contains(err.Error(), "may hold") {

@@ -11,10 +11,9 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
@@ -60,7 +59,7 @@ func newZone(t *testing.T) *Zone {
 }
 
 // bookOf returns a book of a process of its own, on a store and a storage.
-func bookOf(t *testing.T, store window.Store, storage overridestore.Storage, zones ...*Zone) *Book {
+func bookOf(t *testing.T, store window.Store, storage Storage, zones ...*Zone) *Book {
 	t.Helper()
 	b := New(store)
 	b.Begin(zones, storage)

@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
@@ -23,7 +22,7 @@ type loading struct {
 
 // Foresee gives a zone what is known, until it runs: sites can serve before the app starts. If
 // nothing is known yet, that is what Caddy's storage has. If the storage is slow, the zone gets it later.
-func (b *Book) Foresee(z *Zone, storage overridestore.Storage) {
+func (b *Book) Foresee(z *Zone, storage Storage) {
 	b.mu.Lock()
 	isFirst := b.runs == 0 && b.loading == nil // else it runs in a storage, or was waited for
 	b.mu.Unlock()
@@ -62,7 +61,7 @@ func (b *Book) load(patience time.Duration) error {
 	case <-l.ended:
 		return l.err
 	case <-timer.C:
-		return overridestore.ErrSlow
+		return ErrSlow
 	}
 }
 

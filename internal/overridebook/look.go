@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -70,7 +69,7 @@ func (b *Book) look(ctx context.Context) error {
 }
 
 // follows has what a look has found hold, unless this Caddy has changed the records since.
-func (b *Book) follows(known string, found overridestore.Copy) {
+func (b *Book) follows(known string, found Copy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.copy.Version == known {
@@ -90,7 +89,7 @@ func (b *Book) confirm(version string) {
 
 // noteLoss tells that the store lacks records that this Caddy knows. A server that takes no write, as one that is no
 // master any more, may not be the one that counts: then this is told if it goes on for lossPatience.
-func (b *Book) noteLoss(ctx context.Context, theirs, merged *overridestore.Copy, dropped int, err error) {
+func (b *Book) noteLoss(ctx context.Context, theirs, merged *Copy, dropped int, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -139,7 +138,7 @@ func (b *Book) failed(ctx context.Context, err error) {
 }
 
 // write writes next in place of before, which the store has. It reports false if the store has something else by now.
-func (b *Book) write(ctx context.Context, before, next *overridestore.Copy) (bool, error) {
+func (b *Book) write(ctx context.Context, before, next *Copy) (bool, error) {
 	old, fields := fieldsOf(before), fieldsOf(next)
 	var gone []string
 	for name, text := range old {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 )
 
 // An override that ends leaves its keys to the limits of the zone, with windows that may be shorter. Until one window
@@ -14,7 +13,7 @@ import (
 // replaces it by another one, finds what they have used in the meantime. Caddy's storage keeps such records, so that this outlives a restart.
 
 // retired returns the records that matter no more than that, when next holds in place of before.
-func retired(before overridestore.Copy, next []overrides.Record, now time.Time) []overrides.Record {
+func retired(before Copy, next []overrides.Record, now time.Time) []overrides.Record {
 	kept := make(map[string]time.Duration, len(next))
 	for i := range next {
 		if !next[i].Expired(now) {

@@ -14,10 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -214,9 +213,9 @@ func (m *model) change(c *modelCaddy) {
 	remove := func(key string) {
 		what, keys = append(what, effect{number, false, time.Time{}}), append(keys, key)
 	}
-	var edit func(*Book) (overridestore.Copy, error)
+	var edit func(*Book) (Copy, error)
 	change := func(f func(all []overrides.Record) ([]overrides.Record, error)) {
-		edit = func(b *Book) (overridestore.Copy, error) { return b.Change(context.Background(), "", f) }
+		edit = func(b *Book) (Copy, error) { return b.Change(context.Background(), "", f) }
 	}
 	errNone := errors.New("no such record")
 	one := modelKeys[m.rand.IntN(len(modelKeys))]
@@ -246,7 +245,7 @@ func (m *model) change(c *modelCaddy) {
 				remove(key)
 			}
 		}
-		edit = func(b *Book) (overridestore.Copy, error) { return b.Replace(context.Background(), "", all) }
+		edit = func(b *Book) (Copy, error) { return b.Replace(context.Background(), "", all) }
 		m.tell("%d: %s replaces all by %d: %v", number, c.name, len(all), keys)
 	}
 	if !m.nested {

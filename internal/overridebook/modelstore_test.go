@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -28,12 +27,12 @@ type modelStore struct {
 }
 
 // bookOn returns a book on the store that looks only when it is told to.
-func (s *modelStore) bookOn(t *testing.T, storage overridestore.Storage) *Book {
+func (s *modelStore) bookOn(t *testing.T, storage Storage) *Book {
 	t.Helper()
 	b := New(s)
 	b.clock = new(storeclock.Clock) // not one that has learned
 	b.place.Use(storage)
-	if err := b.load(overridestore.Patience); err != nil {
+	if err := b.load(Patience); err != nil {
 		t.Fatal(err)
 	}
 	return b

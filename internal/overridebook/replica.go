@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 )
 
 // Every Caddy has a replica of the overrides, and so has the store. They differ while changes are under way, and after
@@ -89,7 +88,7 @@ func byID(records []overrides.Record) map[string]*overrides.Record {
 }
 
 // withStamps returns what a build before stamps has written, as it is taken.
-func withStamps(c overridestore.Copy) overridestore.Copy {
+func withStamps(c Copy) Copy {
 	if c.Version == "" || c.Stamps != nil || c.Floor != "" {
 		return c
 	}
@@ -101,7 +100,7 @@ func withStamps(c overridestore.Copy) overridestore.Copy {
 }
 
 // fieldsOf returns a replica as the store keeps it, but for its version.
-func fieldsOf(c *overridestore.Copy) map[string]string {
+func fieldsOf(c *Copy) map[string]string {
 	if c.Version == "" {
 		return nil
 	}
@@ -120,8 +119,8 @@ func fieldsOf(c *overridestore.Copy) map[string]string {
 
 // parse returns the replica of a store. Fields that this build cannot read are left out: they are of another build, or of
 // somebody else.
-func parse(version string, fields map[string]string) (c overridestore.Copy, err error) {
-	c = overridestore.Copy{Version: version, Stamps: make(map[string]string, len(fields))}
+func parse(version string, fields map[string]string) (c Copy, err error) {
+	c = Copy{Version: version, Stamps: make(map[string]string, len(fields))}
 	floor, of, _ := strings.Cut(fields[floorField], " ")
 	if of != version { // a build before stamps has written since
 		floor = version
@@ -151,7 +150,7 @@ func parse(version string, fields map[string]string) (c overridestore.Copy, err 
 }
 
 // merge returns what two replicas know together. Where both have a stamp, the record is theirs.
-func merge(own, theirs *overridestore.Copy) (m overridestore.Copy, dropped int) {
+func merge(own, theirs *Copy) (m Copy, dropped int) {
 	m.Floor = later(own.Floor, theirs.Floor)
 	m.Stamps = make(map[string]string, max(len(own.Stamps), len(theirs.Stamps)))
 	ownRecords, theirRecords := byID(own.Records), byID(theirs.Records)
@@ -183,7 +182,7 @@ func merge(own, theirs *overridestore.Copy) (m overridestore.Copy, dropped int) 
 
 // bound has a replica hold no more records and tombstones than it may, and raises its floor for those that go, the
 // oldest ones. It returns how many records have gone.
-func bound(c *overridestore.Copy) (dropped int) {
+func bound(c *Copy) (dropped int) {
 	records := byID(c.Records)
 	byAge := func(x, y string) int { return cmp.Or(compare(c.Stamps[x], c.Stamps[y]), cmp.Compare(x, y)) }
 	drop := func(ids []string) {
@@ -216,7 +215,7 @@ func bound(c *overridestore.Copy) (dropped int) {
 }
 
 // isSame reports whether two replicas hold the same, whatever their versions.
-func isSame(a, b *overridestore.Copy) bool {
+func isSame(a, b *Copy) bool {
 	if a.Floor != b.Floor || len(a.Records) != len(b.Records) || !maps.Equal(a.Stamps, b.Stamps) {
 		return false
 	}
@@ -226,7 +225,7 @@ func isSame(a, b *overridestore.Copy) bool {
 
 // stamp gives next, which a Caddy has made of before, its stamps. If isAll is set, next takes the place of all records, also
 // of those that only other Caddys know.
-func stamp(before, next *overridestore.Copy, isAll bool) {
+func stamp(before, next *Copy, isAll bool) {
 	next.Floor, next.Stamps = before.Floor, make(map[string]string, len(before.Stamps)+1)
 	if isAll {
 		next.Floor = next.Version

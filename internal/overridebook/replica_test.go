@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 )
 
 // What stores and Caddy's storage hold: the first of each as builds before stamps have written it.
@@ -30,7 +29,7 @@ var (
 
 // Stored overrides can be read by this build and by those before stamps, whoever has written them.
 func TestStoredForms(t *testing.T) {
-	want := func(what string, c overridestore.Copy, floor string, stamps map[string]string, ids ...string) {
+	want := func(what string, c Copy, floor string, stamps map[string]string, ids ...string) {
 		t.Helper()
 		var got []string
 		for _, r := range c.Records {
@@ -40,7 +39,7 @@ func TestStoredForms(t *testing.T) {
 			t.Errorf("%s: got %+v", what, c)
 		}
 	}
-	parsed := func(hash map[string]string) overridestore.Copy {
+	parsed := func(hash map[string]string) Copy {
 		t.Helper()
 		c, err := parse(hash["v"], hash)
 		if err != nil {
@@ -74,7 +73,7 @@ func TestStoredForms(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{formerFile: "143-1seuihk", file: "1795602776084-1x7k2p"} {
-		var c overridestore.Copy
+		var c Copy
 		if err := json.Unmarshal([]byte(text), &c); err != nil {
 			t.Fatal(err)
 		}
@@ -88,9 +87,9 @@ func TestStoredForms(t *testing.T) {
 // records and tombstones stay bounded.
 func TestBounds(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var c overridestore.Copy
+	var c Copy
 	change := func(isAll bool, ids ...string) {
-		next := overridestore.Copy{Read: at, Version: nextVersion(c.Version, at)}
+		next := Copy{Read: at, Version: nextVersion(c.Version, at)}
 		for _, id := range ids {
 			next.Records = append(next.Records, overrides.Record{ID: id, Deny: true})
 		}
@@ -105,7 +104,7 @@ func TestBounds(t *testing.T) {
 	if len(c.Stamps) > 2*overrides.MaxRecords {
 		t.Errorf("%d stamps", len(c.Stamps))
 	}
-	for _, pair := range [][2]overridestore.Copy{{old, c}, {c, old}} {
+	for _, pair := range [][2]Copy{{old, c}, {c, old}} {
 		if merged, _ := merge(&pair[0], &pair[1]); !isSame(&merged, &c) {
 			t.Errorf("merged with an old one: %+v", merged.Records)
 		}
@@ -119,7 +118,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("all were replaced: %d stamps", len(c.Stamps))
 	}
 	one := c
-	c = overridestore.Copy{Version: c.Version}
+	c = Copy{Version: c.Version}
 	change(false, other...)
 	merged, dropped := merge(&one, &c)
 	if len(merged.Records) != overrides.MaxRecords || dropped != overrides.MaxRecords || !strings.HasPrefix(merged.Records[0].ID, "b") {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridestore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
@@ -86,7 +85,7 @@ func (b *Book) tell(one, many string, records []*overrides.Record) {
 
 // tellHeard tells what other Caddys have changed, when this one finds other records in the store. What it finds at its start is no
 // news. mu is held.
-func (b *Book) tellHeard(found *overridestore.Copy) {
+func (b *Book) tellHeard(found *Copy) {
 	if b.copy.Version == "" && b.copy.Read.IsZero() || !isNews(b.name, found.Version) {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
+	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -23,7 +23,7 @@ func (r *Record) Complete(now time.Time) error {
 		}
 	}
 	if r.TTL != "" {
-		length, _ := duration.Parse(r.TTL) // no error: it was checked
+		length, _ := quantity.ParseDuration(r.TTL) // no error: it was checked
 		until := now.Add(length)
 		r.Until, r.TTL = &until, ""
 	}
@@ -84,7 +84,7 @@ func (r *Record) checkLimit() error {
 		return err
 	}
 	for i, p := range policies {
-		r.Limits[i].Window = duration.Short(p.Window)
+		r.Limits[i].Window = quantity.Short(p.Window)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (r *Record) policies() ([]window.Policy, error) {
 	}
 	policies := make([]window.Policy, 0, len(r.Limits))
 	for _, l := range r.Limits {
-		length, err := duration.Parse(l.Window)
+		length, err := quantity.ParseDuration(l.Window)
 		if err != nil {
 			return nil, errors.New("limits: window: must be a duration such as 90s, 5m, 1h, 1d or 1w")
 		}
@@ -126,7 +126,7 @@ func (r *Record) checkEnd(now time.Time) error {
 	case r.TTL == "":
 		return nil
 	}
-	length, err := duration.Parse(r.TTL)
+	length, err := quantity.ParseDuration(r.TTL)
 	if err != nil || length < time.Second || length > 100*365*24*time.Hour {
 		return errors.New("ttl: must be a duration of 1s or more, such as 30m, 2h or 7d")
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 )
 
@@ -49,7 +48,7 @@ func (e durationError) Error() string {
 	case unit != "" && number+unit != string(e):
 		return text + "; write " + number + unit
 	}
-	if _, err := duration.Parse(digits.ReplaceAllString(string(e), "1")); err == nil {
+	if _, err := ParseDuration(digits.ReplaceAllString(string(e), "1")); err == nil {
 		return fmt.Sprintf("%q is too long; 106751d is the most", string(e))
 	}
 	return text + ", such as 90s, 5m or 1d"
@@ -162,7 +161,7 @@ func (l Limit) Meant() (meant Limit, fault string, ok bool) {
 	length, _ := Duration(l.Window)
 	for times := 2; times <= 1000; times++ {
 		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
-			longer := duration.Short(length * time.Duration(times))
+			longer := Short(length * time.Duration(times))
 			return Limit{strconv.FormatFloat(math.Round(product), 'f', -1, 64), longer}, fmt.Sprintf("max %q is not a whole number", maximum), true
 		}
 	}

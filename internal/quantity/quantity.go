@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/slidingwindow/caddy-sliding-window/internal/duration"
 )
 
 var errNoNumber = errors.New(`"" is not a whole number`)
@@ -42,7 +40,7 @@ func Duration(text string) (time.Duration, error) {
 		}
 		return d, nil
 	}
-	d, err := duration.Parse(text)
+	d, err := ParseDuration(text)
 	if err != nil {
 		return 0, durationError(text)
 	}
@@ -70,7 +68,7 @@ func PlainInt(text string) string {
 // PlainDuration does so with a duration.
 func PlainDuration(text string) string {
 	if d, err := Duration(text); err == nil {
-		return duration.Short(d)
+		return Short(d)
 	}
 	return text
 }

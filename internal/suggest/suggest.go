@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 )
 
@@ -150,7 +149,7 @@ func MatchError(d *caddyfile.Dispenser, err error) error {
 		for _, m := range caddy.GetModules("http.matchers") {
 			matchers = append(matchers, m.ID.Name())
 		}
-		if meant := nearest.Word(word[1], matchers); meant != "" {
+		if meant := foreign.Nearest(word[1], matchers); meant != "" {
 			return d.Errf("match: unrecognized matcher %q; write %s", word[1], meant)
 		}
 	}

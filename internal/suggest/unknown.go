@@ -3,7 +3,7 @@ package suggest
 import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 )
 
 // NoOption refuses the option at the cursor of d, which there is not in a block, and names the one that was
@@ -18,7 +18,7 @@ func NoOption(d *caddyfile.Dispenser, of string, options []string) error {
 // Cure says which of the options to write in place of one that there is not: the one that was probably meant, or
 // all of them.
 func Cure(option string, options []string) string {
-	if meant := nearest.Word(option, options); meant != "" {
+	if meant := foreign.Nearest(option, options); meant != "" {
 		return "write " + meant
 	}
 	return "use " + oneOf(options)

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/nearest"
 )
 
 const clientIPName = "http.vars.client_ip"
@@ -53,7 +52,7 @@ var nameByWord = func() map[string]string {
 
 // squash returns a name without what is easily mistaken in it. A final dot stays.
 func squash(name string) string {
-	word := strings.ReplaceAll(nearest.Squash(name), ".", "")
+	word := strings.ReplaceAll(foreign.Squash(name), ".", "")
 	if strings.HasSuffix(name, ".") {
 		word += "."
 	}
@@ -138,7 +137,7 @@ func closest(word string, open bool) (best int, name string) {
 		if strings.HasSuffix(other, ".") != open {
 			continue
 		}
-		if d := nearest.Slips(word, other); d < best || d == best && of < name {
+		if d := foreign.Slips(word, other); d < best || d == best && of < name {
 			best, name = d, of
 		}
 	}

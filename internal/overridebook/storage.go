@@ -1,5 +1,4 @@
-// Package overridestore keeps the overrides of a store in the storage of Caddy, for a start without the store.
-package overridestore
+package overridebook
 
 import (
 	"context"
@@ -62,9 +61,9 @@ type Place struct {
 	told    bool          // failed was called since the last write that succeeded
 }
 
-// New returns the place of a store, which other Caddys share or not. The function failed is told when
+// NewPlace returns the place of a store, which other Caddys share or not. The function failed is told when
 // writes begin to fail.
-func New(store string, shared bool, failed func(error)) *Place {
+func NewPlace(store string, shared bool, failed func(error)) *Place {
 	file := "overrides.json"
 	if shared {
 		sum := sha256.Sum256([]byte(store))

@@ -1,11 +1,10 @@
-// Package nearest finds the word that a misspelt one was probably meant to be.
-package nearest
+package foreign
 
 import "strings"
 
-// Word returns the one of words that word was probably meant to be: the same but for case, `_` and `-`, or with
+// Nearest returns the one of words that word was probably meant to be: the same but for case, `_` and `-`, or with
 // one slip, two in a long word. It returns "" if no word or more than one is as near.
-func Word(word string, words []string) string {
+func Nearest(word string, words []string) string {
 	if len(word) > 64 { // a comparison would take long
 		return ""
 	}

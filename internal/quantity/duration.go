@@ -1,5 +1,4 @@
-// Package duration reads and writes durations as configurations and operators do.
-package duration
+package quantity
 
 import (
 	"strconv"
@@ -9,8 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Parse is caddy.ParseDuration, which knows d for days, with w for weeks.
-func Parse(s string) (time.Duration, error) {
+// ParseDuration is caddy.ParseDuration, which knows d for days, with w for weeks.
+func ParseDuration(s string) (time.Duration, error) {
 	end := strings.IndexByte(s, 'w')
 	if end < 0 {
 		return caddy.ParseDuration(s)

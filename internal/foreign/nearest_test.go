@@ -1,8 +1,8 @@
-package nearest
+package foreign
 
 import "testing"
 
-func TestWord(t *testing.T) {
+func TestNearest(t *testing.T) {
 	words := []string{"key", "limit", "cost", "count_if", "top_talkers", "enforce", "ipv4_prefix", "ipv6_prefix", "settle", "size"}
 	for word, want := range map[string]string{
 		"limt": "limit", "limits": "limit", "Limit": "limit", "settel": "settle", "top-talkers": "top_talkers", "toptalker": "top_talkers",
@@ -10,7 +10,7 @@ func TestWord(t *testing.T) {
 		"ipv5_prefix": "", // as near to both
 		"ks":          "", "": "", "{": "", "frequency": "", "enforcement": "",
 	} {
-		if got := Word(word, words); got != want {
+		if got := Nearest(word, words); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
