@@ -27,14 +27,14 @@ func TestImportDirection(t *testing.T) {
 	const goRedis = "github.com/redis/go-redis/v9"
 	const engine = module + "/internal/engine"
 	for dir, allowed := range map[string]func(string) bool{
-		"lua":              standard,
-		"window":           standard,
-		"internal/engine":  oneOf(module + "/window"),
-		"internal/breaker": oneOf(module+"/window", engine),
-		"window/memory":    func(i string) bool { return standard(i) || i == module+"/window" || i == engine },
-		"window/fallback":  oneOf(module+"/window", engine, module+"/internal/breaker"),
-		"window/redis":     oneOf(goRedis, module+"/window", engine, module+"/lua"),
-		".":                func(i string) bool { return !strings.HasPrefix(i, goRedis) },
+		"lua":               standard,
+		"window":            standard,
+		"internal/engine":   oneOf(module + "/window"),
+		"internal/breaker":  oneOf(module+"/window", engine),
+		"window/memory":     func(i string) bool { return standard(i) || i == module+"/window" || i == engine },
+		"internal/fallback": oneOf(module+"/window", engine, module+"/internal/breaker"),
+		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/lua"),
+		".":                 func(i string) bool { return !strings.HasPrefix(i, goRedis) },
 	} {
 		found := imports(t, filepath.Join("..", dir), false)
 		if len(found) == 0 {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
-	"github.com/slidingwindow/caddy-sliding-window/window/fallback"
 )
 
 // Requests that wait at most, with the bytes of their keys and fields, and requests that a store
