@@ -45,7 +45,7 @@ func (usual) newest(History) (int64, bool) { return 0, false }
 func (usual) until(History) int64          { return 0 }
 
 // AtOnce returns how many units may pass at once.
-func AtOnce(a Algorithm, p Policy) int64 { return a.atOnce(p) }
+func (p Policy) AtOnce(a Algorithm) int64 { return a.atOnce(p) }
 
 // CheckAlgorithm reports what is wrong with the options of an algorithm, in words for an operator.
 func CheckAlgorithm(a Algorithm) error { return a.check() }

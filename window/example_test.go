@@ -14,11 +14,10 @@ import (
 func Example() {
 	store := memory.New(memory.Options{Now: func() int64 { return 1_800_000_000_000 }}) // leave Now out
 	defer func() { _ = store.Close() }()
-	mails, err := window.NewZone("mails", window.Log{}, []window.Policy{{Limit: 2, Window: time.Minute}}, window.Options{})
+	limiter, err := window.NewLimiter(store, "mails", window.Log{}, window.Policy{Limit: 2, Window: time.Minute})
 	if err != nil {
 		panic(err)
 	}
-	limiter := window.Limiter{Store: store, Zone: mails}
 	for range 3 {
 		d, err := limiter.Allow(context.Background(), "anna@example.com")
 		if err != nil {

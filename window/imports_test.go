@@ -33,7 +33,7 @@ func TestImportDirection(t *testing.T) {
 		"internal/breaker":  oneOf(module+"/window", engine),
 		"window/memory":     func(i string) bool { return standard(i) || i == module+"/window" || i == engine },
 		"internal/fallback": oneOf(module+"/window", engine, module+"/internal/breaker"),
-		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/lua"),
+		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/internal/fallback", module+"/lua"),
 		".":                 func(i string) bool { return !strings.HasPrefix(i, goRedis) },
 	} {
 		found := imports(t, filepath.Join("..", dir), false)

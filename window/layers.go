@@ -278,7 +278,7 @@ func (a Layers) giveBack(h History, now int64, _ *Charge, at, units int64) Histo
 
 // add books n units at now, after it dropped the slices that no policy sees.
 func (s *layersState) add(now, n int64, c *Charge) {
-	since := now - Longest(c) + 1
+	since := now - c.Longest() + 1
 	if s.fine.open.count == 0 {
 		s.since = since
 	} else if since > s.since {

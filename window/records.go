@@ -172,7 +172,7 @@ func addBehind(h records, now, n int64, c *Charge) records {
 	if newest, _ := h.last(); newest > now {
 		h = h.pullBack(now)
 	}
-	return h.add(now, n, now-Longest(c))
+	return h.add(now, n, now-c.Longest())
 }
 
 // ofRecords is what algorithms have in common that keep records. Zset books them in another place.

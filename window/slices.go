@@ -366,7 +366,7 @@ func (s slicesState) add(now, n int64, c *Charge, a Slices) slicesState {
 		lengths = append(lengths, length)
 		finest = min(finest, length)
 	}
-	keep, start := Longest(c), now/finest*finest
+	keep, start := c.Longest(), now/finest*finest
 	if newest := s.newest(); newest.count > 0 && (newest.start >= start || newest.last == now) {
 		s.set(s.len()-1, slice{newest.start, now, newest.count + n})
 	} else {

@@ -39,6 +39,9 @@ type Policy struct {
 	Window time.Duration
 }
 
+// String returns the policy as in "100 per 1h0m0s".
+func (p Policy) String() string { return fmt.Sprintf("%d per %s", p.Limit, p.Window) }
+
 // Check reports what is wrong with the policy, in words for an operator.
 func (p Policy) Check() error {
 	switch {
@@ -241,7 +244,7 @@ func Allowed(decisions []Decision) bool {
 
 // Longest returns how far back the charge looks, in ms: its longest window or, if that is
 // longer, Lookback.
-func Longest(c *Charge) int64 {
+func (c *Charge) Longest() int64 {
 	ms := c.Lookback.Milliseconds()
 	for i := range c.Policies {
 		ms = max(ms, int64(c.Policies[i].Window/time.Millisecond))

@@ -1,7 +1,6 @@
 package window
 
 import (
-	"context"
 	"slices"
 	"time"
 )
@@ -50,32 +49,4 @@ func (c *Charge) checked() bool {
 	z := &c.zone.charge
 	return len(c.Policies) == len(z.Policies) && &c.Policies[0] == &z.Policies[0] && c.Algorithm == z.Algorithm &&
 		c.Pack == z.Pack && c.Lease == z.Lease && c.Lookback == z.Lookback
-}
-
-// Limiter limits the rate of one zone's keys. It is safe for concurrent use if the store is.
-type Limiter struct {
-	Store Store
-	Zone  *Zone
-}
-
-// Allow spends one unit on a key if every policy of the zone lets it pass, and returns the decision
-// that matters most: of denials the one that lasts longest, else the one that leaves the least.
-// Its error is an outage, and no verdict: see Store.
-func (l Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.AllowN(ctx, key, 1)
-}
-
-// AllowN is Allow for n units, which pass together or not at all.
-func (l Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	ds, err := l.Store.Take(ctx, []Charge{l.Zone.Charge(key, n)})
-	if err != nil {
-		return Decision{}, err
-	}
-	worst := ds[0]
-	for _, d := range ds[1:] {
-		if d.RetryAfter > worst.RetryAfter || d.RetryAfter == worst.RetryAfter && d.Remaining < worst.Remaining {
-			worst = d
-		}
-	}
-	return worst, nil
 }

@@ -24,7 +24,7 @@ func (Zset) chargeMore(h History, now int64, c *Charge, units int64) History {
 
 // addBetween books n units at now, before any that lie in the future.
 func addBetween(h records, now, n int64, c *Charge) records {
-	edge := now - Longest(c)
+	edge := now - c.Longest()
 	if newest, _ := h.last(); newest <= now {
 		return h.add(now, n, edge)
 	}

@@ -36,7 +36,7 @@ func counter(c *window.Charge) window.Charge {
 	var longest int64 // ms
 	for _, p := range c.Policies {
 		length := p.Window.Milliseconds()
-		if most := window.AtOnce(c.Algorithm, p); most > p.Limit {
+		if most := p.AtOnce(c.Algorithm); most > p.Limit {
 			length = most * length / p.Limit
 		}
 		longest = max(longest, length)

@@ -93,7 +93,7 @@ func (e *ended) looksBack(t *testing.T, h caddyhttp.MiddlewareHandler, key strin
 	t.Helper()
 	Serve(t, Get("X-Key", key, "X-Cost", "0"), h)
 	taken := e.store.Taken()
-	return time.Duration(window.Longest(&taken[len(taken)-1][0])) * time.Millisecond
+	return time.Duration(taken[len(taken)-1][0].Longest()) * time.Millisecond
 }
 
 // An override of an hour ends, and its key has limits of a minute for a while. What it uses then still counts when

@@ -170,7 +170,7 @@ const DrainLast = time.Second
 func (s *Store) hold(c *window.Charge) {
 	s.unsettled.Add(1)
 	if h, ok := s.Raw.(engine.Holder); ok {
-		h.Hold(time.Duration(window.Longest(c)) * time.Millisecond)
+		h.Hold(time.Duration(c.Longest()) * time.Millisecond)
 	}
 }
 

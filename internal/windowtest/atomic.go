@@ -375,7 +375,7 @@ func testInvalid(t *testing.T, open Open) {
 		if err := f.store.Reset(f.Context(), c); err != nil {
 			f.Fatal(err)
 		}
-		if d := f.take(c)[0]; !d.Allowed || d.Remaining != window.AtOnce(c.Algorithm, c.Policies[0])-1 {
+		if d := f.take(c)[0]; !d.Allowed || d.Remaining != c.Policies[0].AtOnce(c.Algorithm)-1 {
 			f.Errorf("huge case %d: Take = %+v, want it to pass", i, d)
 		}
 	}

@@ -189,7 +189,7 @@ func testGCRATables(t *testing.T, open Open) {
 				f.clock.Set(Start + row.At)
 				d := f.take(f.charge("zone", "key", row.Cost, c.Policy))[0]
 				want := window.Decision{
-					Allowed: row.RetryAfter == 0, Limit: window.AtOnce(c.Algorithm, c.Policy), Remaining: row.Remaining,
+					Allowed: row.RetryAfter == 0, Limit: c.Policy.AtOnce(c.Algorithm), Remaining: row.Remaining,
 					RetryAfter: row.RetryAfter, ResetAfter: row.ResetAfter, EffectiveWindow: d.EffectiveWindow, At: Start + row.At,
 				}
 				if d != want {
@@ -256,7 +256,7 @@ func testGCRASchedule(t *testing.T, open Open) {
 			fits := true
 			want := make([]window.Decision, len(policies))
 			for j, p := range policies {
-				burst, increment := window.AtOnce(algo, p), c.Cost*p.Window.Milliseconds()
+				burst, increment := p.AtOnce(algo), c.Cost*p.Window.Milliseconds()
 				wait := max(arrival[j], now*p.Limit) + increment - burst*p.Window.Milliseconds() - now*p.Limit
 				want[j] = window.Decision{Allowed: c.Cost == 0 || wait <= 0, Limit: burst, At: now}
 				switch {
@@ -303,7 +303,7 @@ func ceilMillis(n, per int64) time.Duration {
 }
 
 // gcraBound is how many units may pass in one window, as the doc of GCRA says.
-func gcraBound(a window.GCRA, p window.Policy) int { return int(window.AtOnce(a, p) + p.Limit - 1) }
+func gcraBound(a window.GCRA, p window.Policy) int { return int(p.AtOnce(a) + p.Limit - 1) }
 
 // testGCRAWorstCase reaches the bound, and never passes it.
 func testGCRAWorstCase(t *testing.T, open Open) {

@@ -52,7 +52,7 @@ func testGCRALimitsDiffer(t *testing.T, open Open) {
 			limits = append(limits, l)
 			limit = max(limit, l)
 			for _, a := range algos {
-				burst = max(burst, window.AtOnce(a, per(l, ms)))
+				burst = max(burst, per(l, ms).AtOnce(a))
 			}
 		}
 		var log []spent

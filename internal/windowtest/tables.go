@@ -60,7 +60,7 @@ func (f *fixture) run(steps []step) {
 		ds := f.take(f.charge("zone", "key", s.cost, policies...))
 		for j, want := range s.want {
 			d := ds[j]
-			if got := (verdict{d.Allowed, d.Remaining, d.RetryAfter}); got != want || d.Limit != window.AtOnce(f.algo, policies[j]) || d.At != Start+s.at {
+			if got := (verdict{d.Allowed, d.Remaining, d.RetryAfter}); got != want || d.Limit != policies[j].AtOnce(f.algo) || d.At != Start+s.at {
 				f.Errorf("step %d, policy %d: Take(cost %d) at %d = %+v, want %+v", i, j, s.cost, s.at, d, want)
 			}
 		}

@@ -97,7 +97,7 @@ func (a *account) spend(now int64) {
 // with a longer Lookback if other charges on the key need that, and the time up to which
 // they do, in Unix ms; 0: no longer than the charge itself.
 func (a *account) lookBack(now int64) (c *window.Charge, till int64) {
-	own, before := window.Longest(a.charge), a.shard.horizon(a.slot)
+	own, before := a.charge.Longest(), a.shard.horizon(a.slot)
 	if before.window == own && before.till == 0 {
 		return a.charge, 0
 	}

@@ -119,7 +119,7 @@ func checkResult(t *testing.T, charges []window.Charge, r window.Result) {
 	for i, c := range charges {
 		for j, p := range c.Policies {
 			d := r.Decisions[engine.CountPolicies(charges[:i])+j]
-			if d.Limit != window.AtOnce(c.Algorithm, p) || d.Remaining < 0 || d.Remaining > d.Limit ||
+			if d.Limit != p.AtOnce(c.Algorithm) || d.Remaining < 0 || d.Remaining > d.Limit ||
 				d.RetryAfter < 0 || d.ResetAfter < 0 || d.EffectiveWindow < 0 {
 				t.Errorf("got %+v", d)
 			}

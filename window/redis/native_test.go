@@ -30,7 +30,7 @@ func nativeCharge(key string, cost int64, a window.GCRA, p window.Policy) window
 func TestNativeCommand(t *testing.T) {
 	for _, c := range windowtest.RedisCell {
 		var row windowtest.Row
-		limit := window.AtOnce(c.Algorithm, c.Policy)
+		limit := c.Policy.AtOnce(c.Algorithm)
 		addr := fakeServer(t, func(args []string) string {
 			quantity := row.Cost
 			if row.RetryAfter == window.Never {

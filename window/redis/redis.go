@@ -75,6 +75,7 @@ type Store struct {
 	doubts sync.Map
 	// Keys that PingPart asks about, by kind.
 	pingKeys sync.Map
+	locally  locally
 }
 
 // New returns a store. It connects when it is first used, not before.
@@ -189,6 +190,7 @@ func (s *Store) Close() error {
 	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(again)
 	}
+	s.locally.close()
 	s.leases.Close()
 	s.givebacks.Close()
 	s.background.Close()

@@ -113,7 +113,7 @@ func (a *answers) short(charges []window.Charge, namings []naming.Naming, withTi
 		n[3], n[4] = a.rest[1], a.rest[2]
 	}
 	a.rest = a.rest[numbers:]
-	d, ok := decision(window.AtOnce(charges[0].Algorithm, p), a.at, n[:])
+	d, ok := decision(p.AtOnce(charges[0].Algorithm), a.at, n[:])
 	a.ds = append(a.ds, d)
 	return ok
 }
@@ -129,7 +129,7 @@ func (a *answers) full(charges []window.Charge, namings []naming.Naming) bool {
 				if len(a.rest) < 5 {
 					return false
 				}
-				d, ok := decision(window.AtOnce(charges[j].Algorithm, p), a.at, a.rest)
+				d, ok := decision(p.AtOnce(charges[j].Algorithm), a.at, a.rest)
 				if !ok {
 					return false
 				}

@@ -151,7 +151,7 @@ func (p *plan) field(n *naming.Naming, c *window.Charge) {
 // definition returns the number of the charge's definition, which it writes where it is new.
 func (p *plan) definition(c *window.Charge) int64 {
 	const remembered = 8 // definitions that are looked at before one counts as new
-	longest := window.Longest(c)
+	longest := c.Longest()
 	for i := len(p.known) - 1; i >= max(0, len(p.known)-remembered); i-- {
 		d := &p.known[i]
 		if d.algorithm == c.Algorithm && d.packed == (c.Pack > 0) && d.longest == longest && slices.Equal(d.policies, c.Policies) {

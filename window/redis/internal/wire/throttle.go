@@ -22,7 +22,7 @@ func Native(charges []window.Charge) window.Native {
 // command is not safe from overflow.
 func (w *Writer) Throttle(op Op, charges []window.Charge) *Call {
 	c, p := &charges[0], charges[0].Policies[0]
-	burst, quantity := window.AtOnce(c.Algorithm, p), c.Cost
+	burst, quantity := p.AtOnce(c.Algorithm), c.Cost
 	if op == Peek || c.Cost > burst {
 		quantity = 0
 	}
@@ -47,7 +47,7 @@ func (c *Call) nativeDecision() ([]window.Decision, error) {
 	}
 	charge := &c.Requests[0][0]
 	p := charge.Policies[0]
-	burst := window.AtOnce(charge.Algorithm, p)
+	burst := p.AtOnce(charge.Algorithm)
 	d := window.Decision{
 		Limit:      burst,
 		Remaining:  min(max(0, c.Reply[2]), burst),
