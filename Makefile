@@ -57,17 +57,17 @@ test-valkey: ## Run the tests of the Redis store on Valkey, which is brought bes
 test-prometheus: ## Have a Prometheus, which is brought beside the system, evaluate docs/grafana.json and docs/alerts.yml
 	scripts/install-redis.sh
 	@prometheus=$$(scripts/install-prometheus.sh); \
-	go vet -tags prometheus ./internal/seeing; \
-	PROMETHEUS=$$prometheus scripts/test.sh -tags prometheus ./internal/seeing
+	go vet -tags prometheus ./internal/tests/seeing; \
+	PROMETHEUS=$$prometheus scripts/test.sh -tags prometheus ./internal/tests/seeing
 
 .PHONY: test-flood
 test-flood: ## Flood a full memory store with 5,000,000 keys, as make test does, and show its memory
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
 .PHONY: soak
-soak: ## Ten minutes of load and faults at random, reported in internal/soak/REPORT.md; make test-faults takes 15 seconds
+soak: ## Ten minutes of load and faults at random, reported in internal/tests/soak/REPORT.md; make test-faults takes 15 seconds
 	scripts/install-redis.sh
-	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/soak -soak.length 10m -soak.report REPORT.md
+	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/tests/soak -soak.length 10m -soak.report REPORT.md
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
@@ -86,9 +86,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz
 MUTANTSTIME ?= 20m
 
 .PHONY: mutants
-mutants: ## Change the Lua scripts a little, and print the changes that no test sees: internal/TESTING.md
+mutants: ## Change the Lua scripts a little, and print the changes that no test sees: internal/tests/README.md
 	scripts/install-redis.sh
-	go run ./internal/mutants -for $(MUTANTSTIME)
+	go run ./internal/tests/mutants -for $(MUTANTSTIME)
 
 .PHONY: bench
 bench: ## Measure speed and memory beside other limiters, and write bench/RESULTS.md (half an hour)
@@ -114,24 +114,24 @@ test-bench: ## Vet and test what make bench consists of; it is a module of its o
 .PHONY: test-page
 test-page: ## Test the page of caddy sliding-window page in Chromium; it is a module of its own
 	scripts/install-chromium.sh
-	go -C internal/pagetest vet ./...
-	go -C internal/pagetest test -count 1 -timeout 15m ./...
+	go -C internal/tests/pagetest vet ./...
+	go -C internal/tests/pagetest test -count 1 -timeout 15m ./...
 
 .PHONY: test-kubernetes
 test-kubernetes: ## Decode docs/kubernetes.yaml as Kubernetes does; it is a module of its own
-	go -C internal/kubetest vet ./...
-	go -C internal/kubetest test -count 1 ./...
+	go -C internal/tests/kubetest vet ./...
+	go -C internal/tests/kubetest test -count 1 ./...
 
 .PHONY: test-clients
 test-clients: ## Have the clients of OpenAI and Anthropic, which npm brings beside the system, meet limits of tokens
 	@clients=$$(scripts/install-llm-clients.sh); \
-	go vet -tags llmclients ./internal/llmclients; \
-	LLM_CLIENTS=$$clients RACE= scripts/test.sh -tags llmclients ./internal/llmclients
+	go vet -tags llmclients ./internal/tests/llmclients; \
+	LLM_CLIENTS=$$clients RACE= scripts/test.sh -tags llmclients ./internal/tests/llmclients
 
 .PHONY: page-pictures
 page-pictures: ## Write the pictures of the page in docs
 	scripts/install-chromium.sh
-	go -C internal/pagetest test -count 1 -run '^TestScreenshots$$' . -screenshots
+	go -C internal/tests/pagetest test -count 1 -run '^TestScreenshots$$' . -screenshots
 
 .PHONY: run
 run: ## Run Caddy with this plugin and Caddyfile.example
@@ -149,5 +149,5 @@ lint: ## Run golangci-lint
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
 	golangci-lint run
 	cd bench && golangci-lint run
-	cd internal/pagetest && golangci-lint run
-	cd internal/kubetest && golangci-lint run
+	cd internal/tests/pagetest && golangci-lint run
+	cd internal/tests/kubetest && golangci-lint run

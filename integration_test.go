@@ -15,12 +15,12 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/traffic"
 )
 
-// The other tests of a whole Caddy are in internal/e2e.
+// The other tests of a whole Caddy are in internal/tests/e2e.
 func TestMain(m *testing.M) {
 	os.Exit(caddyrun.Main(m, func() { _ = caddy.Stop() }))
 }

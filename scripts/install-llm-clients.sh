@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes sure that the client libraries of language models are there, in the versions of
-# internal/llmclients/package-lock.json, and prints the directory that has them. They are brought into
+# internal/tests/llmclients/package-lock.json, and prints the directory that has them. They are brought into
 # a cache directory; none of their scripts runs.
 #
 # Exits with 3 if they cannot be had: no node or npm, or no registry. The caller decides whether to go on
@@ -18,7 +18,7 @@ for tool in node npm; do
 done
 [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || unavailable "node $(node --version) is older than 20"
 
-locked=$(cd "$(dirname "$0")/../internal/llmclients" && pwd)
+locked=$(cd "$(dirname "$0")/../internal/tests/llmclients" && pwd)
 dir=${XDG_CACHE_HOME:-$HOME/.cache}/sliding_window/llmclients-$(cksum <"$locked/package-lock.json" | tr ' ' -)
 if [ ! -d "$dir" ]; then
 	mkdir -p "$(dirname "$dir")"

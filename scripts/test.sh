@@ -57,18 +57,18 @@ single="^Test($(paste -sd '|' scripts/single))\$"
 # So do these, of one goroutine and long: they read a hundred megabytes, or count hundreds of
 # thousands of keys or requests. They have to be in the packages that come next.
 long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd)$'
-mapfile -t ofLong < <(among internal/usage internal/enforce internal/topkeys internal/alert internal/handlertest)
+mapfile -t ofLong < <(among internal/usage internal/enforce internal/topkeys internal/alert internal/tests/handlertest)
 
 # The longest come first.
-own=('' internal/e2e internal/settling internal/handlertest)
+own=('' internal/tests/e2e internal/tests/settling internal/tests/handlertest)
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among "${own[@]}" window/redis window window/memory)")
-for package in $(among internal/e2e); do job -race "$package"; done
+for package in $(among internal/tests/e2e); do job -race "$package"; done
 if ((${#redis[@]})); then
 	job -race -skip "$single" "${redis[@]}" -windowtest.part 2
 	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
 if ((${#others[@]})); then job -race -skip "$long" "${others[@]}"; fi
-for package in $(among internal/settling internal/handlertest ''); do job -race -skip "$long" "$package"; done
+for package in $(among internal/tests/settling internal/tests/handlertest ''); do job -race -skip "$long" "$package"; done
 if ((${#local[@]})); then
 	job -race -skip "$single" "${local[@]}"
 	job -run "$single" "${local[@]}"

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/traffic"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

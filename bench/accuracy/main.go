@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/traffic"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/bench/chart"
 	"github.com/slidingwindow/caddy-sliding-window/bench/report"
-	"github.com/slidingwindow/caddy-sliding-window/internal/traffic"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/traffic"
 )
 
 func plotAll(dir string, results map[string]map[string]traffic.Accuracy, all map[string]*costs) error {

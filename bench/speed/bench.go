@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/bench/report"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
 // table is a set of variants that are measured in turn.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 )
 
 func TestMain(m *testing.M) { os.Exit(caddyrun.Main(m, func() {})) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
 )
 
 // Only 64 events wait. What is beyond that is dropped, and counted by name.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/handlertest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/tests/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )

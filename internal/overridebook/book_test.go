@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

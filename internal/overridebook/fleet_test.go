@@ -12,11 +12,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

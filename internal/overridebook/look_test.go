@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
 // A look sends the order of this Caddy that the store lacks, and has one zone of a name obey an order of another

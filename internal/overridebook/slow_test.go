@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 )
 
 // What is loaded is what was saved, but for when the store last said so: it has not, since a start.

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 )
 
 // The gauge tells how many overrides do not fit a zone now: it falls when they are replaced or end, and goes with

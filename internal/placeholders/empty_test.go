@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
 )
 
 // Each option that came out empty is counted each time, and in the log once a minute with the placeholder that has no

@@ -23,7 +23,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/gzip"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/zstd"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/fakellm"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/fakellm"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 

@@ -3,7 +3,7 @@ package memory_test
 import (
 	"testing"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 )
 
 func TestLinearizable(t *testing.T) {

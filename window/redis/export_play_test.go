@@ -3,7 +3,7 @@ package redis
 import (
 	"context"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/windowtest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
 // checkReplies reports whether replies that come in parts are let through.

@@ -1,0 +1,200 @@
+// Package caddyrun runs Caddy with this plugin, for tests: in a process of its own,
+// on free ports of the loopback interface, with a directory of its own to write to.
+package caddyrun
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+)
+
+// Environment is that of the test run, before Main changes it.
+var Environment = os.Environ()
+
+// home is where Caddy may write.
+var home string
+
+// Main runs the tests of a package, for TestMain, and end when they are done. It
+// fails if they leave a goroutine behind that no option excuses.
+func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
+	var err error
+	if home, err = os.MkdirTemp("", "sliding_window"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+		_ = os.Setenv(name, home)
+	}
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	end()
+	// What these belong to has ended, which they notice when they wake up: the lock of Caddy's
+	// storage after 5 s at most, a pool that found no server after one.
+	for _, function := range []string{
+		"github.com/caddyserver/certmagic.keepLockfileFresh",
+		"github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial",
+	} {
+		options = append(options, goleak.IgnoreAnyFunction(function))
+	}
+	if err := goleak.Find(options...); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Binary builds Caddy with the race detector, once, and returns its path.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	path, err := build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	if home == "" {
+		return "", errors.New("caddyrun: TestMain has to call Main")
+	}
+	path := filepath.Join(home, "caddy-with-plugin")
+	cmd := exec.Command("go", "build", "-race", "-o", path, "github.com/slidingwindow/caddy-sliding-window/cmd/caddy")
+	_, file, _, _ := runtime.Caller(0)
+	cmd.Dir = filepath.Dir(file) // also for tests of other modules
+	cmd.Env = Environment        // the go command keeps its settings below XDG_CONFIG_HOME
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Process is a Caddy with this plugin in a process of its own.
+type Process struct {
+	Admin string // host:port
+	Log   *Log
+	cmd   *exec.Cmd
+}
+
+// Start runs a Caddyfile, with `{admin}` standing for the admin's address, until
+// the end of the test, and waits for the addresses to answer.
+func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
+	tb.Helper()
+	p := &Process{Admin: FreeAddress(tb), Log: new(Log)}
+	path := filepath.Join(tb.TempDir(), "Caddyfile")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(caddyfile, "{admin}", p.Admin)), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	p.cmd = exec.Command(Binary(tb), "run", "--config", path) //nolint:gosec // built here
+	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	if err := p.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.End(tb) })
+	for _, address := range addresses {
+		Eventually(tb, 20*time.Second, "caddy answers at "+address, func() bool {
+			resp, err := http.Get("http://" + address + "/healthz")
+			if err != nil {
+				return false
+			}
+			_ = resp.Body.Close()
+			return true
+		})
+	}
+	return p
+}
+
+// Stop suspends the process, and Cont resumes it.
+func (p *Process) Stop() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Cont resumes the process.
+func (p *Process) Cont() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// LimitFiles lets the process open n files and sockets more than it has.
+func (p *Process) LimitFiles(tb testing.TB, n int) {
+	tb.Helper()
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	open, err := os.ReadDir(filepath.Join("/proc", pid, "fd"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	most := strconv.Itoa(len(open) + n)
+	if out, err := exec.Command("prlimit", "--pid", pid, "--nofile="+most).CombinedOutput(); err != nil { //nolint:gosec // of a test
+		tb.Fatalf("prlimit: %v\n%s", err, out)
+	}
+}
+
+// End has the process end as if somebody had pressed Ctrl-C, and waits for it. It may
+// be called before the end of the test.
+func (p *Process) End(tb testing.TB) {
+	tb.Helper()
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	if err := p.cmd.Wait(); err != nil {
+		tb.Errorf("caddy ended with %v:\n%s", err, p.Log)
+	}
+	if strings.Contains(p.Log.String(), "DATA RACE") {
+		tb.Errorf("caddy has a data race:\n%s", p.Log)
+	}
+}
+
+// Log collects what a process writes.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// Reset forgets what there is.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf.Reset()
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// FreeAddress returns an address that nobody listens on, another one each time.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(tb)))
+}
+
+// Eventually polls until ok, for what no event tells.
+func Eventually(tb testing.TB, patience time.Duration, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			tb.Fatalf("after %s still not: %s", patience, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
