@@ -30,12 +30,12 @@ func TestMutate(t *testing.T) {
 
 // TestScripts holds that every file is a part of a script, in which a mutant takes its place.
 func TestScripts(t *testing.T) {
-	names, err := files(filepath.Join("..", "..", "lua"))
+	names, err := files(filepath.Join("..", "..", "..", "lua"))
 	if err != nil || len(names) < 12 {
 		t.Fatalf("files %v, %v", names, err)
 	}
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join("..", "..", "lua", name))
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "lua", name))
 		if err != nil {
 			t.Fatal(err)
 		}
