@@ -33,15 +33,20 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 	if found.rule.Decides() {
 		return http.StatusOK, z.Overridden(c, found.rule, found.needs), nil
 	}
-	peek := running.Peek(z.Store.Peek)
-	if !enforce.IsEnforced(c.Zone, c.Key, z.Decider.Enforced()) {
-		peek = z.Store.PeekShadow
-	}
+	peek := peekOf(z, c.Key)
 	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.Configured.OnError.Local(), z.Share)
 	if err != nil {
 		return 0, nil, Unavailable(z, err)
 	}
 	return http.StatusOK, z.Inspection(c, found.rule, found.needs, ds, z.Used(r.Context(), peek, c, ds), by, cause), nil
+}
+
+// peekOf returns what looks at the counter of a key, where requests on the key count now.
+func peekOf(z *running.Zone, key string) running.Peek {
+	if enforce.IsEnforced(z.Name(), key, z.Decider.Enforced()) {
+		return z.Store.Peek
+	}
+	return z.Store.PeekShadow
 }
 
 // Unavailable returns the answer of the API to an error of the store of a zone.

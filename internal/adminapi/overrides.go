@@ -83,7 +83,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
 	var s *openstore.Store
-	zones := make([]*running.Zone, len(records))
+	zones, sent := make([]*running.Zone, len(records)), slices.Clone(records)
 	for i := range records {
 		o := &records[i]
 		found, err := findZone(o.Zone, o.Store)
@@ -108,9 +108,29 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 			return 0, nil, refused(http.StatusBadRequest, errors.New("key: another override of the list has the same selector; send one of them"))
 		}
 	}
-	return changeOverrides(s, r, "set", &records, nil, func(all []overrides.Record) ([]overrides.Record, error) {
-		for i := range records {
-			all = append(slices.DeleteFunc(all, func(o overrides.Record) bool { return isSame(zones[i], &o, &records[i]) }), records[i])
+	answer := control.OverrideChange{Records: records, InPlaceOf: make(map[string]string), Warnings: make(map[string]string)}
+	for i, o := range records {
+		if o.Factor == 0 {
+			answer.InPlaceOf[o.ID] = limitsOf(zones[i])
+		}
+		if len(records) > overridebook.MostTold {
+			continue // a look at the store for each would take long
+		}
+		if warning := unseen(r.Context(), zones[i], &sent[i]); warning != "" {
+			answer.Warnings[o.ID] = warning
+		}
+	}
+	return changeOverrides(s, r, "set", &answer, nil, func(all []overrides.Record) ([]overrides.Record, error) {
+		answer.Replaced = make(map[string]string)
+		for i, o := range records {
+			all = append(slices.DeleteFunc(all, func(before overrides.Record) bool {
+				if !isSame(zones[i], &before, &o) {
+					return false
+				}
+				answer.Replaced[o.ID] = before.Effect()
+				delete(answer.Warnings, o.ID) // it was given when that one was set
+				return true
+			}), o)
 		}
 		return all, nil
 	})
@@ -139,18 +159,18 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	var gone []overrides.Record
+	var answer control.OverrideChange
 	why := control.Why{Reason: wanted.Reason, By: cmp.Or(wanted.By, clientOf(r))}
-	return changeOverrides(s, r, "deleted", &gone, &why, func(all []overrides.Record) ([]overrides.Record, error) {
-		gone = nil
+	return changeOverrides(s, r, "deleted", &answer, &why, func(all []overrides.Record) ([]overrides.Record, error) {
+		answer.Records = nil
 		all = slices.DeleteFunc(all, func(o overrides.Record) bool {
 			if !is(&o) {
 				return false
 			}
-			gone = append(gone, o)
+			answer.Records = append(answer.Records, o)
 			return true
 		})
-		if gone == nil {
+		if answer.Records == nil {
 			return nil, refused(http.StatusNotFound, errors.New("there is no such override; POST "+control.Base+"overrides/list lists them"))
 		}
 		return all, nil
@@ -207,17 +227,20 @@ func replaceOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		seen[o.ID] = true
 	}
-	return changeOverrides(s, r, "replaced", &set.Records, nil, nil)
+	return changeOverrides(s, r, "replaced", &control.OverrideChange{Records: set.Records}, nil, nil)
 }
 
-// changeOverrides changes the overrides of a store, and tells the log what was done with the records
-// at told, which edit may put there, and why; nil if the records say so. A nil edit replaces all by these.
-func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]overrides.Record, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
+// noteFollow is the note of a change in a store that is shared.
+const noteFollow = "other Caddys that share the store follow within 3 s"
+
+// changeOverrides changes the overrides of a store, and completes the answer. It tells the log what was done with the
+// records of the answer, which edit may put there, and why; nil if the records say so. A nil edit replaces all by these.
+func changeOverrides(s *openstore.Store, r *http.Request, what string, answer *control.OverrideChange, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
 	var c overridebook.Copy
 	var err error
 	if edit == nil {
-		c, err = s.Overrides.Replace(r.Context(), version, *told)
+		c, err = s.Overrides.Replace(r.Context(), version, answer.Records)
 	} else {
 		c, err = s.Overrides.Change(r.Context(), version, edit)
 	}
@@ -231,8 +254,12 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, told *[]o
 	case err != nil:
 		return 0, nil, err
 	}
-	tell(s, r, what, c.Version, *told, why)
-	return http.StatusOK, control.OverrideChange{Store: s.Name(), Version: c.Version, Records: *told}, nil
+	tell(s, r, what, c.Version, answer.Records, why)
+	answer.Store, answer.Version = s.Name(), c.Version
+	if s.Overrides.Shared() {
+		answer.Note = noteFollow
+	}
+	return http.StatusOK, answer, nil
 }
 
 // tell has the log and handlers of events know what was done with records, and why; nil if the records say so. Keys stay out of

@@ -158,7 +158,7 @@ stdin. All overrides of the store are replaced at once.`,
 			}
 			var answer control.OverrideChange
 			return c.run(cmd, http.MethodPost, "overrides/replace", set, &answer, func(w io.Writer) {
-				_, _ = fmt.Fprintf(w, "Store %s has %s now; version %s.\n", answer.Store, counted(len(answer.Records), "override"), answer.Version)
+				printVersion(w, fmt.Sprintf("Store %s has %s now; version", answer.Store, counted(len(answer.Records), "override")), &answer)
 			})
 		},
 	}
@@ -247,11 +247,30 @@ func keysOf(r *overrides.Record) string {
 	return strings.Join(values, ", ")
 }
 
-func printChange(w io.Writer, what string, answer *control.OverrideChange) {
+func printChange(w io.Writer, done string, answer *control.OverrideChange) {
 	for _, r := range answer.Records {
+		what := done
+		if before := answer.Replaced[r.ID]; before != "" {
+			what = "replaced " + printable(before)
+		}
+		if limits := answer.InPlaceOf[r.ID]; limits != "" {
+			what += ", in place of " + printable(limits)
+		}
 		_, _ = fmt.Fprintf(w, "Override %s of %s in zone %s (%s) %s.\n", r.ID, keysOf(&r), r.Zone, r.Effect(), what)
+		if warning := answer.Warnings[r.ID]; warning != "" {
+			_, _ = fmt.Fprintf(w, "Warning: %s.\n", printable(warning))
+		}
 	}
-	_, _ = fmt.Fprintf(w, "Version %s; other Caddys that share the store follow within 3 s.\n", answer.Version)
+	printVersion(w, "Version", answer)
+}
+
+// printVersion ends with the version that overrides have after a change, and its note.
+func printVersion(w io.Writer, before string, answer *control.OverrideChange) {
+	text := before + " " + answer.Version
+	if answer.Note != "" {
+		text += "; " + answer.Note
+	}
+	_, _ = fmt.Fprintln(w, text+".")
 }
 
 // printOverride prints the override of an inspected key, if it has one.

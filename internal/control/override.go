@@ -55,6 +55,14 @@ type OverrideChange struct {
 	Version string `json:"version"`
 	// The records that were set, that were deleted, or that took the place of all others.
 	Records []overrides.Record `json:"records"`
+	// What holds for other Caddys that share the store.
+	Note string `json:"note,omitempty"`
+
+	// Of overrides/set only, by ID: what the override did that a record replaces, which limits of the zone do not hold any
+	// more for its keys, as they are configured, and why it may select no key.
+	Replaced  map[string]string `json:"replaced,omitempty"`
+	InPlaceOf map[string]string `json:"in_place_of,omitempty"`
+	Warnings  map[string]string `json:"warnings,omitempty"`
 }
 
 // DecodeFilter reads a filter. Its errors do not quote the body.

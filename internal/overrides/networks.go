@@ -52,14 +52,28 @@ func (n *networks) find(a netip.Addr, c *clock) *Rule {
 // longestAddress is how long an address is at most.
 const longestAddress = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
+// IsAddress reports whether a key is an address, or a group of addresses, which networks may select.
+func IsAddress(key string) bool {
+	_, ok := addressIn(key)
+	return ok
+}
+
+// addressIn returns the address that a key is, or the first one of a group.
+func addressIn(key string) (netip.Addr, bool) {
+	text, _, _ := strings.Cut(key, "/")
+	if len(text) > longestAddress {
+		return netip.Addr{}, false
+	}
+	return plain.Address(text)
+}
+
 // networksOf returns the networks among which those of a key are that is an address, or a group of
 // addresses, and the address. It returns nil for any other key.
 func (s *Set) networksOf(key string) (*networks, netip.Addr) {
-	text, _, _ := strings.Cut(key, "/")
-	if len(s.v4.rules)+len(s.v6.rules) == 0 || len(text) > longestAddress {
+	if len(s.v4.rules)+len(s.v6.rules) == 0 {
 		return nil, netip.Addr{}
 	}
-	a, ok := plain.Address(text)
+	a, ok := addressIn(key)
 	switch {
 	case !ok:
 		return nil, netip.Addr{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +61,11 @@ func NewKey(text string, p Prefixes) (Key, error) {
 		k.Single, k.Spelling = name, k.spellings[name]
 	}
 	return k, nil
+}
+
+// IsAddress reports whether each key is the address of a client.
+func (k *Key) IsAddress() bool {
+	return slices.Contains([]string{clientIPName, "client_ip", "http.request.remote", "http.request.remote.host"}, k.Single)
 }
 
 // checkBraces reports a placeholder that does not end: to Caddy that is text, the same

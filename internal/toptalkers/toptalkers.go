@@ -82,3 +82,12 @@ func (z *Zone) Top(by string, count int) *control.Top {
 	}
 	return top
 }
+
+// Seen returns keys that were denied or charged in the last minutes; nil if the zone keeps hashes of them.
+func (z *Zone) Seen() []topkeys.Key {
+	if z == nil || z.label != nil {
+		return nil
+	}
+	now := uptime.Now()
+	return append(z.denied.Top(now, topkeys.Entries).Keys, z.charged.Top(now, topkeys.Entries).Keys...)
+}
