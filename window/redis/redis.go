@@ -32,6 +32,7 @@ import (
 // Store implements window.Store, engine.Pinger and engine.Instancer.
 type Store struct {
 	client  goredis.UniversalClient
+	given   bool // whether the client is the caller's
 	cluster bool
 	// How counters are named: in two ways while a secret changes.
 	namings  []naming.Naming
@@ -81,6 +82,13 @@ type Store struct {
 // New returns a store. It connects when it is first used, not before.
 func New(o Options) *Store {
 	o = o.withDefaults()
+	s := newStore(o.client(), o)
+	s.onEach(o)
+	return s
+}
+
+// newStore returns a store without hooks of its client.
+func newStore(client goredis.UniversalClient, o Options) *Store {
 	start := time.Now()
 	clock := func() time.Duration { return time.Since(start) }
 	var own func() time.Duration // nil: the clocks of this process
@@ -90,7 +98,7 @@ func New(o Options) *Store {
 	}
 	namings := naming.New(o.Prefix, o.KeySecret, o.FormerKeySecret)
 	s := &Store{
-		client:     o.client(),
+		client:     client,
 		cluster:    o.isCluster(),
 		namings:    namings,
 		timeout:    o.Timeout,
@@ -127,7 +135,6 @@ func New(o Options) *Store {
 		Fail:   s.words.FailUncharged,
 		Report: s.report,
 	})
-	s.onEach(o)
 	return s
 }
 
@@ -137,7 +144,7 @@ func (s *Store) onEach(o Options) {
 	// The first hook is the outermost one.
 	each := func(server *goredis.Client) {
 		sharing := &client.Sharing{Retry: !s.cluster, Tell: o.Few}
-		server.AddHook(&client.Loader{Server: server, Background: s.background, Patience: s.patience})
+		server.AddHook(&client.Loader{Each: only(server), Background: s.background, Patience: s.patience})
 		server.AddHook(&client.Spares{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
 			return s.trip.IsFar() && !sharing.IsFew()
 		}})
@@ -184,7 +191,7 @@ func (s *Store) CheckAlgorithm(a window.Algorithm) error {
 func (s *Store) Drain() { s.leases.Drain() }
 
 // Close implements window.Store. It gives back what is left of leases, and waits a moment for
-// receipts that are being settled.
+// receipts that are being settled. A client that was given stays open.
 func (s *Store) Close() error {
 	s.Drain()
 	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
@@ -194,6 +201,9 @@ func (s *Store) Close() error {
 	s.leases.Close()
 	s.givebacks.Close()
 	s.background.Close()
+	if s.given {
+		return nil
+	}
 	return s.client.Close()
 }
 

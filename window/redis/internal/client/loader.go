@@ -14,9 +14,11 @@ import (
 // Loader is a hook of the client of one server. A server that does not know a
 // script gets them, and then the calls that it refused again. It has to be the server
 // that refused them: of a slot on its way to another node of a Cluster, that is not
-// the one where the key is said to be.
+// the one where the key is said to be. A Loader of a whole Cluster sends them to every master.
 type Loader struct {
-	Server     *goredis.Client
+	// Each calls a function with the client of each server that gets the scripts.
+	Each       func(ctx context.Context, load func(context.Context, *goredis.Client) error) error
+	Own        bool // whether other calls than those of package wire are left alone
 	Background *tasks.Background
 	Patience   time.Duration // of a load
 
@@ -43,7 +45,7 @@ func (l *Loader) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		for again := 0; ; again++ {
 			unsend(cmd)
 			err := next(ctx, cmd)
-			if !lacksScript(err) || again == loads {
+			if !l.lacksScript(cmd, err) || again == loads {
 				return err
 			}
 			if err := l.load(ctx); err != nil {
@@ -61,7 +63,7 @@ func (l *Loader) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 		for again := 0; ; again++ {
 			clearErrors(cmds)
 			err := next(ctx, cmds)
-			if cmds = refused(cmds); len(cmds) == 0 || again == loads {
+			if cmds = l.refused(cmds); len(cmds) == 0 || again == loads {
 				return err
 			}
 			if err := l.load(ctx); err != nil {
@@ -97,9 +99,9 @@ func unsend(cmd goredis.Cmder) {
 }
 
 // refused returns the commands that lack the script, with what has to precede them.
-func refused(cmds []goredis.Cmder) (all []goredis.Cmder) {
+func (l *Loader) refused(cmds []goredis.Cmder) (all []goredis.Cmder) {
 	for i, cmd := range cmds {
-		if !lacksScript(cmd.Err()) {
+		if !l.lacksScript(cmd, cmd.Err()) {
 			continue
 		}
 		if i > 0 && cmds[i-1].Name() == "asking" { // holds for the next command only
@@ -137,11 +139,14 @@ func (l *Loader) load(ctx context.Context) error {
 func (l *Loader) send(now *loading) {
 	ctx, cancel := context.WithTimeout(l.Background.Context, l.Patience)
 	defer cancel()
-	_, now.err = l.Server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
-		for _, script := range scripts.All() {
-			pipe.ScriptLoad(ctx, script)
-		}
-		return nil
+	now.err = l.Each(ctx, func(ctx context.Context, server *goredis.Client) error {
+		_, err := server.Pipelined(ctx, func(pipe goredis.Pipeliner) error {
+			for _, script := range scripts.All() {
+				pipe.ScriptLoad(ctx, script)
+			}
+			return nil
+		})
+		return err
 	})
 	l.mu.Lock()
 	l.under = nil
@@ -149,6 +154,10 @@ func (l *Loader) send(now *loading) {
 	close(now.done)
 }
 
-func lacksScript(err error) bool {
-	return err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT") // the words after it differ in Valkey
+func (l *Loader) lacksScript(cmd goredis.Cmder, err error) bool {
+	if err == nil || !goredis.HasErrorPrefix(err, "NOSCRIPT") { // the words after it differ in Valkey
+		return false
+	}
+	_, own := cmd.(interface{ Unsend() })
+	return own || !l.Own
 }
