@@ -9,7 +9,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -34,9 +34,9 @@ func unseen(ctx context.Context, z *running.Zone, o *overrides.Record) string {
 
 // unseenNetwork returns why a network may select no key of a zone.
 func unseenNetwork(z *running.Zone) string {
-	seen := slices.DeleteFunc(z.Top.Seen(), func(k topkeys.Key) bool { return k.Key == "" || k.Cut })
+	seen := slices.DeleteFunc(z.Top.Seen(), func(k toptalkers.Key) bool { return k.Key == "" || k.Cut })
 	switch {
-	case z.Key.IsAddress() || slices.ContainsFunc(seen, func(k topkeys.Key) bool { return overrides.IsAddress(k.Key) }):
+	case z.Key.IsAddress() || slices.ContainsFunc(seen, func(k toptalkers.Key) bool { return overrides.IsAddress(k.Key) }):
 		return ""
 	case len(seen) > 0:
 		return warnNoAddress
@@ -51,7 +51,7 @@ func unseenKey(ctx context.Context, z *running.Zone, o *overrides.Record) string
 		return err.Error()
 	}
 	c := &found.charge
-	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Seen(), func(k topkeys.Key) bool { return isKey(&k, c.Key) }) {
+	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Seen(), func(k toptalkers.Key) bool { return isKey(&k, c.Key) }) {
 		return ""
 	}
 	ds, _, _, err := peekOf(z, c.Key)(ctx, []window.Charge{*c}, false, false)
@@ -63,7 +63,7 @@ func unseenKey(ctx context.Context, z *running.Zone, o *overrides.Record) string
 }
 
 // isKey reports whether a top talker is a key, as far as it was kept.
-func isKey(k *topkeys.Key, key string) bool {
+func isKey(k *toptalkers.Key, key string) bool {
 	return k.Key == key || k.Cut && strings.HasPrefix(key, k.Key)
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
-	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
+	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -33,8 +33,8 @@ type Tally struct {
 
 	// Keys that were denied since the last summary.
 	keys     distinct
-	frequent topkeys.Frequent // with log_key
-	logs     atomic.Bool      // whether keys may be logged: no longer after a reload without log_key
+	frequent toptalkers.Frequent // with log_key
+	logs     atomic.Bool         // whether keys may be logged: no longer after a reload without log_key
 
 	// What the zone has decided in the last minutes, in shadow, too. The watcher fills it from the metrics.
 	Recent recent.History

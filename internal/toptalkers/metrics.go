@@ -3,7 +3,6 @@ package toptalkers
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
@@ -27,7 +26,7 @@ func (Collector) Describe(ch chan<- *prometheus.Desc) { newTopTenRatio().Describ
 // Collect implements prometheus.Collector.
 func (Collector) Collect(ch chan<- prometheus.Metric) {
 	type label struct{ zone, by string }
-	most := make(map[label]topkeys.Top)
+	most := make(map[label]Top)
 	for id, pairs := range zonepool.All[*pair]() {
 		for _, p := range pairs {
 			for _, by := range []string{"denied", "charged"} {

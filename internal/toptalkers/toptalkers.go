@@ -1,4 +1,5 @@
-// Package toptalkers notes which keys of zones are denied most and charged most, for operators and for a metric.
+// Package toptalkers notes which keys of zones are denied most and charged most, for operators and for a metric. [Keys] finds
+// them in bounded memory.
 package toptalkers
 
 import (
@@ -6,7 +7,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/topkeys"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -17,13 +17,13 @@ import (
 type Zone struct {
 	*pair
 	zone  engine.ZoneID
-	label topkeys.Label // nil: keys are kept and shown as they are
+	label Label // nil: keys are kept and shown as they are
 }
 
 // pair outlives reloads, and is the same for all handlers with the zone.
 type pair struct {
-	denied  *topkeys.Keys // in requests
-	charged *topkeys.Keys // in units
+	denied  *Keys // in requests
+	charged *Keys // in units
 }
 
 // part tells the pairs of a zone apart. A pair with hashes holds no keys, also after hash_keys was added.
@@ -39,13 +39,13 @@ func Of(h *zonepool.Hold, store window.Store) *Zone {
 		z.label = hasher.AppendKeyHash
 	}
 	z.pair = zonepool.Get(h, part{z.label != nil}, func() *pair {
-		return &pair{topkeys.New(uptime.Now()), topkeys.New(uptime.Now())}
+		return &pair{New(uptime.Now()), New(uptime.Now())}
 	})
 	return z
 }
 
 // by returns one of the pair; nil for a word that names none.
-func (p *pair) by(word string) *topkeys.Keys {
+func (p *pair) by(word string) *Keys {
 	switch word {
 	case "denied":
 		return p.denied
@@ -84,10 +84,10 @@ func (z *Zone) Top(by string, count int) *control.Top {
 }
 
 // Seen returns keys that were denied or charged in the last minutes; nil if the zone keeps hashes of them.
-func (z *Zone) Seen() []topkeys.Key {
+func (z *Zone) Seen() []Key {
 	if z == nil || z.label != nil {
 		return nil
 	}
 	now := uptime.Now()
-	return append(z.denied.Top(now, topkeys.Entries).Keys, z.charged.Top(now, topkeys.Entries).Keys...)
+	return append(z.denied.Top(now, Entries).Keys, z.charged.Top(now, Entries).Keys...)
 }

@@ -1,4 +1,4 @@
-package topkeys
+package toptalkers
 
 import "math"
 

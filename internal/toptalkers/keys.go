@@ -1,6 +1,4 @@
-// Package topkeys finds the keys of a stream that have the most units, in bounded memory. It does not
-// import Caddy.
-package topkeys
+package toptalkers
 
 import (
 	"bytes"
