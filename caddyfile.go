@@ -193,7 +193,10 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser) error {
 				return d.Errf("wrong arguments: write %s", meant)
 			}
 			hint := ""
-			if len(args) < 4 {
+			switch {
+			case len(args) == 1 && d.NextBlock(0):
+				hint = ": sliding_window { zone " + args[0] + " { ... } }"
+			case len(args) < 4:
 				hint = "; is a {$VARIABLE} empty?"
 			}
 			return d.Errf("wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block%s", hint)

@@ -143,7 +143,7 @@ func printReset(w io.Writer, answer *control.Reset) {
 		what = "will be reset"
 	}
 	_, _ = fmt.Fprintf(w, "%s in zone %s %s.\n", printable(answer.Key), answer.Zone, what)
-	if answer.Note != "" {
-		_, _ = fmt.Fprintln(w, answer.Note+".")
+	if note := answer.Note; note != "" {
+		_, _ = fmt.Fprintln(w, strings.ToUpper(note[:1])+note[1:]+".")
 	}
 }

@@ -64,3 +64,12 @@ func TestSentencesWrap(t *testing.T) {
 		}
 	}
 }
+
+// What is noted of a reset begins as a sentence.
+func TestResetSentences(t *testing.T) {
+	var got strings.Builder
+	printReset(&got, &control.Reset{Zone: "api", Key: "anna", Done: true, Note: "other Caddys follow within 1 s"})
+	if want := "anna in zone api was reset.\nOther Caddys follow within 1 s.\n"; got.String() != want {
+		t.Errorf("got %q, want %q", got.String(), want)
+	}
+}

@@ -68,6 +68,7 @@ func TestRefusedDirective(t *testing.T) {
 		{"sliding_window", `no zone: write zone <name> { ... }, at Caddyfile:2`},
 		{"sliding_window {\n\t\tstatus 429\n\t}", `no zone: write zone <name> { ... }, at Caddyfile:4`},
 		{"sliding_window api", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block; is a {$VARIABLE} empty?, at Caddyfile:2`},
+		{"sliding_window api {\n\t\tlimit 5 1m\n\t}", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block: sliding_window { zone api { ... } }, at Caddyfile:3`},
 		{"sliding_window api {client_ip} 5", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block; is a {$VARIABLE} empty?, at Caddyfile:2`},
 		{"sliding_window api {client_ip} 5 1m 1h", `wrong number of arguments: write sliding_window <zone> <key> <limit> <window>, or zones in a block, at Caddyfile:2`},
 		{"sliding_window a:b {client_ip} 5 1m", `zone "a:b": name holds ':'; use letters, digits, ., - and _, at Caddyfile:2`},
