@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
 // Alert says from when on a zone denies so much that an operator should know.
@@ -54,7 +54,7 @@ func (a *Alert) rule() (*alert.Rule, error) {
 		}
 	}
 	if r.Over < shortestAlert || r.Over > longestAlert {
-		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, quantity.Short(shortestAlert), quantity.Short(longestAlert))
+		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, plain.Duration(shortestAlert), plain.Duration(longestAlert))
 	}
 	if a.Min != "" {
 		if r.Least, err = a.Min.int(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
 )
 
 // The words for which fields an answer gets.
@@ -123,7 +124,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	h.logDenial(req)
 
 	status, cause := h.denialStatus(req)
-	if err := answer.ErrorForRoutes(r, status, cause); err != nil {
+	if err := routes.ErrorFor(r, status, cause); err != nil {
 		return err
 	}
 	detail := "This request can never pass: it costs more than the limit."
@@ -157,7 +158,7 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *reque
 	answer.ForgetBody(w.Header())
 	w.Header()["Retry-After"] = []string{"1"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
-	if err := answer.ErrorForRoutes(r, http.StatusServiceUnavailable, errUnavailable); err != nil {
+	if err := routes.ErrorFor(r, http.StatusServiceUnavailable, errUnavailable); err != nil {
 		return err
 	}
 	p := answer.Problem{
@@ -175,7 +176,7 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	if !errors.As(err, &refusal) || refusal.StatusCode < 400 || refusal.StatusCode >= statusClientClosed {
 		return err
 	}
-	if err := answer.ErrorForRoutes(r, refusal.StatusCode, err); err != nil {
+	if err := routes.ErrorFor(r, refusal.StatusCode, err); err != nil {
 		return err
 	}
 	answer.ForgetBody(w.Header())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -62,7 +63,7 @@ func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(strin
 // plainPercent does so with a percentage.
 func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
-func plainDuration(d time.Duration) Value { return Value(quantity.Short(d)) }
+func plainDuration(d time.Duration) Value { return Value(plain.Duration(d)) }
 
 // Limit is a number of units that may be spent in any window of a length.
 type Limit struct {

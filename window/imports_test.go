@@ -34,6 +34,8 @@ func TestImportDirection(t *testing.T) {
 		"window/memory":     func(i string) bool { return standard(i) || i == module+"/window" || i == engine },
 		"internal/fallback": oneOf(module+"/window", engine, module+"/internal/breaker"),
 		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/internal/fallback", module+"/lua"),
+		"window/httplimit":  oneOf(module+"/window", module+"/internal/answer"),
+		"internal/answer":   oneOf(module+"/window", module+"/internal/plain", "github.com/munnerz/goautoneg"),
 		".":                 func(i string) bool { return !strings.HasPrefix(i, goRedis) },
 	} {
 		found := imports(t, filepath.Join("..", dir), false)

@@ -55,6 +55,20 @@ func (l Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, err
 	return l.decision(ctx, ds, err)
 }
 
+// Decide is AllowN with the decision on each policy of the zone. While OnError lets requests pass, there are
+// no decisions and no error; while it denies them, the error is that of the store.
+func (l Limiter) Decide(ctx context.Context, key string, n int64) ([]Decision, error) {
+	ds, err := l.store().Take(ctx, []Charge{l.Zone.Charge(key, n)})
+	if l.OnError == Allow && isOutage(ctx, err) {
+		return nil, nil
+	}
+	return ds, err
+}
+
+func isOutage(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, ErrUnavailable)
+}
+
 // Peek returns whether Allow would let the key pass now, and what is left. It spends nothing.
 func (l Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	ds, err := l.store().Peek(ctx, []Charge{l.Zone.Charge(key, 1)})
@@ -107,7 +121,7 @@ func (l Limiter) store() Store {
 func (l Limiter) decision(ctx context.Context, ds []Decision, err error) (Decision, error) {
 	switch {
 	case err == nil:
-	case l.OnError < Allow, ctx.Err() != nil, !errors.Is(err, ErrUnavailable):
+	case l.OnError < Allow, !isOutage(ctx, err):
 		return Decision{}, err
 	default:
 		return Decision{Allowed: l.OnError == Allow}, nil

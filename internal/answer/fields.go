@@ -1,5 +1,5 @@
 // Package answer writes what clients are told: the fields RateLimit and RateLimit-Policy, and the body of a
-// denial. It finds out whether error routes answer instead.
+// denial.
 package answer
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -44,7 +44,7 @@ func NewQuotas(zone string, policies []window.Policy) *Quotas {
 	for i, p := range policies {
 		name := zone
 		if len(policies) > 1 {
-			name += ":" + quantity.Short(p.Window)
+			name += ":" + plain.Duration(p.Window)
 		}
 		f.Limits[i].Name = name
 		quota, length := Announced(p)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -84,7 +85,7 @@ func (r *Record) checkLimit() error {
 		return err
 	}
 	for i, p := range policies {
-		r.Limits[i].Window = quantity.Short(p.Window)
+		r.Limits[i].Window = plain.Duration(p.Window)
 	}
 	return nil
 }

@@ -24,14 +24,3 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	return caddy.ParseDuration(s[:start] + strconv.FormatFloat(weeks*7*24, 'f', -1, 64) + "h" + s[end+1:])
 }
-
-// Short writes a duration without the units that are zero at its end: 1h rather than 1h0m0s.
-func Short(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	}
-	return d.String()
-}

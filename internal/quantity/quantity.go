@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
 var errNoNumber = errors.New(`"" is not a whole number`)
@@ -68,7 +70,7 @@ func PlainInt(text string) string {
 // PlainDuration does so with a duration.
 func PlainDuration(text string) string {
 	if d, err := Duration(text); err == nil {
-		return Short(d)
+		return plain.Duration(d)
 	}
 	return text
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -45,7 +45,7 @@ func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, d
 // limitState returns what is used of a limit.
 func (z *Zone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
 	state := control.LimitState{
-		Max: p.Limit, Window: quantity.Short(p.Window), Used: used, Remaining: d.Remaining,
+		Max: p.Limit, Window: plain.Duration(p.Window), Used: used, Remaining: d.Remaining,
 		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
 	}
 	if d.RetryAfter != window.Never {

@@ -1,4 +1,4 @@
-package answer
+package routes
 
 import (
 	"net/http"
@@ -6,9 +6,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// ErrorForRoutes returns the error to pass on for a denial if one of the server's error
+// ErrorFor returns the error to pass on for a denial if one of the server's error
 // routes would answer it, else nil. Only matching the routes tells.
-func ErrorForRoutes(r *http.Request, status int, cause error) error {
+func ErrorFor(r *http.Request, status int, cause error) error {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
 		return nil

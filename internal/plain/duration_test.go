@@ -1,11 +1,11 @@
-package quantity
+package plain
 
 import (
 	"testing"
 	"time"
 )
 
-func TestShort(t *testing.T) {
+func TestDuration(t *testing.T) {
 	for _, c := range []struct {
 		in   time.Duration
 		want string
@@ -19,8 +19,8 @@ func TestShort(t *testing.T) {
 		{time.Hour, "1h"},
 		{24 * time.Hour, "24h"},
 	} {
-		if got := Short(c.in); got != c.want {
-			t.Errorf("Short(%s): got %s, want %s", c.in, got, c.want)
+		if got := Duration(c.in); got != c.want {
+			t.Errorf("Duration(%s): got %s, want %s", c.in, got, c.want)
 		}
 	}
 }
