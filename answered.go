@@ -125,7 +125,7 @@ func (h *Handler) unsettled(req *request) (places []int) {
 // receipt is that of a charge in a zone.
 type receipt struct {
 	settler.Receipt
-	zone *Zone
+	zone *liveZone
 }
 
 // receipts returns those of a request that was admitted, for zones that settle.
@@ -295,10 +295,10 @@ func (req *request) DeniedLater() bool {
 }
 
 // chargedBefore reports whether an earlier handler has charged the request in a zone.
-func (req *request) chargedBefore(z *Zone) bool {
+func (req *request) chargedBefore(z *liveZone) bool {
 	earlier, _ := req.vars[requestVar].(*request)
 	for ; earlier != nil; earlier = earlier.previous {
-		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *Zone) bool { return other.use == z.use }) {
+		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *liveZone) bool { return other.use == z.use }) {
 			return true
 		}
 	}
@@ -317,7 +317,7 @@ type seeking struct {
 
 // note notes an answer without an error, and why it did not tell its cost, if so. An answer that was cut off says nothing
 // about those that are not.
-func (s *seeking) note(logger *zap.Logger, z *Zone, missing usage.Reason) {
+func (s *seeking) note(logger *zap.Logger, z *liveZone, missing usage.Reason) {
 	switch {
 	case s.found.Load() || missing == usage.Aborted:
 	case missing == "":

@@ -77,7 +77,7 @@ type zoneUse struct {
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
 	// All zones of the handlers with it, if they have others.
-	beside []*Zone
+	beside []*liveZone
 	// Whether the store of a handler keeps no counters of requests that are not denied.
 	noShadow bool
 	// When the log may say again that an option came out empty.

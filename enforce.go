@@ -39,7 +39,7 @@ func (z *Zone) checkEnforce(word string) (percent int64, err error) {
 }
 
 // enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
-func (z *Zone) enforced() int64 {
+func (z *liveZone) enforced() int64 {
 	set := z.control.Current()
 	if set == nil || set.Percent > enforce.None && z.checkBeside() != nil {
 		return z.c.Percent
@@ -49,7 +49,7 @@ func (z *Zone) enforced() int64 {
 
 // setEnforce enforces the zone as an order says, wherever the zone is used in this process. The mode config goes back to
 // the configuration.
-func (z *Zone) setEnforce(o enforce.Order) error {
+func (z *liveZone) setEnforce(o enforce.Order) error {
 	if o.Mode == enforce.Config {
 		z.control.Reset()
 		return nil
@@ -77,7 +77,7 @@ func (z *Zone) setEnforce(o enforce.Order) error {
 // checkBeside reports why a zone that is configured as shadow cannot be enforced while Caddy runs.
 // CL.THROTTLE decides on a request that one zone counts, and which zones those are is settled
 // when the configuration loads.
-func (z *Zone) checkBeside() error {
+func (z *liveZone) checkBeside() error {
 	if z.c.Percent != enforce.None {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (u *zoneUse) checkShadow() error {
 // shadowed is a request in a zone that does not deny it.
 type shadowed struct {
 	handler  *Handler
-	zone     *Zone
+	zone     *liveZone
 	charge   window.Charge
 	assessed bool // the matchers have been asked
 	applies  bool
@@ -111,9 +111,9 @@ type shadowed struct {
 }
 
 // addShadow notes that a zone does not deny the request.
-func (req *request) addShadow(h *Handler, z *Zone) *shadowed {
+func (req *request) addShadow(h *Handler, z *liveZone) *shadowed {
 	if req.shadows == nil {
-		shadows := make([]shadowed, 0, len(h.Zones)) // they never move
+		shadows := make([]shadowed, 0, len(h.zones)) // they never move
 		req.shadows = &shadows
 	}
 	*req.shadows = append(*req.shadows, shadowed{handler: h, zone: z})

@@ -169,7 +169,7 @@ func (l *Lease) engine(algorithm window.Algorithm) (window.Lease, error) {
 }
 
 // checkCost reports what is wrong with the cost by itself.
-func (z *Zone) checkCost(c *compiled.Zone) error {
+func checkCost(z *Zone, c *compiled.Zone) error {
 	c.Cost, c.Spends = 1, template.NewText(string(z.Cost))
 	if err := template.Check(string(z.Cost)); err != nil {
 		return fmt.Errorf("cost %w", err)

@@ -153,7 +153,7 @@ func (v Value) seconds() (float64, error) {
 }
 
 // checkLoad reports what is wrong with load, or with what is configured beside it.
-func (z *Zone) checkLoad(c *compiled.Zone) error {
+func checkLoad(z *Zone, c *compiled.Zone) error {
 	if z.Load == nil {
 		return nil
 	}
@@ -166,11 +166,11 @@ func (z *Zone) checkLoad(c *compiled.Zone) error {
 	if _, ok := c.Algorithm.(window.GCRA); ok {
 		return errors.New("load and algorithm gcra cannot be combined: Caddys with different factors would spoil each other's counts; use zset, log, stream or slices")
 	}
-	return z.checkScaled(c)
+	return checkScaled(z, c)
 }
 
 // checkScaled reports why the limits cannot follow the load.
-func (z *Zone) checkScaled(c *compiled.Zone) error {
+func checkScaled(z *Zone, c *compiled.Zone) error {
 	if len(c.Limits) == 0 {
 		return nil // of the limit
 	}

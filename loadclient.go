@@ -12,7 +12,7 @@ import (
 
 // clientZones returns the zones whose keys tell clients apart, the most specific one first: the one whose
 // limit is the lowest. A zone whose answers are timed counts many clients together, as a rule.
-func clientZones(zones []*Zone) (all []clientZone) {
+func clientZones(zones []*liveZone) (all []clientZone) {
 	for _, z := range zones {
 		if z.c.Key.Placeholders == 0 || z.load.Timed() {
 			continue
@@ -26,7 +26,7 @@ func clientZones(zones []*Zone) (all []clientZone) {
 
 // clientZone is a zone whose key tells clients apart.
 type clientZone struct {
-	zone  *Zone
+	zone  *liveZone
 	empty string // the key of requests without a value for it
 }
 
@@ -49,7 +49,7 @@ func (req *timedRequest) Client() load.Client {
 }
 
 // keyIn returns the key of the request in a zone. It reports false if the zone does not count it.
-func (req *request) keyIn(z *Zone) (string, bool) {
+func (req *request) keyIn(z *liveZone) (string, bool) {
 	if i := slices.Index(req.zones, z); i >= 0 {
 		return req.charges[i].Key, true
 	}

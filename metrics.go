@@ -43,7 +43,7 @@ type settledCounters struct {
 	missing map[usage.Reason]prometheus.Counter // with settle
 }
 
-func newSettledCounters(z *Zone) settledCounters {
+func newSettledCounters(z *liveZone) settledCounters {
 	c := settledCounters{zone: settler.NewZone(z.Name, func(key string, units int64) { z.top.Charged(key, units) })}
 	if z.Settle != nil {
 		c.missing = make(map[usage.Reason]prometheus.Counter)

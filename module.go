@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -23,7 +22,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
@@ -99,6 +97,7 @@ type Handler struct {
 	LogKey bool `json:"log_key,omitempty"`
 
 	store   *openstore.Store
+	zones   []*liveZone
 	settles bool        // whether a zone has count_if or settle
 	loads   bool        // whether a zone has load
 	times   bool        // whether a zone measures answer times
@@ -156,23 +155,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		z.hold = zonepool.Of(engine.ZoneID{Store: h.store.ID, Zone: z.Name})
-		z.control = enforce.Of(z.hold)
-		z.seen = alert.NewSeen(z.hold, z.Alert != nil, h.LogKey)
-		if z.TopTalkers {
-			z.top = toptalkers.Of(z.hold, store)
-		}
-		if err := z.provision(ctx, use, store); err != nil {
+		live := &liveZone{Zone: z, use: use, hold: zonepool.Of(engine.ZoneID{Store: h.store.ID, Zone: z.Name})}
+		h.zones = append(h.zones, live) // Cleanup releases it
+		if err := live.provision(ctx, store, h.LogKey); err != nil {
 			return err
 		}
 		use.script = use.script || !h.decidesAlone(z)
-		if z.Load != nil {
-			z.load = load.LimitsOf(z.hold, z.Load.options, z.c.Algorithm, z.c.Policies)
-		}
-		h.loads, h.times = h.loads || z.load != nil, h.times || z.load.Timed()
-		if len(h.Zones) > 1 {
-			use.beside = append(use.beside, h.Zones...)
-		}
+		h.loads, h.times = h.loads || live.load != nil, h.times || live.load.Timed()
 		use.noShadow = use.noShadow || openShadow == nil
 		if z.c.Percent != enforce.All {
 			if err := use.checkShadow(); err != nil {
@@ -180,8 +169,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			}
 		}
 	}
+	if len(h.zones) > 1 {
+		for _, z := range h.zones {
+			z.use.beside = append(z.use.beside, h.zones...)
+		}
+	}
 	if h.times {
-		h.clients = clientZones(h.Zones)
+		h.clients = clientZones(h.zones)
 	}
 	if h.Status == 0 {
 		h.Status = http.StatusTooManyRequests
@@ -197,7 +191,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Share {
 		app.join(h.store)
 	}
-	for _, z := range h.Zones {
+	for _, z := range h.zones {
 		running := h.newRunningZone(z)
 		for _, o := range z.use.joins(running.InBook) {
 			h.store.Overrides.Foresee(o, ctx.Storage())
@@ -227,7 +221,7 @@ func (h *Handler) check() error {
 	}
 	for _, z := range h.Zones {
 		if a := z.Algorithm; a != nil && a.Native == nativeOn && !h.decidesAlone(z) {
-			return fmt.Errorf("zone %s: %w", z.Name, errNative(z.checkNative(z.c, false)))
+			return fmt.Errorf("zone %s: %w", z.Name, errNative(checkNative(z, z.c, false)))
 		}
 	}
 	for _, err := range []error{
@@ -269,10 +263,8 @@ func checkJitter(jitter float64) error {
 // Cleanup implements caddy.CleanerUpper. Requests may still be in flight, and be decided
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
-	for _, z := range h.Zones {
-		if z != nil {
-			z.hold.Release()
-		}
+	for _, z := range h.zones {
+		z.hold.Release()
 	}
 	if h.store != nil {
 		h.store.Release(h.OnError.Local())

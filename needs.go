@@ -15,7 +15,7 @@ import (
 
 // chargeWithout is chargeUnder without a request, of which other zones let the zone reserve most. It also returns what only
 // a request tells.
-func (z *Zone) chargeWithout(key string, most int64) (window.Charge, *overrides.Rule, running.Needs) {
+func (z *liveZone) chargeWithout(key string, most int64) (window.Charge, *overrides.Rule, running.Needs) {
 	repl := caddy.NewReplacer()
 	c, _ := z.charge(key, repl)
 	var needs running.Needs
@@ -41,7 +41,7 @@ func (z *Zone) chargeWithout(key string, most int64) (window.Charge, *overrides.
 
 // lookForLimits takes the limits that need a request out of a charge. In the place of each it gives the charge a policy
 // that looks into the window of the limit, if it has none, and the window is known.
-func (z *Zone) lookForLimits(c *window.Charge, needs *running.Needs, repl *caddy.Replacer) {
+func (z *liveZone) lookForLimits(c *window.Charge, needs *running.Needs, repl *caddy.Replacer) {
 	var known []compiled.Limit
 	for i, l := range z.Limits {
 		if !needsRequest(string(l.Max)+string(l.Window), repl) {

@@ -16,7 +16,7 @@ import (
 
 // override gives a charge the limits of its rule, which may be nil, and has it look back as far as the overrides of its key
 // do. It reports whether the limits are those of the rule.
-func (z *Zone) override(c *window.Charge, rule *overrides.Rule) bool {
+func (z *liveZone) override(c *window.Charge, rule *overrides.Rule) bool {
 	if c.Lease.Units > 0 && !z.overrides.MayLease() {
 		c.Lease = window.Lease{}
 	}
@@ -48,7 +48,7 @@ func sameWindows(a, b []window.Policy) bool {
 }
 
 // fitRule reports why the limits of a record cannot hold in the zone. The limits of a factor are known if those of the zone are.
-func (z *Zone) fitRule(r *overrides.Rule) error {
+func (z *liveZone) fitRule(r *overrides.Rule) error {
 	if z.onServer() {
 		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
 	}
@@ -72,7 +72,7 @@ func (z *Zone) fitRule(r *overrides.Rule) error {
 }
 
 // forOverrides returns what records have to fit.
-func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
+func (z *liveZone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 	return overrides.Zone{
 		Name: z.Name,
 		KeyOf: func(values []string) (string, error) {
@@ -93,7 +93,7 @@ func (z *Zone) forOverrides(hasher overrides.Hasher) overrides.Zone {
 
 // noteOverride notes the rule of a key in a zone. It reports whether the zone charges nothing, as the
 // rule exempts the key or denies it; the rule then decides.
-func (req *request) noteOverride(z *Zone, key string, rule *overrides.Rule) (decided bool) {
+func (req *request) noteOverride(z *liveZone, key string, rule *overrides.Rule) (decided bool) {
 	if rule == nil {
 		return false
 	}
@@ -116,7 +116,7 @@ type overridden struct {
 }
 
 type zoneRule struct {
-	zone *Zone
+	zone *liveZone
 	*overrides.Rule
 }
 
@@ -167,7 +167,7 @@ func (req *request) source(zone string) any {
 }
 
 // sourceOf returns where a limit comes from that no override has changed.
-func (z *Zone) sourceOf(p window.Policy) string {
+func (z *liveZone) sourceOf(p window.Policy) string {
 	switch {
 	case z.load.Scales(p):
 		return control.SourceLoad
@@ -201,13 +201,13 @@ func (req *request) override() any {
 }
 
 // chargeUnder is Zone.charge for the override of the key, which may be nil.
-func (z *Zone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
+func (z *liveZone) chargeUnder(key string, repl *caddy.Replacer) (window.Charge, *overrides.Rule) {
 	c, _ := z.charge(key, repl)
 	return c, z.ruleOn(&c)
 }
 
 // ruleOn has the override of the key of a charge change it, and returns its rule; nil if none holds.
-func (z *Zone) ruleOn(c *window.Charge) *overrides.Rule {
+func (z *liveZone) ruleOn(c *window.Charge) *overrides.Rule {
 	rule := z.overrides.Rule(c.Key)
 	if rule.Decides() || z.override(c, rule) {
 		return rule

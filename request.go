@@ -19,7 +19,7 @@ import (
 // request is one request in one handler: what it wants to spend, and what was
 // decided. It lives as long as the request, for placeholders that are read later.
 type request struct {
-	zones     []*Zone // one per charge
+	zones     []*liveZone // one per charge
 	charges   []window.Charge
 	decisions []window.Decision // one per policy; empty, with room for them, if nothing was decided
 	allowed   bool
@@ -29,7 +29,7 @@ type request struct {
 	place     engine.Place // where it was, if it was
 	unsure    bool         // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
-	keyless *Zone
+	keyless *liveZone
 	// Overrides of the request's keys; nil without any.
 	overridden *overridden
 	// The value of Retry-After; 0 for none.
@@ -52,13 +52,13 @@ type request struct {
 type (
 	requestOfOne struct {
 		request
-		zoneRoom     [1]*Zone
+		zoneRoom     [1]*liveZone
 		chargeRoom   [1]window.Charge
 		decisionRoom [1]window.Decision
 	}
 	requestOfTwo struct {
 		request
-		zoneRoom     [2]*Zone
+		zoneRoom     [2]*liveZone
 		chargeRoom   [2]window.Charge
 		decisionRoom [2]window.Decision
 	}
@@ -66,7 +66,7 @@ type (
 
 // emptyRequest returns a request with room for what the zones will say of it.
 func (h *Handler) emptyRequest() *request {
-	if len(h.Zones) == 1 && len(h.Zones[0].Limits) == 1 {
+	if len(h.zones) == 1 && len(h.Zones[0].Limits) == 1 {
 		req := new(requestOfOne)
 		req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
 		return &req.request
@@ -87,7 +87,7 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 	req := h.emptyRequest()
 	req.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	req.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
-	for _, z := range h.Zones {
+	for _, z := range h.zones {
 		percent := z.enforced()
 		switch percent {
 		case enforce.Exempt:
@@ -136,13 +136,13 @@ func (h *Handler) newRequest(r *http.Request) (*request, error) {
 }
 
 // isKeyEnforced reports whether the zone may deny the request's key.
-func (z *Zone) isKeyEnforced(req *request, percent int64) bool {
+func (z *liveZone) isKeyEnforced(req *request, percent int64) bool {
 	key, _ := z.c.Key.Expand(req.vars, req.repl)
 	return enforce.IsEnforced(z.Name, key, percent)
 }
 
 // chargeOf returns what the request spends on a key of a zone.
-func (h *Handler) chargeOf(z *Zone, key string, req *request) window.Charge {
+func (h *Handler) chargeOf(z *liveZone, key string, req *request) window.Charge {
 	c, none := z.charge(key, req.repl)
 	if none != 0 {
 		z.empty.Note(h.logger, none, req.vars, req.repl)

@@ -34,7 +34,7 @@ const (
 //
 // start is nil if nothing was read. An error answers a request whose body does not come.
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, req *request) (start *usage.Start, err error) {
-	var awaits *Zone
+	var awaits *liveZone
 	reads := false
 	for i, z := range req.zones {
 		if z.settles() && req.charges[i].Cost > 0 {
@@ -115,22 +115,22 @@ func (h *Handler) mostReserved(req *request) int64 {
 			most = min(most, smallestOf(req.charges[i].Policies))
 		}
 	}
-	if len(req.zones) == len(h.Zones) {
+	if len(req.zones) == len(h.zones) {
 		return most
 	}
-	return min(most, h.mostOf(func(z *Zone) bool { return !slices.Contains(req.zones, z) }))
+	return min(most, h.mostOf(func(z *liveZone) bool { return !slices.Contains(req.zones, z) }))
 }
 
 // mostBeside returns the most that a request of a zone may reserve, as far as other zones of the handler say.
-func (h *Handler) mostBeside(z *Zone) int64 {
-	return h.mostOf(func(other *Zone) bool { return other.Name != z.Name })
+func (h *Handler) mostBeside(z *liveZone) int64 {
+	return h.mostOf(func(other *liveZone) bool { return other.Name != z.Name })
 }
 
 // mostOf returns the most that a request may reserve, by the configured limits of the zones with settle for which
 // counts returns true.
-func (h *Handler) mostOf(counts func(*Zone) bool) int64 {
+func (h *Handler) mostOf(counts func(*liveZone) bool) int64 {
 	most := int64(math.MaxInt64)
-	for _, z := range h.Zones {
+	for _, z := range h.zones {
 		if z.Settle != nil && counts(z) {
 			most = min(most, z.c.SmallestLimit())
 		}
@@ -149,8 +149,8 @@ func smallestOf(policies []window.Policy) int64 {
 
 // warnOfReservations logs zones whose cost never is reserved as another zone of the handler has a smaller limit.
 func (h *Handler) warnOfReservations() {
-	for _, z := range h.Zones {
-		for _, other := range h.Zones {
+	for _, z := range h.zones {
+		for _, other := range h.zones {
 			if z == other || z.Settle == nil || other.Settle == nil || z.c.Cost <= other.c.SmallestLimit() || z.c.Cost > z.c.SmallestLimit() {
 				continue
 			}
@@ -215,7 +215,7 @@ func boundBody(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // awaitBody reads the start of the body of a request for a zone.
-func awaitBody(r *http.Request, z *Zone, all bool) (*usage.Start, error) {
+func awaitBody(r *http.Request, z *liveZone, all bool) (*usage.Start, error) {
 	start, err := usage.ReadStart(r, all)
 	if err == nil {
 		if start.NoRoom {
@@ -240,6 +240,6 @@ func awaitBody(r *http.Request, z *Zone, all bool) (*usage.Start, error) {
 	return nil, err
 }
 
-func (z *Zone) countUnread(reason string) {
+func (z *liveZone) countUnread(reason string) {
 	metrics.UnreadBodiesTotal.WithLabelValues(z.Name, reason).Inc()
 }

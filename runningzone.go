@@ -24,9 +24,9 @@ func init() {
 }
 
 // newRunningZone returns a zone of h for the registry and the admin API.
-func (h *Handler) newRunningZone(z *Zone) *running.Zone {
-	own := *z
-	own.MatcherSetsRaw, own.matchers = nil, nil // modules keep the context that they came with
+func (h *Handler) newRunningZone(z *liveZone) *running.Zone {
+	own, configured := *z, *z.Zone
+	own.Zone, own.matchers, configured.MatcherSetsRaw = &configured, nil, nil // modules keep the context that they came with
 	r := &running.Zone{
 		Configured: control.Zone{
 			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
@@ -57,7 +57,7 @@ func (z *Zone) algorithmName() string {
 
 // decider implements running.Decider.
 type decider struct {
-	zone *Zone
+	zone *liveZone
 	most int64 // that other zones let it reserve
 }
 
@@ -93,7 +93,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	req := &request{repl: repl, vars: vars}
 	var unknown []control.MetZone
-	for _, z := range h.Zones {
+	for _, z := range h.zones {
 		if z.enforced() == enforce.Exempt {
 			continue
 		}

@@ -251,7 +251,7 @@ func (s *Settle) compileReserveMax() (err error) {
 }
 
 // checkSettle reports what is wrong with settle, or with what is configured beside it.
-func (z *Zone) checkSettle(c *compiled.Zone) error {
+func checkSettle(z *Zone, c *compiled.Zone) error {
 	if z.Settle == nil {
 		return nil
 	}
@@ -270,11 +270,11 @@ func (z *Zone) checkSettle(c *compiled.Zone) error {
 	if z.Settle.reserveMost > 0 && c.Cost > z.Settle.reserveMost {
 		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
 	}
-	return z.checkReceipts(c, "settle")
+	return checkReceipts(z, c, "settle")
 }
 
 // checkReceipts reports why an option cannot settle what the zone charges.
-func (z *Zone) checkReceipts(c *compiled.Zone, option string) error {
+func checkReceipts(z *Zone, c *compiled.Zone, option string) error {
 	if err := engine.CheckReceipts(c.Algorithm, c.Lease); err != nil {
 		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
 	}

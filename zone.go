@@ -2,25 +2,10 @@ package slidingwindow
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/load"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
-	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
-	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
-	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
-	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Zone is a named quota: what is counted, by which key, and how much of it may
@@ -135,19 +120,7 @@ type Zone struct {
 	writtenAt     string
 	errNoFallback error
 
-	matchers     caddyhttp.MatcherSets
-	c            *compiled.Zone // made by check
-	engine       *window.Zone
-	engineNative *window.Zone // for CL.THROTTLE; nil: the zone or its store takes none. See onServer
-	use          *zoneUse
-	hold         *zonepool.Hold   // of what outlives reloads: control, seen, top and load
-	control      *enforce.Control // which goes before what is configured
-	top          *toptalkers.Zone // nil: nothing is noted
-	load         *load.Limits     // nil without the option
-	counters     zoneCounters
-	empty        *placeholders.Empty
-	overrides    *overridebook.InForce
-	seen         alert.Seen
+	c *compiled.Zone // made by check
 }
 
 // The words for what happens to an empty key.
@@ -191,86 +164,5 @@ func unless[T ~string](configured, standard T) T {
 	return configured
 }
 
-// provision compiles the zone, which has been checked. It shares use with the same zone in other handlers.
-func (z *Zone) provision(ctx caddy.Context, use *zoneUse, store window.Store) error {
-	if !use.warned {
-		use.warned = true
-		placeholders.Warn(ctx, z.Name, z.Key, z.names(), z.isInHandler)
-		z.warn(ctx.Logger())
-	}
-	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
-	if z.MatcherSetsRaw != nil {
-		loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
-		if err != nil {
-			return fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
-		}
-		if err := z.matchers.FromInterface(loaded); err != nil {
-			return fmt.Errorf("zone %s: %w", z.Name, err)
-		}
-	}
-	if z.Key == "" {
-		z.Key = template.DefaultKey
-	}
-	z.use = use
-	if z.c.Percent != enforce.All {
-		z.control.Shadow() // so that they are there before the first request
-	}
-	var err error
-	if z.engine, err = z.c.Engine(z.Name, z.c.Algorithm); err != nil {
-		return err
-	}
-	if c, ok := store.(engine.AlgorithmChecker); ok && z.c.Native.Native != window.NativeOff && z.checkNative(z.c, true) == nil {
-		if err := c.CheckAlgorithm(z.c.Native); err != nil {
-			return fmt.Errorf("zone %s: %w", z.Name, err)
-		}
-		if z.engineNative, err = z.c.Engine(z.Name, z.c.Native); err != nil {
-			return err
-		}
-	}
-	z.overrides = new(overridebook.InForce)
-	z.counters.Zone = metrics.NewZone(z.Name)
-	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
-	if z.settles() {
-		z.counters.settled = newSettledCounters(z)
-	}
-	return nil
-}
-
-// onServer reports whether the store's server may decide on the zone, with CL.THROTTLE. The configuration must have
-// loaded: a handler that comes later may have other zones beside this one.
-func (z *Zone) onServer() bool { return z.engineNative != nil && !z.use.script }
-
 // settles reports whether charges of the zone are settled by the answers to their requests.
 func (z *Zone) settles() bool { return z.CountIf != nil || z.Settle != nil }
-
-// applies reports whether the zone counts the request.
-func (z *Zone) applies(r *http.Request) (bool, error) {
-	if len(z.matchers) == 0 {
-		return true, nil
-	}
-	return z.matchers.AnyMatchWithError(r)
-}
-
-// charge returns what the request wants to spend on a key, and which options came out empty.
-func (z *Zone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
-	own := z.engine
-	if z.onServer() {
-		own = z.engineNative
-	}
-	c = own.Charge(key, z.c.Cost)
-	switch {
-	case z.c.Policies == nil:
-		if c.Policies, empty = z.c.ExpandLimits(z.c.Limits, repl); z.load != nil {
-			z.load.Scale(c.Policies)
-		}
-	case z.load != nil:
-		c.Policies = z.load.Now()
-	}
-	if z.c.Spends.Dynamic {
-		var none bool
-		if c.Cost, none = z.c.ExpandCost(repl); none {
-			empty |= placeholders.NoCost
-		}
-	}
-	return c, empty
-}

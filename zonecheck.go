@@ -63,7 +63,7 @@ func (z *Zone) checkUpTo(option string) error {
 }
 
 // checkKey reports what is wrong with the key by itself.
-func (z *Zone) checkKey(c *compiled.Zone) (err error) {
+func checkKey(z *Zone, c *compiled.Zone) (err error) {
 	if err := template.CheckKey(z.Key); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (z *Zone) checkKey(c *compiled.Zone) (err error) {
 	return err
 }
 
-func (z *Zone) checkEmptyKey(*compiled.Zone) error {
+func checkEmptyKey(z *Zone, _ *compiled.Zone) error {
 	if err := errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128)); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (z *Zone) checkEmptyKey(*compiled.Zone) error {
 	return nil
 }
 
-func (z *Zone) checkMatch(*compiled.Zone) error {
+func checkMatch(z *Zone, _ *compiled.Zone) error {
 	for _, set := range z.MatcherSetsRaw {
 		if len(set) == 0 {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
@@ -106,7 +106,7 @@ func (z *Zone) checkMatch(*compiled.Zone) error {
 			}
 		}
 	}
-	return z.checkMatcherNames()
+	return checkMatcherNames(z)
 }
 
 // matchesNothing reports whether the configuration of a matcher does not say what to match. To some
@@ -122,7 +122,7 @@ func matchesNothing(matcher, raw string) bool {
 }
 
 // checkMatcherNames refuses matchers with a placeholder that never has a value.
-func (z *Zone) checkMatcherNames() error {
+func checkMatcherNames(z *Zone) error {
 	for _, set := range z.MatcherSetsRaw {
 		for _, matcher := range slices.Sorted(maps.Keys(set)) {
 			for _, name := range template.NamesInMatcher(set[matcher]) {
@@ -135,7 +135,7 @@ func (z *Zone) checkMatcherNames() error {
 	return nil
 }
 
-func (z *Zone) checkLimits(c *compiled.Zone) error {
+func checkLimits(z *Zone, c *compiled.Zone) error {
 	if len(z.Limits) == 0 {
 		return errors.New("limit is missing: write limit <max> <window>")
 	}
@@ -162,7 +162,7 @@ func (z *Zone) checkLimits(c *compiled.Zone) error {
 	return nil
 }
 
-func (z *Zone) checkFallback(c *compiled.Zone) error {
+func checkFallback(z *Zone, c *compiled.Zone) error {
 	if z.Fallback == nil {
 		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
 			return errNoFallback(z.Limits[i])
@@ -208,7 +208,7 @@ func (z *Zone) warn(logger *zap.Logger) {
 
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the
 // limits as far as they are known.
-func (z *Zone) checkAlgorithm(c *compiled.Zone) (err error) {
+func checkAlgorithm(z *Zone, c *compiled.Zone) (err error) {
 	if c.Algorithm, c.Notes, err = z.Algorithm.compile(); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (z *Zone) checkAlgorithm(c *compiled.Zone) (err error) {
 		}
 	}
 	if c.Native.Native == window.NativeOn {
-		return errNative(z.checkNative(c, true))
+		return errNative(checkNative(z, c, true))
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func errNative(reason error) error {
 
 // checkNative returns why no server can decide by itself on the zone; nil if one can. alone is whether the zone
 // is the only one of its handler.
-func (z *Zone) checkNative(c *compiled.Zone, alone bool) error {
+func checkNative(z *Zone, c *compiled.Zone, alone bool) error {
 	switch {
 	case !alone:
 		return errors.New("there are other zones in the handler")
@@ -264,13 +264,13 @@ func (z *Zone) checkNative(c *compiled.Zone, alone bool) error {
 	return window.CheckPolicy(c.Native, c.Limits[0].Known)
 }
 
-func (z *Zone) checkLease(c *compiled.Zone) (err error) {
+func checkLease(z *Zone, c *compiled.Zone) (err error) {
 	c.Lease, err = z.Lease.engine(c.Algorithm)
 	return err
 }
 
 // checkPack reports what is wrong with pack by itself.
-func (z *Zone) checkPack(c *compiled.Zone) error {
+func checkPack(z *Zone, c *compiled.Zone) error {
 	if z.Pack == "" {
 		return nil
 	}
@@ -310,7 +310,7 @@ func checkWord[T ~string](field string, value T, words ...T) error {
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.
-func (z *Zone) checkCountIf(c *compiled.Zone) error {
+func checkCountIf(z *Zone, c *compiled.Zone) error {
 	m := z.CountIf
 	if m == nil {
 		return nil
@@ -321,7 +321,7 @@ func (z *Zone) checkCountIf(c *compiled.Zone) error {
 	if c.Cost == 0 {
 		return errors.New("count_if: cost 0 spends nothing that could be given back; take out cost or count_if")
 	}
-	return z.checkReceipts(c, "count_if")
+	return checkReceipts(z, c, "count_if")
 }
 
 // checkMatcher reports what is wrong with the response matcher of an option.

@@ -35,42 +35,42 @@ type zoneOption struct {
 // what options read names the options in errors.
 func zoneOptions() []zoneOption {
 	return []zoneOption{
-		{"match", (*Zone).readMatch, (*Zone).checkMatch, nil},
-		{"key", (*Zone).readKey, (*Zone).checkKey, func(z, p *Zone) {
+		{"match", readMatch, checkMatch, nil},
+		{"key", readKey, checkKey, func(z, p *Zone) {
 			p.Key = unless(unless(z.Key, template.DefaultKey), "{client_ip}")
 		}},
-		{"limit", (*Zone).readLimit, (*Zone).checkLimits, func(z, p *Zone) {
+		{"limit", readLimit, checkLimits, func(z, p *Zone) {
 			p.Limits = nil
 			for _, l := range z.Limits {
 				p.Limits = append(p.Limits, l.plain())
 			}
 		}},
-		{"fallback", (*Zone).readFallback, (*Zone).checkFallback, func(z, p *Zone) {
+		{"fallback", readFallback, checkFallback, func(z, p *Zone) {
 			if z.Fallback != nil {
 				fallback := z.Fallback.plain()
 				p.Fallback = &fallback
 			}
 		}},
-		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }), (*Zone).checkPack, func(z, p *Zone) {
+		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }), checkPack, func(z, p *Zone) {
 			p.Pack = z.Pack.plainInt()
 		}},
 		{"algorithm", func(z *Zone, d *caddyfile.Dispenser) error {
 			z.Algorithm = new(Algorithm)
 			return z.Algorithm.unmarshal(d)
-		}, (*Zone).checkAlgorithm, func(z, p *Zone) {
+		}, checkAlgorithm, func(z, p *Zone) {
 			if z.Algorithm != nil {
 				p.Algorithm = z.Algorithm.plain(p.Limits)
 			}
 		}},
-		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }), (*Zone).checkCost, func(z, p *Zone) {
+		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }), checkCost, func(z, p *Zone) {
 			p.Cost = unless(z.Cost.plainInt(), "1")
 		}},
-		{"lease", (*Zone).readLease, (*Zone).checkLease, func(z, p *Zone) {
+		{"lease", readLease, checkLease, func(z, p *Zone) {
 			if z.Lease != nil {
 				p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 			}
 		}},
-		{"enforce", (*Zone).readEnforce, func(z *Zone, c *compiled.Zone) (err error) {
+		{"enforce", readEnforce, func(z *Zone, c *compiled.Zone) (err error) {
 			c.Percent, err = z.checkEnforce(z.Enforce)
 			return err
 		}, func(z, p *Zone) {
@@ -83,13 +83,13 @@ func zoneOptions() []zoneOption {
 				return err
 			}
 			return wrap(d, cmp.Or(z.checkUpTo("count_if"), z.checkUpTo("enforce")))
-		}, (*Zone).checkCountIf, nil},
+		}, checkCountIf, nil},
 		{"settle", func(z *Zone, d *caddyfile.Dispenser) (err error) {
 			if z.Settle, err = unmarshalSettle(d); err != nil {
 				return err
 			}
 			return wrap(d, cmp.Or(z.checkUpTo("settle"), z.checkUpTo("enforce")))
-		}, (*Zone).checkSettle, func(z, p *Zone) {
+		}, checkSettle, func(z, p *Zone) {
 			if z.Settle != nil {
 				p.Settle = z.Settle.plain()
 			}
@@ -102,7 +102,7 @@ func zoneOptions() []zoneOption {
 				err = fmt.Errorf("load: %w", err)
 			}
 			return wrap(d, err)
-		}, (*Zone).checkLoad, func(z, p *Zone) {
+		}, checkLoad, func(z, p *Zone) {
 			if z.Load != nil {
 				p.Load = z.Load.plain()
 			}
@@ -129,7 +129,7 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"fold_case", readWord(func(z *Zone) *bool { return &z.FoldCase }), nil, nil},
-		{"empty_key", (*Zone).readEmptyKey, (*Zone).checkEmptyKey, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
+		{"empty_key", readEmptyKey, checkEmptyKey, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
 		{"top_talkers", readWord(func(z *Zone) *bool { return &z.TopTalkers }), nil, nil},
 	}
 }
@@ -192,7 +192,7 @@ func readPrefix(field func(*Zone) **int, most int) func(*Zone, *caddyfile.Dispen
 	}
 }
 
-func (z *Zone) readMatch(d *caddyfile.Dispenser) error {
+func readMatch(z *Zone, d *caddyfile.Dispenser) error {
 	if err := suggest.CheckMatch(suggest.PeekArgs(d)); err != nil {
 		return d.WrapErr(err)
 	}
@@ -204,7 +204,7 @@ func (z *Zone) readMatch(d *caddyfile.Dispenser) error {
 	return wrap(d, z.checkUpTo("match"))
 }
 
-func (z *Zone) readKey(d *caddyfile.Dispenser) error {
+func readKey(z *Zone, d *caddyfile.Dispenser) error {
 	if words := suggest.PeekArgs(d); len(words) > 1 && strings.Contains(strings.Join(words, ""), "{") {
 		return d.Errf("key %s: the key is one text; write key %s, or put it in quotes", strings.Join(words, " "), strings.Join(words, ""))
 	}
@@ -214,7 +214,7 @@ func (z *Zone) readKey(d *caddyfile.Dispenser) error {
 	return wrap(d, checkWrittenKey(z.Key))
 }
 
-func (z *Zone) readLimit(d *caddyfile.Dispenser) error {
+func readLimit(z *Zone, d *caddyfile.Dispenser) error {
 	var l Limit
 	if err := l.read(d); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (z *Zone) readLimit(d *caddyfile.Dispenser) error {
 	return wrap(d, z.checkUpTo("limit"))
 }
 
-func (z *Zone) readFallback(d *caddyfile.Dispenser) error {
+func readFallback(z *Zone, d *caddyfile.Dispenser) error {
 	z.Fallback = new(Limit)
 	if err := z.Fallback.read(d); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (l *Limit) read(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (z *Zone) readLease(d *caddyfile.Dispenser) error {
+func readLease(z *Zone, d *caddyfile.Dispenser) error {
 	z.Lease = new(Lease)
 	words := d.RemainingArgs()
 	if len(words) == 0 || len(words) > 2 {
@@ -265,7 +265,7 @@ func (z *Zone) readLease(d *caddyfile.Dispenser) error {
 	return wrap(d, z.checkUpTo("lease"))
 }
 
-func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
+func readEnforce(z *Zone, d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&z.Enforce) {
 		return suggest.ArgErr(d)
 	}
@@ -276,7 +276,7 @@ func (z *Zone) readEnforce(d *caddyfile.Dispenser) error {
 }
 
 // readEmptyKey reads what happens to an empty key, and the status of a denial.
-func (z *Zone) readEmptyKey(d *caddyfile.Dispenser) error {
+func readEmptyKey(z *Zone, d *caddyfile.Dispenser) error {
 	words := suggest.PeekArgs(d)
 	if len(words) != 2 {
 		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
