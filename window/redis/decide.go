@@ -54,6 +54,7 @@ func (s *Store) newBatcher() *batch.Batcher {
 		Timeout:     s.timeout,
 		MaxInFlight: s.connections(),
 		Trip:        s.trip.Get,
+		Distance:    s.trip.Shortest,
 		Weight:      s.weightOf,
 		Decider: func() func(context.Context, [][]window.Charge) []window.Result {
 			r := new(round)

@@ -3,9 +3,11 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,9 +46,10 @@ func newServer(t *testing.T, change ...func(*Env)) *server {
 	s := &server{t: t, left: timeout}
 	env := Env{
 		Timeout: timeout, MaxInFlight: 8,
-		Trip:    func() time.Duration { return s.trip },
-		Weight:  func(charges []window.Charge) int64 { return charges[0].Cost },
-		Decider: s.decider,
+		Trip:     func() time.Duration { return s.trip },
+		Distance: func() time.Duration { return s.trip },
+		Weight:   func(charges []window.Charge) int64 { return charges[0].Cost },
+		Decider:  s.decider,
 		Fail: func(_ context.Context, err error, sent bool) error {
 			if sent {
 				return errors.Join(errSent, err)
@@ -177,8 +180,9 @@ func TestSolo(t *testing.T) {
 func TestSoloAllocatesNothing(t *testing.T) {
 	results := []window.Result{{Decisions: make([]window.Decision, 1)}}
 	b := New(Env{
-		Timeout: time.Minute,
-		Trip:    func() time.Duration { return 0 },
+		Timeout:  time.Minute,
+		Trip:     func() time.Duration { return 0 },
+		Distance: func() time.Duration { return 0 },
 		Decider: func() func(context.Context, [][]window.Charge) []window.Result {
 			return func(context.Context, [][]window.Charge) []window.Result { return results }
 		},
@@ -518,6 +522,59 @@ func TestFar(t *testing.T) {
 		s.want("one is free", 0, 1, 2, 1, 1)
 		s.end()
 	})
+}
+
+// TestDistance holds how long requests take, and how many batches, by how far away the server is. They
+// come at a fixed rate, and the server answers after a round trip.
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		trip    time.Duration
+		rate    int
+		median  time.Duration // at most
+		batches int           // at most, of the requests of a second
+	}{
+		{time.Millisecond, 1_000, 2 * time.Millisecond, 1_000},
+		{2 * time.Millisecond, 4_000, 3500 * time.Microsecond, 1_000}, // near: few batches
+		{5 * time.Millisecond, 1_000, 5300 * time.Microsecond, 1_000},
+		{5 * time.Millisecond, 4_000, 5300 * time.Microsecond, 4_010},
+		{5 * time.Millisecond, 20_000, 5300 * time.Microsecond, 4_010},  // at most one per interval
+		{20 * time.Millisecond, 4_000, 20600 * time.Microsecond, 1_010}, // each connection has one in flight
+	} {
+		t.Run(fmt.Sprintf("%s,%d", test.trip, test.rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var batches atomic.Int64
+				s := newServer(t, func(e *Env) {
+					e.MaxInFlight = 20
+					e.Decider = func() func(context.Context, [][]window.Charge) []window.Result {
+						return func(_ context.Context, requests [][]window.Charge) []window.Result {
+							batches.Add(1)
+							time.Sleep(test.trip)
+							return make([]window.Result, len(requests))
+						}
+					}
+				})
+				s.trip = test.trip
+				times := make([]time.Duration, test.rate)
+				for i := range times {
+					s.callers.Go(func() {
+						began := time.Now()
+						s.Take(t.Context(), one("1"), nil)
+						times[i] = time.Since(began)
+					})
+					time.Sleep(time.Second / time.Duration(test.rate))
+				}
+				s.callers.Wait()
+				slices.Sort(times)
+				if got := times[len(times)/2]; got > test.median {
+					t.Errorf("half of all requests take more than %s, want %s at most", got, test.median)
+				}
+				if n := int(batches.Load()); n > test.batches {
+					t.Errorf("%d batches, want %d at most", n, test.batches)
+				}
+				t.Logf("median %s, %d batches", times[len(times)/2], batches.Load())
+			})
+		})
+	}
 }
 
 // TestFarOverdue has a server that is far away stop answering: two batches are all that is sent

@@ -37,6 +37,9 @@ type Env struct {
 	MaxInFlight int
 	// Trip returns how long a round trip to the server takes; 0: not known.
 	Trip func() time.Duration
+	// Distance returns the shortest of the last round trips, to which a busy server or
+	// client has added least; 0: not known.
+	Distance func() time.Duration
 	// Weight returns how long the server takes to decide on a request.
 	Weight func(charges []window.Charge) int64
 	// Decider returns a function that decides on one batch after the other, each until ctx
@@ -152,8 +155,8 @@ func (b *Batcher) Load() (runners, waiting int) {
 
 // start starts a batch if those who wait may go. b.mu must be held.
 func (b *Batcher) start(now time.Duration) {
-	if trip := b.env.Trip(); trip > far {
-		b.startFar(now, trip)
+	if b.env.Distance() > far {
+		b.startFar(now)
 		return
 	}
 	if b.runners == 0 || b.runners < MinInFlight && b.mayFollow(now) {
@@ -234,7 +237,7 @@ func (b *Batcher) fill(own *batch) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own.since = time.Since(b.began)
-	if len(b.inFlight) == 0 || b.env.Trip() > far || b.mayFollow(own.since) {
+	if len(b.inFlight) == 0 || b.env.Distance() > far || b.mayFollow(own.since) {
 		b.collect(own, b.portion())
 	}
 	if len(own.waiters) == 0 {

@@ -2,15 +2,18 @@ package batch
 
 import "time"
 
-// far is the round trip above which requests do not wait for a batch to come back: that wait
-// and their own call might not fit into the timeout. Instead, batches are sent at even
-// intervals, so that each connection of the pool has one in flight.
-const far = 2 * stuckAfter
+// far is the distance above which requests do not wait for a batch to come back: that wait takes
+// half a round trip. Instead, batches are sent at even intervals, so that each connection of
+// the pool has one in flight. A server that is near answers two full batches sooner.
+const far = 3 * time.Millisecond
+
+// leastInterval is the shortest of these intervals: each batch costs all sides some time.
+const leastInterval = 250 * time.Microsecond
 
 // startFar is start for a server that is far away. Two batches that are overdue may be all
 // that is sent to a server that has stopped answering. b.mu must be held.
-func (b *Batcher) startFar(now, trip time.Duration) {
-	most := b.env.MaxInFlight
+func (b *Batcher) startFar(now time.Duration) {
+	trip, most := b.env.Trip(), b.env.MaxInFlight
 	switch {
 	case len(b.waiting) == 0 || b.runners >= most:
 		return
@@ -20,7 +23,7 @@ func (b *Batcher) startFar(now, trip time.Duration) {
 	if n := len(b.inFlight); n > 0 {
 		b.sent = max(b.sent, b.inFlight[n-1].since)
 	}
-	if next := b.sent + trip/time.Duration(most); b.runners > 0 && now < next {
+	if next := b.sent + max(trip/time.Duration(most), leastInterval); b.runners > 0 && now < next {
 		if !b.planned {
 			b.planned = true
 			b.next.Reset(next - now)

@@ -19,6 +19,7 @@ type Trip struct {
 	patience time.Duration // of a connection
 
 	nanoseconds atomic.Int64
+	shortest    atomic.Int64 // of the last ones, in nanoseconds
 	last        atomic.Int64 // when an answer came, in Unix milliseconds
 	lost        atomic.Int64 // when an answer had not come in time, in Unix milliseconds
 }
@@ -26,11 +27,24 @@ type Trip struct {
 // Get returns it.
 func (t *Trip) Get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
 
+// Shortest returns the shortest of the last round trips: to the others, a busy server or client
+// has added more. 0 is not known.
+func (t *Trip) Shortest() time.Duration { return time.Duration(t.shortest.Load()) }
+
+// forgotten is how much of what the shortest round trip is shorter than each later one is forgotten
+// with that: a part of this many.
+const forgotten = 64
+
 // Note takes one more into account, which began at a time. Of two that end at the same time,
 // one may be lost.
 func (t *Trip) Note(start time.Time) {
 	d := time.Since(start)
 	t.last.Store(start.Add(d).UnixMilli())
+	if shortest := t.shortest.Load(); shortest == 0 || int64(d) < shortest {
+		t.shortest.Store(int64(d))
+	} else {
+		t.shortest.Store(shortest + (int64(d)-shortest)/forgotten)
+	}
 	old := t.nanoseconds.Load()
 	if old == 0 {
 		t.nanoseconds.Store(int64(d))
@@ -40,7 +54,10 @@ func (t *Trip) Note(start time.Time) {
 }
 
 // Guess is Note for what is known before any call was made.
-func (t *Trip) Guess(d time.Duration) { t.nanoseconds.CompareAndSwap(0, int64(d)) }
+func (t *Trip) Guess(d time.Duration) {
+	t.nanoseconds.CompareAndSwap(0, int64(d))
+	t.shortest.CompareAndSwap(0, int64(d))
+}
 
 // New returns a trip that is not known.
 func New(timeout, patience time.Duration) *Trip { return &Trip{timeout: timeout, patience: patience} }
