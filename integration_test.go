@@ -119,7 +119,7 @@ func TestFleetIsExact(t *testing.T) {
 	caddyrun.Start(t, exactCaddyfile(two, store), two)
 
 	client, ctx := server.Client(t), context.Background()
-	const key = "sw:1-zset:api:shared"
+	const key = "sw:2-zset:api:shared"
 	admitted := make(map[string]int64) // member → ms
 	look := func() {
 		members, err := client.ZRangeWithScores(ctx, key, 0, -1).Result()

@@ -14,7 +14,7 @@ func TestMonitored(t *testing.T) {
 		line string
 		want []string
 	}{
-		{`1700000000.000001 [0 127.0.0.1:5] "EVALSHA" "ab" "1" "sw:1-zset:z:k" ""` + "\r\n", []string{"EVALSHA", "ab", "1", "sw:1-zset:z:k", ""}},
+		{`1700000000.000001 [0 127.0.0.1:5] "EVALSHA" "ab" "1" "sw:2-zset:z:k" ""` + "\r\n", []string{"EVALSHA", "ab", "1", "sw:2-zset:z:k", ""}},
 		{`1700000000.000001 [0 lua] "zadd" "a \"b\"\\] " "\x00\r\n\xff"` + "\r\n", []string{"zadd", `a "b"\] `, "\x00\r\n\xff"}},
 		{"+OK\r\n", nil},
 	} {

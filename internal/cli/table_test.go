@@ -55,7 +55,7 @@ func TestSentencesWrap(t *testing.T) {
 		line, want string
 	}{
 		{20, "The next request of anna would pass.\nDecided by redis.\n\n", "The next request of\nanna would pass.\nDecided by redis.\n\n"},
-		{20, "Redis key: sw:1-zset:{api}:anna-with-a-long-name\n", "Redis key:\nsw:1-zset:{api}:anna-with-a-long-name\n"},
+		{20, "Redis key: sw:2-zset:{api}:anna-with-a-long-name\n", "Redis key:\nsw:2-zset:{api}:anna-with-a-long-name\n"},
 		{0, "The next request of anna would pass.\n", "The next request of anna would pass.\n"},
 	} {
 		var got strings.Builder

@@ -139,7 +139,7 @@ func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 	})
 	users := make(map[string]bool)
 	for _, node := range nodes {
-		for _, key := range keys(t, node.Client(t), "*:1-stream:audit:key") {
+		for _, key := range keys(t, node.Client(t), "*:2-stream:audit:key") {
 			entries, err := node.Client(t).XRange(t.Context(), key, "-", "+").Result()
 			if err != nil {
 				t.Fatal(err)
@@ -176,7 +176,7 @@ func testClusterPacked(t *testing.T, s *redis.Store, nodes []*redistest.Server) 
 		}
 	}
 	for _, node := range nodes {
-		if n := len(keys(t, node.Client(t), "*:1-pack-gcra:packed:21:*")); n == 0 || n == 21 {
+		if n := len(keys(t, node.Client(t), "*:2-pack-gcra:packed:21:*")); n == 0 || n == 21 {
 			t.Errorf("%d hashes on a node, want some of 21", n)
 		}
 	}
@@ -251,7 +251,7 @@ func testClusterScriptFlush(t *testing.T, s *redis.Store, nodes []*redistest.Ser
 func testClusterScriptAsked(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
 	c := charge("asked", "key", 2, time.Minute)
 	take(t, s, charge("asked", "another", 2, time.Minute)) // the client knows all nodes
-	moved := moveSlot(t, nodes, s.String()[strings.LastIndexByte(s.String(), ' ')+1:]+":1-zset:asked:key")
+	moved := moveSlot(t, nodes, s.String()[strings.LastIndexByte(s.String(), ' ')+1:]+":2-zset:asked:key")
 	defer moved()
 	for _, node := range nodes {
 		if err := errors.Join(node.Client(t).ScriptFlush(t.Context()).Err(), node.Client(t).ConfigResetStat(t.Context()).Err()); err != nil {
@@ -297,7 +297,7 @@ func testClusterPermissions(t *testing.T, nodes []*redistest.Server) {
 			t.Errorf("a node was asked for its commands, for which the client takes a time of its own")
 		}
 	}
-	moved := moveSlot(t, nodes, "acl:1-zset:moved:key")
+	moved := moveSlot(t, nodes, "acl:2-zset:moved:key")
 	defer moved()
 	one := charge("moved", "key", 2, time.Minute)
 	if d := take(t, open(), one)[0]; d.Remaining != 1 {

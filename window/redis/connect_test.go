@@ -58,8 +58,8 @@ func TestConnect(t *testing.T) {
 	byDefault := redis.New(redis.Options{Addresses: []string{own.Addr}, Timeout: patience})
 	defer func() { _ = byDefault.Close() }()
 	take(t, byDefault, charge("zone", "key", 100, time.Hour))
-	if n := c.Exists(t.Context(), "sw:1-zset:zone:key").Val(); n != 1 {
-		t.Errorf("keys %v, want sw:1-zset:zone:key among them", keys(t, c, "*"))
+	if n := c.Exists(t.Context(), "sw:2-zset:zone:key").Val(); n != 1 {
+		t.Errorf("keys %v, want sw:2-zset:zone:key among them", keys(t, c, "*"))
 	}
 }
 

@@ -178,7 +178,7 @@ func TestLayersMemory(t *testing.T) {
 			one.Policies = []window.Policy{{Limit: 1_000_000, Window: time.Minute}}
 		}
 		take(t, s, one)
-		most = max(most, c.HLen(t.Context(), "layers:1-layers:zone:key").Val())
+		most = max(most, c.HLen(t.Context(), "layers:2-layers:zone:key").Val())
 	}
 	if most != 60+6+2 {
 		t.Errorf("%d fields at most, want 60 fine, 6 coarse, the open ones and the history", most)
@@ -200,7 +200,7 @@ func TestAdaptiveFieldsRead(t *testing.T) {
 			if window.Allowed(take(t, s, one)) {
 				kept.Decide(clock.Now(), one, true)
 			}
-			n := c.HLen(t.Context(), "adaptive:1-slices:zone:key").Val() - 1 // w
+			n := c.HLen(t.Context(), "adaptive:2-slices:zone:key").Val() - 1 // w
 			if want := int64(window.FactsOf(one.Algorithm).FieldsRead(kept.History, clock.Now(), &one)); n != want {
 				t.Fatalf("%d fields, FieldsRead says %d", n, want)
 			}

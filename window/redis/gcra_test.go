@@ -23,7 +23,7 @@ func TestKeptBuckets(t *testing.T) {
 			w.Algorithm, w.Pack = window.GCRA{}, pack
 			return w
 		}
-		const name = ":1-gcra:zone:key"
+		const name = ":2-gcra:zone:key"
 		// size is how many bytes the record has, whose key lives for least to most.
 		size := func(least, most time.Duration) (n int) {
 			t.Helper()

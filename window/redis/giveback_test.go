@@ -115,7 +115,7 @@ func testClusterGiveBack(t *testing.T, nodes []*redistest.Server) {
 	on := func(node *redistest.Server) window.Charge {
 		for i := range 100 {
 			c := countedCharge("zone", fmt.Sprint(i))
-			if node.Client(t).Exists(t.Context(), "hangs:1-slices:zone:"+c.Key).Err() == nil {
+			if node.Client(t).Exists(t.Context(), "hangs:2-slices:zone:"+c.Key).Err() == nil {
 				return c
 			}
 		}

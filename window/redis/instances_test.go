@@ -51,7 +51,7 @@ func TestInstancesExpire(t *testing.T) {
 		n, err := s.Attend(t.Context())
 		return n == 1 && err == nil
 	})
-	if ttl := raw.PTTL(t.Context(), "p:1-{instances}").Val(); ttl <= 0 || ttl > 15*time.Second {
+	if ttl := raw.PTTL(t.Context(), "p:2-{instances}").Val(); ttl <= 0 || ttl > 15*time.Second {
 		t.Errorf("the key lives for %s, want up to 15s", ttl)
 	}
 	if err := raw.ScriptFlush(t.Context()).Err(); err != nil {
@@ -64,7 +64,7 @@ func TestInstancesExpire(t *testing.T) {
 	if err := s.Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := raw.Exists(t.Context(), "p:1-{instances}").Val(); n != 0 {
+	if n := raw.Exists(t.Context(), "p:2-{instances}").Val(); n != 0 {
 		t.Error("the key is there when all have left")
 	}
 }

@@ -62,7 +62,7 @@ func TestTTL(t *testing.T) {
 					needed += from - began // buckets of other windows are kept for a whole one
 					slack += (needed + slack) / 4
 				}
-				left := c.PTTL(t.Context(), "ttl:1-"+algo.Name()+":zone:"+length.String()).Val()
+				left := c.PTTL(t.Context(), "ttl:2-"+algo.Name()+":zone:"+length.String()).Val()
 				now := serverTime(t, c)
 				switch {
 				case left == -1:
@@ -106,7 +106,7 @@ func TestTTLGrows(t *testing.T) {
 		for i := range 100 {
 			clock.Add(7)
 			reset := take(t, s, one)[0].ResetAfter
-			wantExpiry(t, c, "grows:1-gcra:zone:"+name, i, clock.Now(), reset)
+			wantExpiry(t, c, "grows:2-gcra:zone:"+name, i, clock.Now(), reset)
 		}
 		if whole, inPlace := commandCalls(t, c, "set"), commandCalls(t, c, "setrange"); whole+inPlace != 100 || inPlace < 70 {
 			t.Errorf("%s: %d written whole and %d in place, want 100 in all, and 70 in place at least", name, whole, inPlace)
@@ -132,7 +132,7 @@ func TestTTLOfOldKeys(t *testing.T) {
 				for _, d := range take(t, s, one) {
 					reset = max(reset, d.ResetAfter)
 				}
-				wantExpiry(t, c, "old:1-"+algo.Name()+":zone:"+name, i, clock.Now(), reset)
+				wantExpiry(t, c, "old:2-"+algo.Name()+":zone:"+name, i, clock.Now(), reset)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func TestTTLAfterGiveBack(t *testing.T) {
 		if err := s.GiveBack(t.Context(), short, at, 1); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.PExpireTime(t.Context(), prefix+":1-"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {
+		if got := c.PExpireTime(t.Context(), prefix+":2-"+algo.Name()+":"+long.Zone+":key").Val().Milliseconds(); got < until {
 			t.Errorf("%+v: the key lives until %d, and what it holds until %d", algo, got, until)
 		}
 	}
@@ -185,7 +185,7 @@ func TestLayersIdle(t *testing.T) {
 			t.Errorf("request %d, after %s: HDEL was called %d times", i, pause, n)
 		}
 	}
-	if fields := c.HKeys(t.Context(), "idle:1-layers:zone:key").Val(); len(fields) != 2 {
+	if fields := c.HKeys(t.Context(), "idle:2-layers:zone:key").Val(); len(fields) != 2 {
 		t.Errorf("in the end there are the fields %q, want the open slices and the history only", fields)
 	}
 }
@@ -202,7 +202,7 @@ func TestTTLAfterStep(t *testing.T) {
 	if d := take(t, s, one)[0]; d.Allowed {
 		t.Errorf("Take = %+v, want a denial", d)
 	}
-	const key = "step:1-gcra:zone:key"
+	const key = "step:2-gcra:zone:key"
 	var at [8]byte
 	copy(at[2:], c.Get(t.Context(), key).Val())
 	if at := int64(binary.BigEndian.Uint64(at[:])); at != clock.Now() {
@@ -285,7 +285,7 @@ func TestSlicesMemory(t *testing.T) {
 		for range 2_000 {
 			clock.Add(41)
 			take(t, s, one)
-			most = max(most, c.HLen(t.Context(), "memory:1-slices:zone:"+one.Key).Val())
+			most = max(most, c.HLen(t.Context(), "memory:2-slices:zone:"+one.Key).Val())
 		}
 		if most < count || most > count+2 {
 			t.Errorf("%d slices: %d fields at most, want %d and the horizon", count, most, count+1)
@@ -301,7 +301,7 @@ func TestWrongType(t *testing.T) {
 			"a string": func(key string) { c.Set(t.Context(), key, "v", time.Minute) },
 			"a set":    func(key string) { c.Del(t.Context(), key); c.SAdd(t.Context(), key, "v") },
 		} {
-			set("foreign:1-" + algo.Name() + ":zone:key")
+			set("foreign:2-" + algo.Name() + ":zone:key")
 			foreign := charge("zone", "key", 2, time.Hour)
 			foreign.Algorithm = suited(algo, time.Hour)
 			_, err := s.Take(t.Context(), []window.Charge{free, foreign})
@@ -331,7 +331,7 @@ func TestForeignContent(t *testing.T) {
 		if set == nil {
 			continue // zset reads scores, which all sorted sets have, and layers fields by their names
 		}
-		if err := set("content:1-" + algo.Name() + ":zone:key"); err != nil {
+		if err := set("content:2-" + algo.Name() + ":zone:key"); err != nil {
 			t.Fatal(err)
 		}
 		foreign := charge("zone", "key", 2, time.Hour)

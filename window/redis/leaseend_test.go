@@ -82,7 +82,7 @@ func TestLeasesClose(t *testing.T) {
 		t.Fatalf("%d units are leased, want one of each counter", got)
 	}
 	// Something else in the place of one of them is that one's trouble.
-	if err := server.Client(t).Set(t.Context(), prefix+":1-zset:zone:17", "foreign", 0).Err(); err != nil {
+	if err := server.Client(t).Set(t.Context(), prefix+":2-zset:zone:17", "foreign", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	before := p.turns.Load()

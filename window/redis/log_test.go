@@ -67,7 +67,7 @@ func TestLogBytesOfCosts(t *testing.T) {
 			one.Algorithm, one.Cost = window.Log{}, cost
 			take(t, s, one)
 		}
-		for _, chunk := range chunks(t, c, fmt.Sprint(cost)+":1-log:zone:key") {
+		for _, chunk := range chunks(t, c, fmt.Sprint(cost)+":2-log:zone:key") {
 			all += int64(len(chunk))
 		}
 		return all
@@ -118,7 +118,7 @@ func TestLogBytes(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			log, zset := usage(t, c, prefix+":1-log:zone:key"), usage(t, c, prefix+":1-zset:zone:key")
+			log, zset := usage(t, c, prefix+":2-log:zone:key"), usage(t, c, prefix+":2-zset:zone:key")
 			list, absolute := usage(t, c, prefix+":lst:zone:key"), usage(t, c, prefix+":abs:zone:key")
 			t.Logf("%5d units, one every %5d ms: log %6d B, list %6d B, list of times %6d B, zset %7d B", n, gap, log, list, absolute, zset)
 			if bar := most[n]; bar > 0 && log > bar {
@@ -137,7 +137,7 @@ func TestLogForgets(t *testing.T) {
 	s, c := newStore(t, redis.Options{Prefix: "forgets", Now: clock.Now}), server.Client(t)
 	one := charge("zone", "key", 1_000, 100*time.Second)
 	one.Algorithm = window.Log{}
-	chunks := func() int { return len(chunks(t, c, "forgets:1-log:zone:key")) }
+	chunks := func() int { return len(chunks(t, c, "forgets:2-log:zone:key")) }
 	var most int
 	for range 5_000 {
 		clock.Add(100)
@@ -147,7 +147,7 @@ func TestLogForgets(t *testing.T) {
 	if most > 1_000/110+2 {
 		t.Errorf("%d chunks at most, want %d", most, 1_000/110+2)
 	}
-	if bytes := c.StrLen(t.Context(), "forgets:1-log:zone:key").Val(); bytes > 5_000 {
+	if bytes := c.StrLen(t.Context(), "forgets:2-log:zone:key").Val(); bytes > 5_000 {
 		t.Errorf("%d bytes after five windows, want 5,000 at most", bytes)
 	}
 	clock.Add(99_000)
@@ -505,14 +505,14 @@ func TestLogBorder(t *testing.T) {
 				spent = append(spent, ds[0].At)
 			}
 			kind := "chunk"
-			if isRing(c.Get(t.Context(), prefix+":1-log:zone:key").Val()) {
+			if isRing(c.Get(t.Context(), prefix+":2-log:zone:key").Val()) {
 				kind = "ring"
 			}
 			if kind != last {
 				kinds[kind]++
 				last = kind
 			}
-			if until := c.PExpireTime(t.Context(), prefix+":1-log:zone:key").Val().Milliseconds(); until < spent[len(spent)-1]+4_000 {
+			if until := c.PExpireTime(t.Context(), prefix+":2-log:zone:key").Val().Milliseconds(); until < spent[len(spent)-1]+4_000 {
 				t.Fatalf("seed %d: at %d, a %s that expires at %d, with what was spent at %d", seed, w.clock.Now(), kind, until, spent[len(spent)-1])
 			}
 		}
@@ -526,7 +526,7 @@ func TestLogBorder(t *testing.T) {
 // TestLogText has text in the place of a log, which is read as one string with others.
 func TestLogText(t *testing.T) {
 	s, c := newStore(t, redis.Options{Prefix: "text"}), server.Client(t)
-	c.Set(t.Context(), "text:1-log:zone:key", "a text which is longer than a chunk has to be", time.Minute)
+	c.Set(t.Context(), "text:2-log:zone:key", "a text which is longer than a chunk has to be", time.Minute)
 	one, other := charge("zone", "key", 10, time.Hour), charge("zone", "other", 10, time.Hour)
 	one.Algorithm, other.Algorithm = window.Log{}, window.Log{}
 	for one.Cost = range int64(3) {
@@ -545,7 +545,7 @@ func TestLogText(t *testing.T) {
 func TestLogWithoutMemory(t *testing.T) {
 	own, clock := redistest.Start(t), windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "full", Now: clock.Now}), own.Client(t)
-	const key = "full:1-log:zone:key"
+	const key = "full:2-log:zone:key"
 	for n := range int64(200) {
 		one := charge("zone", "key", 1_000, time.Hour)
 		one.Algorithm, one.Cost = window.Log{}, 1+n%2

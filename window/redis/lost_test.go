@@ -101,7 +101,7 @@ func TestLostAfterRefusal(t *testing.T) {
 		s := newStore(t, redis.Options{Addresses: []string{one.Addr}, Cluster: true, Prefix: "refused", Timeout: time.Second})
 		request := []window.Charge{countedCharge("zone", "a"), countedCharge("zone", "b")}
 		for _, c := range request {
-			defer moveSlot(t, []*redistest.Server{one, other}, "refused:1-slices:zone:"+c.Key)()
+			defer moveSlot(t, []*redistest.Server{one, other}, "refused:2-slices:zone:"+c.Key)()
 		}
 		take(t, s, charge("loads", "the script", 1, time.Hour))
 		if loaded {

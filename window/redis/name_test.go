@@ -41,15 +41,15 @@ func TestHashedKeys(t *testing.T) {
 		o.Addresses, o.Prefix = []string{own.Addr}, "sw"
 		s, c := newStore(t, o), own.Client(t)
 		// printf %s 192.0.2.1 | openssl dgst -sha256 -hmac "a secret of a fleet" -binary | base64 | tr +/ -_ | tr -d =
-		names := map[string]bool{"sw:1-zset:zone:h9pRFs6LX38n518cEstBN8zfYxDEI-ijThp8p7aGwDc": true}
+		names := map[string]bool{"sw:2-zset:zone:h9pRFs6LX38n518cEstBN8zfYxDEI-ijThp8p7aGwDc": true}
 		for _, algo := range algorithms {
 			for _, client := range clients {
 				one := charge("zone", client, 5, time.Hour)
 				one.Algorithm = suited(algo, time.Hour)
 				take(t, s, one)
-				names["sw:1-"+algo.Name()+":zone:"+hashed(secret, client)] = true
+				names["sw:2-"+algo.Name()+":zone:"+hashed(secret, client)] = true
 				if o.FormerKeySecret != "" {
-					names["sw:1-"+algo.Name()+":zone:"+hashed(former, client)] = true
+					names["sw:2-"+algo.Name()+":zone:"+hashed(former, client)] = true
 				}
 			}
 		}
@@ -66,7 +66,7 @@ func TestHashedKeys(t *testing.T) {
 		for _, client := range clients {
 			take(t, s, packed("zone", client, 1, 5, time.Hour))
 		}
-		dump := dumpHash(t, c.HGetAll(t.Context(), "sw:1-pack-gcra:zone:1:0").Val())
+		dump := dumpHash(t, c.HGetAll(t.Context(), "sw:2-pack-gcra:zone:1:0").Val())
 		for _, client := range clients {
 			// A field must not be what anybody could compute who has the list of clients.
 			sum := sha256.Sum256([]byte(client))
@@ -100,7 +100,7 @@ func TestHashedNative(t *testing.T) {
 	one := charge("zone", "192.0.2.1", 5, time.Minute)
 	one.Algorithm = window.GCRA{Native: window.NativeAuto}
 	take(t, newStore(t, redis.Options{Addresses: []string{addr}, Prefix: "sw", KeySecret: secret}), one)
-	if got, want := <-asked, "cl.throttle sw:1-native-gcra:zone:"+hashed(secret, "192.0.2.1"); got != want {
+	if got, want := <-asked, "cl.throttle sw:2-native-gcra:zone:"+hashed(secret, "192.0.2.1"); got != want {
 		t.Errorf("asked %q, want %s", got, want)
 	}
 	s := newStore(t, redis.Options{Addresses: []string{addr}, KeySecret: secret, FormerKeySecret: former})
@@ -298,7 +298,7 @@ func TestRotationResets(t *testing.T) {
 		if err := both.Reset(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
-		if left := keys(t, server.Client(t), "resets:1-"+algo.Name()+":*"); len(left) > 0 {
+		if left := keys(t, server.Client(t), "resets:2-"+algo.Name()+":*"); len(left) > 0 {
 			t.Errorf("%s: %q is left after Reset", algo.Name(), left)
 		}
 	}

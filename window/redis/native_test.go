@@ -37,7 +37,7 @@ func TestNativeCommand(t *testing.T) {
 				quantity = 0 // a cost above the limit is not asked for
 			}
 			parts := strings.Fields(c.Command)
-			want := append([]string{"cl.throttle", "cell:1-native-gcra:zone:" + parts[1]}, append(parts[2:], strconv.FormatInt(quantity, 10))...)
+			want := append([]string{"cl.throttle", "cell:2-native-gcra:zone:" + parts[1]}, append(parts[2:], strconv.FormatInt(quantity, 10))...)
 			if !slices.Equal(args, want) {
 				t.Errorf("the server got %q, want %q", args, want)
 			}
@@ -371,7 +371,7 @@ func TestNativeOnRedis(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("CL.THROTTLE was asked %d times, want no more than 2", n)
 	}
-	if found := keys(t, server.Client(t), "noncell:1-native-*"); len(found) > 0 {
+	if found := keys(t, server.Client(t), "noncell:2-native-*"); len(found) > 0 {
 		t.Errorf("keys %q, want none", found)
 	}
 }

@@ -67,7 +67,7 @@ func TestPackedBytes(t *testing.T) {
 		if bytes > test.most {
 			t.Errorf("%s: %.1f bytes per key, want %.0f at most", test.name, bytes, test.most)
 		}
-		wantSmallHashes(t, c, "*:1-pack-gcra:*", n)
+		wantSmallHashes(t, c, "*:2-pack-gcra:*", n)
 	}
 }
 
@@ -118,11 +118,11 @@ func TestPackedNames(t *testing.T) {
 		expected    int64
 		want, field string
 	}{
-		{"api", "192.0.2.1", 1, "names:1-pack-gcra:api:1:0", address},
-		{"api", "192.0.2.1", 48, "names:1-pack-gcra:api:1:0", address},
-		{"api", "192.0.2.1", 49, "names:1-pack-gcra:api:2:1", address},
-		{"api", "192.0.2.1", 1_000_000, "names:1-pack-gcra:api:20834:20747", address},
-		{"a:b", "", 1<<63 - 1, "names:1-pack-gcra:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:192153584101141163:73774584227262797", "\x9a\xfb\xf4\xc8\x99o\xb9$'\xaeA\xe4"},
+		{"api", "192.0.2.1", 1, "names:2-pack-gcra:api:1:0", address},
+		{"api", "192.0.2.1", 48, "names:2-pack-gcra:api:1:0", address},
+		{"api", "192.0.2.1", 49, "names:2-pack-gcra:api:2:1", address},
+		{"api", "192.0.2.1", 1_000_000, "names:2-pack-gcra:api:20834:20747", address},
+		{"a:b", "", 1<<63 - 1, "names:2-pack-gcra:#Z4OjHqv2jMwGYPk1wIJigr3SJB86gKny0Q1Zrqnrtdg:192153584101141163:73774584227262797", "\x9a\xfb\xf4\xc8\x99o\xb9$'\xaeA\xe4"},
 	} {
 		one := packed(name.zone, name.key, name.expected, 10, time.Hour)
 		take(t, s, one)
@@ -185,7 +185,7 @@ func TestPackedApart(t *testing.T) {
 			t.Errorf("request %d of a batch: %+v, want %d remaining", i, r, want)
 		}
 	}
-	if n := len(keys(t, c, "apart:1-pack-gcra:*")); n != 7*3+1 {
+	if n := len(keys(t, c, "apart:2-pack-gcra:*")); n != 7*3+1 {
 		t.Errorf("%d hashes, want 3 for each zone, and that of the batch", n)
 	}
 }
@@ -220,7 +220,7 @@ func TestPackedShared(t *testing.T) {
 		}
 	}
 	t.Logf("%d denials, and fields that are left:", denials)
-	for _, hash := range keys(t, c, "*:1-pack-gcra:zone:2:*") {
+	for _, hash := range keys(t, c, "*:2-pack-gcra:zone:2:*") {
 		t.Logf("%s: %d", hash, c.HLen(t.Context(), hash).Val())
 	}
 }
@@ -238,7 +238,7 @@ func TestPackedPrunes(t *testing.T) {
 		if i == 200 {
 			take(t, s, packed("zone", "lasts", 1, 1, time.Hour))
 		}
-		last = c.HLen(t.Context(), "prunes:1-pack-gcra:zone:1:0").Val()
+		last = c.HLen(t.Context(), "prunes:2-pack-gcra:zone:1:0").Val()
 		most = max(most, last)
 	}
 	t.Logf("%d fields at most, %d at last", most, last)
@@ -248,7 +248,7 @@ func TestPackedPrunes(t *testing.T) {
 	if d := take(t, s, packed("zone", "lasts", 1, 1, time.Hour))[0]; d.Allowed {
 		t.Errorf("Take = %+v, but what lasts an hour was spent two minutes ago", d)
 	}
-	if encoding := c.ObjectEncoding(t.Context(), "prunes:1-pack-gcra:zone:1:0").Val(); encoding != "listpack" && encoding != "ziplist" {
+	if encoding := c.ObjectEncoding(t.Context(), "prunes:2-pack-gcra:zone:1:0").Val(); encoding != "listpack" && encoding != "ziplist" {
 		t.Errorf("the hash is a %s", encoding)
 	}
 }
@@ -268,7 +268,7 @@ func TestPackedGoneAtOnce(t *testing.T) {
 			t.Errorf("request %d: %+v", i, r)
 		}
 	}
-	if n := c.Exists(t.Context(), "gone:1-pack-gcra:zone:1:0").Val(); n != 0 {
+	if n := c.Exists(t.Context(), "gone:2-pack-gcra:zone:1:0").Val(); n != 0 {
 		t.Error("the hash is still there")
 	}
 }
@@ -277,7 +277,7 @@ func TestPackedGoneAtOnce(t *testing.T) {
 // up to a quarter longer.
 func TestPackedTTL(t *testing.T) {
 	s, c := newStore(t, redis.Options{Prefix: "packs"}), server.Client(t)
-	const hash = "packs:1-pack-gcra:zone:1:0"
+	const hash = "packs:2-pack-gcra:zone:1:0"
 	long, short := packed("zone", "long", 1, 1, 10*time.Second), packed("zone", "short", 1, 1, time.Second)
 	settle := func(one window.Charge, delta int64) func() int64 {
 		return func() int64 {
@@ -321,12 +321,12 @@ func TestPackedTTL(t *testing.T) {
 		}
 	}
 	take(t, s, packed("both", "long", 1, 1, time.Minute), packed("both", "short", 1, 1, 10*time.Second))
-	if left := c.PTTL(t.Context(), "packs:1-pack-gcra:both:1:0").Val(); left < 55*time.Second {
+	if left := c.PTTL(t.Context(), "packs:2-pack-gcra:both:1:0").Val(); left < 55*time.Second {
 		t.Errorf("a long and a short one that come together: TTL %s, want a minute", left)
 	}
 	brief := packed("brief", "key", 1, 1, 50*time.Millisecond)
 	take(t, s, brief)
-	eventually(t, patience, "the hash gone", func() bool { return len(keys(t, c, "packs:1-pack-gcra:brief:*")) == 0 })
+	eventually(t, patience, "the hash gone", func() bool { return len(keys(t, c, "packs:2-pack-gcra:brief:*")) == 0 })
 }
 
 // TestPackedTTLOfBatches has many counters share a hash, and batches in which requests
@@ -370,7 +370,7 @@ func TestPackedTTLOfBatches(t *testing.T) {
 						}
 					}
 				}
-				key := "batches:1-pack-" + algo.Name() + ":" + zone + ":1:0"
+				key := "batches:2-pack-" + algo.Name() + ":" + zone + ":1:0"
 				if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got < until {
 					t.Fatalf("%s lives until %d, and a counter in it until %d", key, got, until)
 				}
@@ -386,12 +386,12 @@ func TestPackedAfterStep(t *testing.T) {
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "stepped"}), server.Client(t)
 	one, other := packed("zone", "key", 1, 1, time.Hour), packed("zone", "other", 1, 1, time.Minute)
 	take(t, s, one, other)
-	before := c.HGetAll(t.Context(), "stepped:1-pack-gcra:zone:1:0").Val()
+	before := c.HGetAll(t.Context(), "stepped:2-pack-gcra:zone:1:0").Val()
 	clock.Add(-1_000)
 	if d := take(t, s, one)[0]; d.Allowed {
 		t.Errorf("Take = %+v, want a denial", d)
 	}
-	after := c.HGetAll(t.Context(), "stepped:1-pack-gcra:zone:1:0").Val()
+	after := c.HGetAll(t.Context(), "stepped:2-pack-gcra:zone:1:0").Val()
 	changed := 0
 	for field, value := range after {
 		if before[field] == value || field == "expires" { // which is earlier, as the clock is
@@ -405,7 +405,7 @@ func TestPackedAfterStep(t *testing.T) {
 	if changed != 1 || len(after) != len(before) {
 		t.Errorf("%d of %d fields changed, want 1 of %d", changed, len(after), len(before))
 	}
-	if left := c.PTTL(t.Context(), "stepped:1-pack-gcra:zone:1:0").Val(); left < time.Hour {
+	if left := c.PTTL(t.Context(), "stepped:2-pack-gcra:zone:1:0").Val(); left < time.Hour {
 		t.Errorf("TTL %s, want an hour at least", left)
 	}
 }
@@ -445,7 +445,7 @@ func TestPackedForeign(t *testing.T) {
 			one.Algorithm = algo
 			return one
 		}
-		one, hash := on("key"), "alien:1-pack-"+algo.Name()+":zone:1:0"
+		one, hash := on("key"), "alien:2-pack-"+algo.Name()+":zone:1:0"
 		take(t, s, one)
 		for field := range c.HGetAll(t.Context(), hash).Val() {
 			if field == "expires" || field == "w" {
@@ -499,5 +499,5 @@ func TestPackedSlices(t *testing.T) {
 		clock.Add(8*3_600_000 - 1)
 		spend()
 	}
-	wantSmallHashes(t, c, "*:1-pack-slices:*", n)
+	wantSmallHashes(t, c, "*:2-pack-slices:*", n)
 }

@@ -33,7 +33,7 @@ func newStreamTest(t *testing.T, keep time.Duration) *streamTest {
 	one := charge("zone", "key", 10, 10*time.Second)
 	one.Algorithm = window.Stream{Keep: keep}
 	return &streamTest{
-		T: t, clock: clock, redis: server.Client(t), key: prefix + ":1-stream:zone:key", one: one,
+		T: t, clock: clock, redis: server.Client(t), key: prefix + ":2-stream:zone:key", one: one,
 		store: redis.AskAlways(newStore(t, redis.Options{Now: clock.Now, Prefix: prefix})),
 	}
 }
@@ -438,7 +438,7 @@ func TestStreamOutOfMemory(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStreamTest(t, 0)
 	s.redis, s.store = own.Client(t), newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: s.clock.Now, Prefix: "oom"})
-	s.key = "oom:1-stream:zone:key"
+	s.key = "oom:2-stream:zone:key"
 	for n := range int64(4) {
 		s.at(n)
 		s.take(1, "n", fmt.Sprint(n))

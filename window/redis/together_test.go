@@ -158,7 +158,7 @@ func TestTogetherButOne(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"})
 	warm(t, s, "key")
-	own.Client(t).Set(t.Context(), "p:1-zset:zone:5", "no set", 0)
+	own.Client(t).Set(t.Context(), "p:2-zset:zone:5", "no set", 0)
 	var requests [][]window.Charge
 	for i := range 10 {
 		requests = append(requests, []window.Charge{charge("first", strconv.Itoa(i), 3, time.Hour), charge("zone", strconv.Itoa(i), 3, time.Hour)})

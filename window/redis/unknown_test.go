@@ -210,7 +210,7 @@ func TestLeaseLostToOthers(t *testing.T) {
 // TestWrongTypeIsNotCharged has something else in the place of one of two counters.
 func TestWrongTypeIsNotCharged(t *testing.T) {
 	s := newStore(t, redis.Options{Prefix: "wrong"})
-	if err := server.Client(t).Set(t.Context(), "wrong:1-zset:zone:key", "v", time.Minute).Err(); err != nil {
+	if err := server.Client(t).Set(t.Context(), "wrong:2-zset:zone:key", "v", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Take(t.Context(), []window.Charge{charge("free", "key", 2, time.Hour), charge("zone", "key", 2, time.Hour)})

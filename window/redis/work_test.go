@@ -228,7 +228,7 @@ func TestLargeKeysShrink(t *testing.T) {
 			one := charge("zone", "key", 1_000_000, 300*time.Second)
 			one.Algorithm = test.algo
 			w := newWork(t, one, n, 50)
-			key := "work:1-" + test.algo.Name() + ":zone:key"
+			key := "work:2-" + test.algo.Name() + ":zone:key"
 			before := test.size(w, key)
 			w.clock.Add(one.Policies[0].Window.Milliseconds() + 10)
 			for range test.charges {

@@ -18,7 +18,7 @@ import (
 // TestZsetTidiesUp holds that units which have left the window do not count, and that
 // they go: by the server's clock, one call of eight removes them.
 func TestZsetTidiesUp(t *testing.T) {
-	const key, limit, calls = "tidy:1-zset:zone:key", 1_000, 400 // (7/8)^400 is below 10^-23
+	const key, limit, calls = "tidy:2-zset:zone:key", 1_000, 400 // (7/8)^400 is below 10^-23
 	s, c := newStore(t, redis.Options{Prefix: "tidy"}), server.Client(t)
 	for i := range 10 {
 		if err := c.ZAdd(t.Context(), key, goredis.Z{Score: float64(i), Member: "left:" + strconv.Itoa(i)}).Err(); err != nil {
@@ -51,7 +51,7 @@ func units(t *testing.T, c *goredis.Client, key string) int64 {
 // TestZsetMembers holds how many members costs take, and what is left of a cost; that the key
 // goes in time, with nothing on it counted twice or lost; and that limits have all digits.
 func TestZsetMembers(t *testing.T) {
-	const limit, key = 1 << 40, "members:1-zset:zone:key"
+	const limit, key = 1 << 40, "members:2-zset:zone:key"
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "members"}), server.Client(t)
 	one := charge("zone", "key", limit, 8*time.Second) // limit × 8,000 is below 2^53
@@ -105,7 +105,7 @@ func TestZsetMembers(t *testing.T) {
 // TestZsetHorizonName holds that the newest member of a key names the window, as pass/zset.lua wants
 // it to, if and only if no other window holds and all members are of one unit.
 func TestZsetHorizonName(t *testing.T) {
-	const key = "name:1-zset:zone:key"
+	const key = "name:2-zset:zone:key"
 	clock := windowtest.NewClock()
 	s, c := newStore(t, redis.Options{Now: clock.Now, Prefix: "name"}), server.Client(t)
 	for i, step := range []struct {

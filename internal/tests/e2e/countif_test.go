@@ -231,7 +231,7 @@ func TestRightLogins(t *testing.T) {
 
 // zsetUnits returns how many units a zset counter of the zone has.
 func zsetUnits(redis *goredis.Client, key string) (n int64) {
-	for _, member := range redis.ZRangeWithScores(context.Background(), "sw:1-zset:logins:"+key, 0, -1).Val() {
+	for _, member := range redis.ZRangeWithScores(context.Background(), "sw:2-zset:logins:"+key, 0, -1).Val() {
 		if member.Score < 1<<50 { // above: how far back the zone looks
 			n++
 		}

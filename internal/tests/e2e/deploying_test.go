@@ -72,7 +72,7 @@ func TestKubernetesServes(t *testing.T) {
 			t.Fatalf("request %d: %d, want %d", i+1, a.Status, want)
 		}
 	}
-	if keys, err := server.Client(t).Keys(t.Context(), "sw:1-zset:per_client:*").Result(); err != nil || len(keys) != 1 {
+	if keys, err := server.Client(t).Keys(t.Context(), "sw:2-zset:per_client:*").Result(); err != nil || len(keys) != 1 {
 		t.Errorf("Redis has the counters %q, %v", keys, err)
 	}
 	if metrics := caddyrun.Fetch(t, client, "http://"+inside+"/metrics"); !regexp.MustCompile(`outcome="denied",zone="per_client"} [1-9]`).MatchString(metrics) { // with those of other tests

@@ -27,7 +27,7 @@ import (
 const (
 	redisPage = "docs/redis.md"
 	// counter is that of the client of redisSite.
-	counter = "sw:1-zset:per_client:203.0.113.7"
+	counter = "sw:2-zset:per_client:203.0.113.7"
 )
 
 // TestRedisPage does on real servers what docs/redis.md tells an operator to do, and looks

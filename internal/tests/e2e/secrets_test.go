@@ -133,7 +133,7 @@ http://%s {
 `, address, server.Addr), address)
 	keys := []string{
 		"a\r\nSet-Cookie: x=1", "a\nb", "a\x00b", `a"b`, "a\\", "a'b", "{tag}", "\xff\xfe", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n",
-		`"}) redis.call("flushall") --`, "]] .. redis.call('flushall') .. [[", "sw:1-zset:other:key", "%s%d%v", "{http.request.host}", "\u2028", "*",
+		`"}) redis.call("flushall") --`, "]] .. redis.call('flushall') .. [[", "sw:2-zset:other:key", "%s%d%v", "{http.request.host}", "\u2028", "*",
 		strings.Repeat("long", 1<<18), // 1 MiB
 	}
 	for _, key := range keys {
@@ -160,7 +160,7 @@ http://%s {
 		t.Errorf("%d keys in Redis, %v, want %d: %q", len(names), err, len(keys), names)
 	}
 	for _, name := range names {
-		if rest, ok := strings.CutPrefix(name, "sw:1-zset:by_query:"); !ok || len(name) > 100 || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' }) {
+		if rest, ok := strings.CutPrefix(name, "sw:2-zset:by_query:"); !ok || len(name) > 100 || strings.ContainsFunc(rest, func(c rune) bool { return c <= ' ' || c > '~' || c == '{' }) {
 			t.Errorf("there is a key %q", name)
 		}
 	}

@@ -572,5 +572,5 @@ func TestSettleTokensInOutages(t *testing.T) {
 
 // zsetMembers returns how many members a zset counter of a zone has.
 func zsetMembers(redis *goredis.Client, zone, key string) int64 {
-	return redis.ZCard(context.Background(), "sw:1-zset:"+zone+":"+key).Val()
+	return redis.ZCard(context.Background(), "sw:2-zset:"+zone+":"+key).Val()
 }

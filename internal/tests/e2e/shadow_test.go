@@ -117,7 +117,7 @@ http://%s {
 		}
 		return true
 	})
-	if keys := server.Client(t).Keys(t.Context(), "sw:1-log:candidate:*").Val(); len(keys) != 1 {
+	if keys := server.Client(t).Keys(t.Context(), "sw:2-log:candidate:*").Val(); len(keys) != 1 {
 		t.Errorf("Redis has the keys %q of the shadow zone, want one", keys)
 	}
 	in := 0

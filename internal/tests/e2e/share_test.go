@@ -40,7 +40,7 @@ http://%s {
 		}
 	}
 	t.Cleanup(func() { _ = caddy.Stop() })
-	instances := func() []string { return redis.ZRange(ctx, "sw:1-{instances}", 0, -1).Val() }
+	instances := func() []string { return redis.ZRange(ctx, "sw:2-{instances}", 0, -1).Val() }
 
 	load("{\n share\n }", 10)
 	caddyrun.Eventually(t, 10*time.Second, "one instance", func() bool { return len(instances()) == 1 })

@@ -48,7 +48,7 @@ func TestStreamFields(t *testing.T) {
 			t.Errorf("request %d: status %d, want 3 to pass", i, resp.StatusCode)
 		}
 	}
-	entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:1-stream:stream_fields:all", "-", "+").Slice()
+	entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:2-stream:stream_fields:all", "-", "+").Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestStreamFieldsAreBounded(t *testing.T) {
 		"bounded": {"one", long(256), "two", long(256), "three", long(256), "four", long(1024 - 3*256 - 19 - 32), "five", "short"},
 		"chosen":  {"one", long(40), "two", strings.Repeat("ü", 12) + "…[2000]"},
 	} {
-		entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:1-stream:"+zone+":all", "-", "+").Slice()
+		entries, err := server.Client(t).Do(t.Context(), "XRANGE", "sw:2-stream:"+zone+":all", "-", "+").Slice()
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%d entries, %v, want one", len(entries), err)
 		}

@@ -114,7 +114,7 @@ func TestAddressChanges(t *testing.T) {
 	one.Stop()
 	dns.address.Store("127.0.0.2")
 	caddyrun.Eventually(t, back, "the server at the new address decides", decides)
-	if n := next.Client(t).Exists(t.Context(), "sw:1-slices:zone:key").Val(); n != 1 {
+	if n := next.Client(t).Exists(t.Context(), "sw:2-slices:zone:key").Val(); n != 1 {
 		t.Error("nothing was charged at the new address")
 	}
 
@@ -193,7 +193,7 @@ func TestNameMovesToTheNewPrimary(t *testing.T) {
 			}
 			dns.address.Store("127.0.0.2")
 			caddyrun.Eventually(t, back, "the new primary decides", decides)
-			if n := next.Client(t).Exists(ctx, port+":1-zset:zone:key").Val(); n != 1 {
+			if n := next.Client(t).Exists(ctx, port+":2-zset:zone:key").Val(); n != 1 {
 				t.Error("nothing was charged at the new address")
 			}
 		})

@@ -180,7 +180,7 @@ func TestForeignData(t *testing.T) {
 	r := startRemote(t)
 	s := startSites(t, r.server.Addr, patient)
 	for _, policy := range policies {
-		r.do(t, "SET", "sw:1-slices:"+policy+":"+visitor+"foreign", "something else")
+		r.do(t, "SET", "sw:2-slices:"+policy+":"+visitor+"foreign", "something else")
 	}
 	want := map[string]int{"local": http.StatusOK, "allow": http.StatusOK, "deny": http.StatusServiceUnavailable}
 	asked := 0
@@ -209,7 +209,7 @@ func TestForeignData(t *testing.T) {
 	}
 	s.keepsSecrets()
 	for _, policy := range policies {
-		r.do(t, "DEL", "sw:1-slices:"+policy+":"+visitor+"foreign")
+		r.do(t, "DEL", "sw:2-slices:"+policy+":"+visitor+"foreign")
 		status, units := http.StatusOK, int64(1)
 		if policy == "local" { // units that passed are booked
 			status, units = http.StatusTooManyRequests, limit

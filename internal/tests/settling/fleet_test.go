@@ -149,7 +149,7 @@ func counters(t testing.TB, servers []*redistest.Server, zone string) map[string
 	all := make(map[string][]int64)
 	for _, s := range servers {
 		redis := s.Client(t)
-		for names := redis.Scan(t.Context(), 0, "sw:1-zset:*"+zone+":*", 1000).Iterator(); names.Next(t.Context()); {
+		for names := redis.Scan(t.Context(), 0, "sw:2-zset:*"+zone+":*", 1000).Iterator(); names.Next(t.Context()); {
 			for _, z := range redis.ZRangeWithScores(t.Context(), names.Val(), 0, -1).Val() {
 				if z.Score < 1<<50 { // above: how far back the zone looks
 					all[names.Val()] = append(all[names.Val()], int64(z.Score))

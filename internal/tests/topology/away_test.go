@@ -70,7 +70,7 @@ http://%s {
 	keys := make(map[bool][]string) // by whether they are on the node
 	for i := 0; len(keys[true]) < 20 || len(keys[false]) < 40; i++ {
 		one := window.Charge{Zone: "site", Key: strconv.Itoa(i), Algorithm: window.Slices{}}
-		name := string(engine.AppendKey([]byte("sw:1-"), &one))
+		name := string(engine.AppendKey([]byte("sw:2-"), &one))
 		own := gone.Client(t).Exists(t.Context(), name).Err() == nil
 		keys[own] = append(keys[own], one.Key)
 	}

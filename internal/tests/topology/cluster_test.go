@@ -60,7 +60,7 @@ func (c *cluster) slot(charge window.Charge) int {
 
 // key is the name of a charge's counter.
 func key(charge window.Charge) string {
-	return string(engine.AppendKey([]byte(prefix+":1-"), &charge))
+	return string(engine.AppendKey([]byte(prefix+":2-"), &charge))
 }
 
 // TestReshard moves slots for 20 s under load, among three nodes and onto one that was

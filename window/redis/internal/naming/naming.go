@@ -15,7 +15,7 @@ import (
 // Format is the number of the format in which counters are kept, with what follows it in
 // the name of every key. Raise it when a script writes a key otherwise than before: all
 // counters then start afresh, and what is kept of them expires. TestFormat tells.
-const Format = "1-"
+const Format = "2-"
 
 // packedTogether is the mean number of counters in a hash. Redis keeps more than twice that
 // number in the encoding of a small hash: counters are not spread evenly.
