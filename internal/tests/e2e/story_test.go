@@ -73,7 +73,7 @@ func TestEachCaddyTellsTheStory(t *testing.T) {
 	enforced(t, f.caddys[0], `{"zone":"api","mode":"config","by":"otto"}`, http.StatusOK)
 	want("enforcement of zone was changed by an operator", false, map[string]string{"zone": "api", "by": "otto", "enforce": "on"})
 
-	override := map[string]string{"zone": "api", "by": "otto", "effect": "limit 600/1m", "for": "key", "until": "a time"}
+	override := map[string]string{"zone": "api", "by": "otto", "effect": "600 in 1m", "for": "key", "until": "a time"}
 	changed(t, f.client, f.caddys[0].Admin, "set", `{"zone":"api","key":"anna","limits":[{"max":600,"window":"1m"}],"ttl":"5s","by":"otto"}`)
 	want("override was set", false, override)
 	override["until"] = until["override was set"]
