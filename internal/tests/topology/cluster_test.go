@@ -30,8 +30,10 @@ const slots = 16384
 func startCluster(t *testing.T) *cluster {
 	c := &cluster{T: t, cert: redistest.NewCertificate(t), owners: make([]*redistest.Server, slots)}
 	c.nodes = redistest.StartTLSCluster(t, c.cert, 3)
-	for i := range c.owners {
-		c.owners[i] = c.nodes[min(i*3/slots, 2)]
+	for i, node := range c.nodes { // as StartTLSCluster divides them
+		for slot := i * slots / 3; slot < (i+1)*slots/3; slot++ {
+			c.owners[slot] = node
+		}
 	}
 	for _, node := range c.nodes {
 		c.allow(node)
