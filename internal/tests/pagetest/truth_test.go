@@ -155,7 +155,7 @@ func TestPageOverrides(t *testing.T) {
 	b.until(30*time.Second, `document.querySelectorAll("#overrides-table tbody tr").length === 2`)
 	rows := eval[[]string](b, `[...document.querySelectorAll("#overrides-table tr")].map(r => [...r.cells].map(c => c.textContent).join("|"))`)
 	all := strings.Join(rows, "\n")
-	for _, want := range []string{`(?m)^Zone\|Who\|What\|Until\|Why\|By\|$`, `(?m)^api\|keys like customer-\*\|times 2\.5\|\d\d:\d\d:\d\d \(2 h left\)\|TICKET-7\|anna\|$`, `(?m)^api\|carl\|20,000.in.1m, 100,000.in.1h\|for good\|\|bert\|$`} {
+	for _, want := range []string{`(?m)^Zone\|Who\|What\|Until\|Why\|By\|$`, `(?m)^api\|keys like customer-\*\|times 2\.5\|[^|]*\d\d:\d\d[:\d]* \(2 h left\)\|TICKET-7\|anna\|$`, `(?m)^api\|carl\|20,000.in.1m, 100,000.in.1h\|for good\|\|bert\|$`} {
 		if !regexp.MustCompile(want).MatchString(all) {
 			t.Errorf("no %s in\n%s", want, all)
 		}
