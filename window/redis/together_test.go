@@ -22,7 +22,9 @@ func TestTogether(t *testing.T) {
 	own := redistest.Start(t)
 	server := own.Client(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}})
-	warm(t, s, "key")
+	for range 5 { // the first trip alone may be as long as to a distant server, which gets more batches
+		warm(t, s, "key")
+	}
 	server.ConfigResetStat(t.Context())
 	const n, limit = 1_000, 300
 	results := make([]window.Result, n)
