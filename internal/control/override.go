@@ -58,8 +58,8 @@ type OverrideChange struct {
 	// What holds for other Caddys that share the store.
 	Note string `json:"note,omitempty"`
 
-	// Of overrides/set only, by ID: what the override did that a record replaces, which limits of the zone do not hold any
-	// more for its keys, as they are configured, and why it may select no key.
+	// By ID, and in answers of overrides/set only: what the override did that a record replaces, which limits of the zone do
+	// not hold any more for its keys, as they are configured, and why it may select no key.
 	Replaced  map[string]string `json:"replaced,omitempty"`
 	InPlaceOf map[string]string `json:"in_place_of,omitempty"`
 	Warnings  map[string]string `json:"warnings,omitempty"`

@@ -15,9 +15,9 @@ import (
 // NewFailoverClient, NewClusterClient and NewFailoverClusterClient return. Close leaves the client
 // open.
 //
-// Of the Options, Prefix, KeySecret, FormerKeySecret, Timeout, Report and Now are used, and Master
-// names the store of a Sentinel. The client has the rest: NewWithClient returns an error if one of
-// them is set.
+// Prefix, KeySecret, FormerKeySecret, Timeout, Report and Now are the Options that the store uses.
+// Master names the store of a Sentinel. NewWithClient returns an error if any other option is set:
+// the client has it.
 //
 // A store of New makes its own connections, and does more with them:
 //   - It checks that replies are no longer than what was asked for, before it reads them.
