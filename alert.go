@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 

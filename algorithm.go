@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
-	"github.com/slidingwindow/caddy-sliding-window/internal/routes"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/routes"
 )
 
 // The words for which fields an answer gets.

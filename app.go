@@ -11,15 +11,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/jsonform"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/events"
-	"github.com/slidingwindow/caddy-sliding-window/internal/jsonform"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
-	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 func init() {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 )
 
 // unmarshalAlert reads the option, which has a block or none.

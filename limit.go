@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

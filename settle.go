@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )

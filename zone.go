@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 )
 
 // Zone is a named quota: what is counted, by which key, and how much of it may

@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
-	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/placeholders"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

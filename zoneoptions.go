@@ -9,12 +9,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
 )
 
 // zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its

@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -150,7 +150,7 @@ func TestOnErrorWords(t *testing.T) {
 	}
 }
 
-// TestSyntax fails for an option that has no line in internal/suggest/args.go, so that errors do not say how it is written.
+// TestSyntax fails for an option that has no line in internal/config/suggest/args.go, so that errors do not say how it is written.
 func TestSyntax(t *testing.T) {
 	names := append(zoneOptionNames(), "zone", "store", "on_error", "status", "headers", "errors", "jitter", "log_key")
 	for _, o := range algorithmOptions {

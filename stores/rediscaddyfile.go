@@ -6,8 +6,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 )
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:

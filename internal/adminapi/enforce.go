@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 

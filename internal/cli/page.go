@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/page"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/page"
 )
 
 func (c *command) pageCommand() *cobra.Command {

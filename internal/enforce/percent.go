@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/foreign"
 )
 
 // Percentages of the keys whose requests a zone may deny. A zone that is exempt does not count requests either.

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // The log of each Caddy tells the story of all overrides: who has set or deleted which, at this Caddy or at another one, and when

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
 )
 
 // Zone is a zone of a handler, as the book knows it. All fields but LogsKeys are required.

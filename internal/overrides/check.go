@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
-	"github.com/slidingwindow/caddy-sliding-window/internal/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -3,8 +3,8 @@ package running
 import (
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
 )
 
 // Watcher looks at the zones that run, each second.

@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

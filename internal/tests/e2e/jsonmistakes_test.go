@@ -104,9 +104,9 @@ func TestJSONMistakes(t *testing.T) {
 
 // The example in the error messages is the one of docs/json.md, and has every option.
 func TestJSONExample(t *testing.T) {
-	example := readFile(t, "internal/jsonform/example.json")
+	example := readFile(t, "internal/config/jsonform/example.json")
 	if !strings.Contains(readFile(t, "docs/json.md"), "```json\n"+example+"```\n") {
-		t.Error("docs/json.md does not show internal/jsonform/example.json as it is")
+		t.Error("docs/json.md does not show internal/config/jsonform/example.json as it is")
 	}
 	for _, v := range []any{
 		slidingwindow.Handler{}, slidingwindow.Zone{}, slidingwindow.Limit{}, slidingwindow.Algorithm{}, slidingwindow.Layers{},

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 )
 
 // Placeholders that Caddy documents for requests, with a word of the operator's for *.

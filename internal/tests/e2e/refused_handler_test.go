@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 )
 
 func TestRefusedHandler(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"

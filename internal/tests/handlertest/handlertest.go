@@ -17,7 +17,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
-	"github.com/slidingwindow/caddy-sliding-window/internal/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/toptalkers"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
 )
 
 // The names, units and help texts of all that a configuration registers are as Prometheus wants them.

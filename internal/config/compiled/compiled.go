@@ -1,0 +1,181 @@
+// Package compiled has zones as requests use them: what a configuration says of a zone is parsed once, when it is checked.
+package compiled
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Zone is a zone that has been checked. Nothing of it changes.
+type Zone struct {
+	Key       template.Key
+	Algorithm window.Algorithm
+	Native    window.GCRA // what the server of a store may decide with; NativeOff for nothing
+	Limits    []Limit
+	Policies  []window.Policy // the Limits; nil if one is dynamic
+	Quotas    *answer.Quotas  // nil if one is dynamic
+	Fallback  window.Policy   // the zero Policy without one
+	Longest   time.Duration   // of the windows that are known without a request
+	Pack      int64           // 0: not packed
+	Cost      int64           // 1 if Spends is dynamic
+	Spends    template.Text
+	Lease     window.Lease
+	Percent   int64            // of keys that are denied
+	Notes     *template.Fields // nil: nothing is noted of requests
+	Alerting  *alert.Rule      // nil: no alert
+}
+
+// Limit is a limit of which a part may be known only once a request comes.
+type Limit struct {
+	max, window template.Text
+	Known       window.Policy // with something valid for placeholders
+}
+
+// NewLimit returns a limit of which texts tell the parts that are dynamic.
+func NewLimit(most, length string, known window.Policy) Limit {
+	return Limit{template.NewText(most), template.NewText(length), known}
+}
+
+// Dynamic reports whether a part of the limit is known only once a request comes.
+func (l *Limit) Dynamic() bool { return l.max.Dynamic || l.window.Dynamic }
+
+// DynamicWindow reports whether the window is known only once a request comes.
+func (l *Limit) DynamicWindow() bool { return l.window.Dynamic }
+
+// DynamicMax reports whether the number of units is known only once a request comes.
+func (l *Limit) DynamicMax() bool { return l.max.Dynamic }
+
+// expand returns the limit for one request. It is an error if the placeholders do not give a valid one.
+func (l *Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
+	p := l.Known
+	var err error
+	if l.max.Dynamic {
+		if p.Limit, err = quantity.Int(l.max.Expand(repl)); err != nil {
+			return p, err
+		}
+	}
+	if l.window.Dynamic {
+		if p.Window, err = quantity.Duration(l.window.Expand(repl)); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Check()
+}
+
+// Window returns the window of the limit for one request; 0 if it is not valid.
+func (l Limit) Window(repl *caddy.Replacer) time.Duration {
+	l.max.Dynamic = false
+	p, err := l.expand(repl)
+	if err != nil {
+		return 0
+	}
+	return p.Window
+}
+
+// ExpandLimits returns limits for one request, and which options came out empty. Of two that come out with the same window
+// the smaller one holds both.
+func (z *Zone) ExpandLimits(limits []Limit, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
+	policies = make([]window.Policy, 0, len(limits))
+	for i := range limits {
+		p, err := limits[i].expand(repl)
+		if limits[i].max.Empty(repl, err) || limits[i].window.Empty(repl, err) {
+			empty = placeholders.NoLimit
+		}
+		if err != nil || window.CheckPolicy(z.Algorithm, p) != nil {
+			p = z.Fallback
+		}
+		same := func(other window.Policy) bool { return other.Window == p.Window }
+		if j := slices.IndexFunc(policies, same); j >= 0 {
+			policies[j].Limit = min(policies[j].Limit, p.Limit)
+		} else {
+			policies = append(policies, p)
+		}
+	}
+	return policies, empty
+}
+
+// tooCostly is a cost that no limit lets pass, and that is only compared.
+const tooCostly = math.MaxInt64
+
+// ExpandCost returns the cost of one request, and whether it came out empty.
+func (z *Zone) ExpandCost(repl *caddy.Replacer) (cost int64, empty bool) {
+	n, err := quantity.Int(z.Spends.Expand(repl))
+	empty = z.Spends.Empty(repl, err)
+	switch {
+	case errors.Is(err, quantity.ErrTooLarge):
+		return tooCostly, empty
+	case err != nil || n < 0:
+		return z.Cost, empty
+	}
+	return n, empty
+}
+
+// Scale returns limits times the factor of an override, if they can hold in the zone.
+func (z *Zone) Scale(policies []window.Policy, factor float64) ([]window.Policy, error) {
+	scaled := slices.Clone(policies)
+	for i := range scaled {
+		var err error
+		if scaled[i].Limit, err = overrides.Scale(scaled[i].Limit, factor); err != nil {
+			return nil, err
+		}
+	}
+	return scaled, z.Fits(scaled)
+}
+
+// Fits reports why limits cannot hold in the zone.
+func (z *Zone) Fits(policies []window.Policy) error {
+	for _, p := range policies {
+		if err := p.Check(); err != nil {
+			return err
+		}
+		if err := window.CheckPolicy(z.Algorithm, p); err != nil {
+			return err
+		}
+	}
+	return window.CheckPack(z.Algorithm, len(policies), z.Pack)
+}
+
+// SmallestLimit returns the smallest limit that the configuration tells, but for 0.
+func (z *Zone) SmallestLimit() int64 {
+	smallest := int64(math.MaxInt64)
+	for _, p := range z.Policies {
+		if p.Limit > 0 {
+			smallest = min(smallest, p.Limit)
+		}
+	}
+	return smallest
+}
+
+// PerSecond returns the lowest of the zone's limits, as units per second.
+func (z *Zone) PerSecond() float64 {
+	lowest := math.Inf(1)
+	for _, p := range z.Policies {
+		lowest = min(lowest, float64(p.Limit)/p.Window.Seconds())
+	}
+	if z.Policies == nil && z.Fallback.Window > 0 {
+		lowest = float64(z.Fallback.Limit) / z.Fallback.Window.Seconds()
+	}
+	return lowest
+}
+
+// Engine returns what all charges of the zone have in common when an algorithm decides: its own, or that of a server. Charges
+// have the fallback if a limit is dynamic.
+func (z *Zone) Engine(name string, algorithm window.Algorithm) (*window.Zone, error) {
+	policies, o := z.Policies, window.Options{Pack: z.Pack, Lease: z.Lease}
+	if policies == nil {
+		policies, o.Lookback = []window.Policy{z.Fallback}, z.Longest
+	}
+	return window.NewZone(name, algorithm, policies, o)
+}
