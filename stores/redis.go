@@ -118,7 +118,7 @@ func (r *Redis) Provision(caddy.Context) error {
 	options.Few = tellFew
 	r.opened = options
 	ownMasters.Store(options.Master, nil)
-	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options) }); err != nil {
+	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options).Engine() }); err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
 	if options.TLS != nil {
@@ -150,7 +150,7 @@ func (r *Redis) Cleanup() error { return r.pooled.release() }
 func (r *Redis) Store() window.Store { return r.pooled.store.Store }
 
 // ShadowStore returns a store on the same servers; see slidingwindow.ShadowModule.
-func (r *Redis) ShadowStore() window.Store { return redis.New(r.opened) }
+func (r *Redis) ShadowStore() window.Store { return redis.New(r.opened).Engine() }
 
 // check reports what is wrong with the options as configured.
 func (r *Redis) check() error {

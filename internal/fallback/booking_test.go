@@ -244,7 +244,7 @@ func TestShareIsBookedByAll(t *testing.T) {
 	}
 	var sites [3]*site
 	for i := range sites {
-		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second, Prefix: "all"})
+		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second, Prefix: "all"}).Engine().(fallback.Store)
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
 		sites[i].Use()
 		sites[i].Join()

@@ -23,7 +23,7 @@ func TestReturnToRedis(t *testing.T) {
 		}
 	}
 	options := redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "return"}
-	store, other := redis.New(options), redis.New(options)
+	store, other := redis.New(options).Engine().(fallback.Store), redis.New(options)
 	s := &site{Guard: fallback.New(store, fallback.Options{})}
 	s.Use()
 	defer func() {
@@ -107,7 +107,7 @@ func TestPermissionLost(t *testing.T) {
 		}
 	}
 	permit("")
-	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "lost", Username: "limiter", Password: "secret"})
+	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "lost", Username: "limiter", Password: "secret"}).Engine().(fallback.Store)
 	s := &site{Guard: fallback.New(store, fallback.Options{})}
 	s.Use()
 	defer func() {

@@ -136,7 +136,7 @@ func TestShare(t *testing.T) {
 	const limit = 100
 	var sites [3]*site
 	for i := range sites {
-		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second})
+		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second}).Engine().(fallback.Store)
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
 		sites[i].Use()
 		sites[i].Join()

@@ -33,7 +33,7 @@ func inMemory(t *testing.T) window.Store {
 
 func onRedis(t *testing.T, address string) window.Store {
 	t.Helper()
-	store := redis.New(redis.Options{Addresses: []string{address}, Timeout: 2 * time.Second})
+	store := redis.New(redis.Options{Addresses: []string{address}, Timeout: 2 * time.Second}).Engine()
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }

@@ -222,9 +222,3 @@ func (s *Store) connections() int {
 	}
 	return batch.MinInFlight
 }
-
-// HasTimeFor reports whether this number of round trips fits into the time until the deadline of
-// ctx. Close servers always have time.
-func (s *Store) HasTimeFor(ctx context.Context, trips int64) bool {
-	return s.trip.HasTimeFor(ctx, trips)
-}

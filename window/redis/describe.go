@@ -16,16 +16,12 @@ import (
 
 // Describe implements engine.Describer. The version is what servers say when a connection is
 // made, the clock needs +time, and the memory +info, which the user may lack.
-func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
+func (s engineStore) Describe(ctx context.Context) (engine.Description, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var all engine.Description
-	var masters []string // of a Cluster
-	var mu sync.Mutex    // guards all and masters: the nodes of a Cluster are asked side by side
-	ask := func(ctx context.Context, client *goredis.Client) error {
-		mu.Lock()
-		masters = append(masters, client.Options().Addr)
-		mu.Unlock()
+	var mu sync.Mutex // guards all
+	err := s.each(ctx, func(ctx context.Context, client *goredis.Client) error {
 		d, err := describe(ctx, client)
 		if err != nil {
 			return err
@@ -39,15 +35,7 @@ func (s *Store) Describe(ctx context.Context) (engine.Description, error) {
 			all.Memory = d.Memory
 		}
 		return nil
-	}
-	var err error
-	switch client := s.client.(type) {
-	case *goredis.ClusterClient:
-		err = client.ForEachMaster(ctx, ask)
-		s.keepNodes(masters)
-	case *goredis.Client:
-		err = ask(ctx, client)
-	}
+	})
 	if err != nil {
 		return engine.Description{}, s.words.Fail(ctx, err)
 	}
@@ -106,20 +94,18 @@ func fuller(a, b *engine.ServerMemory) bool {
 	return a.Ratio() > b.Ratio()
 }
 
-var _ engine.KeyHasher = (*Store)(nil)
-
 // AppendKeyHash implements engine.KeyHasher.
-func (s *Store) AppendKeyHash(dst []byte, key string) []byte {
+func (s engineStore) AppendKeyHash(dst []byte, key string) []byte {
 	sum := s.namings[0].Sum(key)
 	return base64.RawURLEncoding.AppendEncode(dst, sum[:])
 }
 
 // HashesKeys implements engine.KeyHasher.
-func (s *Store) HashesKeys() bool { return s.namings[0].Hashes() }
+func (s engineStore) HashesKeys() bool { return s.namings[0].Hashes() }
 
 // HashKey returns the HMAC of a key under the secret number n, counted from 0: the current one, and
 // the former one. It reports false if no secret has that number.
-func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
+func (s engineStore) HashKey(key string, n int) (sum [32]byte, ok bool) {
 	if n >= len(s.namings) || !s.namings[n].Hashes() {
 		return sum, false
 	}
@@ -127,7 +113,7 @@ func (s *Store) HashKey(key string, n int) (sum [32]byte, ok bool) {
 }
 
 // CounterName implements engine.CounterNamer.
-func (s *Store) CounterName(c window.Charge) string {
+func (s engineStore) CounterName(c window.Charge) string {
 	if s.throttles([]window.Charge{c}) {
 		return string(s.namings[0].AppendNative(nil, &c))
 	}

@@ -70,3 +70,9 @@ func Gate(s *Store) *gate.Gate { return s.gate }
 
 // Doubt has the store ping the kind of a charge, as if it had failed.
 func Doubt(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }
+
+// Full returns what Engine returns, with all of its methods.
+func Full(s *Store) FullStore { return engineStore{s} }
+
+// FullStore is the type of what Engine returns.
+type FullStore = engineStore

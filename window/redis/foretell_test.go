@@ -28,7 +28,7 @@ func TestForetell(t *testing.T) {
 			asks := true
 			for attempt := 0; attempt < 20 && asks; attempt++ {
 				before := w.asked.Load()
-				ds, by = w.Foretell([]window.Charge{c})
+				ds, by = redis.Full(w.Store).Foretell([]window.Charge{c})
 				asks = w.asked.Load() != before
 			}
 			if ds != nil && asks {
@@ -56,7 +56,7 @@ func TestForetell(t *testing.T) {
 		if err := w.Reset(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if ds, by := w.Foretell([]window.Charge{c}); ds != nil {
+		if ds, by := redis.Full(w.Store).Foretell([]window.Charge{c}); ds != nil {
 			t.Errorf("%v: after a reset: %+v by %q", algo, ds, by)
 		}
 	}
@@ -71,11 +71,11 @@ func TestCounterName(t *testing.T) {
 		for _, secret := range []string{"", "a secret of 16 bytes or more"} {
 			s := newStore(t, redis.Options{Prefix: "counter name " + c.Key + secret, KeySecret: secret})
 			take(t, s, c)
-			if n := server.Client(t).Exists(t.Context(), s.CounterName(c)).Val(); n != 1 {
-				t.Errorf("there is no key %q", s.CounterName(c))
+			if n := server.Client(t).Exists(t.Context(), redis.Full(s).CounterName(c)).Val(); n != 1 {
+				t.Errorf("there is no key %q", redis.Full(s).CounterName(c))
 			}
-			if hash := s.AppendKeyHash(nil, c.Key); s.HashesKeys() != (secret != "") || c.Pack == 0 && strings.HasSuffix(s.CounterName(c), ":"+string(hash)) != (secret != "") {
-				t.Errorf("hashes keys %v: %s, and the counter is %s", s.HashesKeys(), hash, s.CounterName(c))
+			if hash := redis.Full(s).AppendKeyHash(nil, c.Key); redis.Full(s).HashesKeys() != (secret != "") || c.Pack == 0 && strings.HasSuffix(redis.Full(s).CounterName(c), ":"+string(hash)) != (secret != "") {
+				t.Errorf("hashes keys %v: %s, and the counter is %s", redis.Full(s).HashesKeys(), hash, redis.Full(s).CounterName(c))
 			}
 		}
 	}

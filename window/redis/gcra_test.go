@@ -108,7 +108,7 @@ func TestDenialLasts(t *testing.T) {
 					t.Fatalf("Take = %+v, want a denial for at most a window", d)
 				}
 				// Milliseconds since 1970, though the client takes them for a time that is left.
-				ends := admin.PExpireTime(t.Context(), s.CounterName(c)).Val().Milliseconds()
+				ends := admin.PExpireTime(t.Context(), redis.Full(s).CounterName(c)).Val().Milliseconds()
 				if least := d.At + d.RetryAfter.Milliseconds(); ends < least {
 					t.Errorf("the key expires %d ms before the denial ends, which says %s", least-ends, d.RetryAfter)
 				}

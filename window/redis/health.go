@@ -65,7 +65,7 @@ func (s *Store) pingEach(ctx context.Context, charges []window.Charge) error {
 func (s *Store) doubt(charges []window.Charge) {
 	for i := range charges {
 		c := &charges[i]
-		probe, node := window.FactsOf(c.Algorithm).Probe, s.Parts(charges[i:i+1], nil)[0]
+		probe, node := window.FactsOf(c.Algorithm).Probe, engineStore{s}.Parts(charges[i:i+1], nil)[0]
 		s.doubts.LoadOrStore(kind{probe, c.Pack > 0, node}, pingCharge(probe, c.Pack))
 	}
 }
@@ -96,7 +96,7 @@ const manyHashes = 1 << 40
 
 // PingPart implements engine.Parted. It spends on counters that lived on the node when it
 // failed: once another node holds their slots, that one answers, and the node is not needed.
-func (s *Store) PingPart(ctx context.Context, node string) error {
+func (s engineStore) PingPart(ctx context.Context, node string) error {
 	var charges []window.Charge
 	var kinds []any
 	s.doubts.Range(func(k, c any) bool {
@@ -170,10 +170,10 @@ const instanceLife = 15 * time.Second
 
 // Attend implements engine.Instancer. Stores of one prefix on one database count as
 // those that share it.
-func (s *Store) Attend(ctx context.Context) (int64, error) { return s.attend(ctx, instanceLife) }
+func (s engineStore) Attend(ctx context.Context) (int64, error) { return s.attend(ctx, instanceLife) }
 
 // Leave implements engine.Instancer.
-func (s *Store) Leave(ctx context.Context) error {
+func (s engineStore) Leave(ctx context.Context) error {
 	_, err := s.attend(ctx, 0)
 	return err
 }

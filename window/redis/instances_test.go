@@ -19,7 +19,7 @@ func TestInstances(t *testing.T) {
 	a, b, c, other := open("p"), open("p"), open("p"), open("q")
 	attend := func(s *redis.Store, want int64) {
 		t.Helper()
-		if n, err := s.Attend(t.Context()); n != want || err != nil {
+		if n, err := redis.Full(s).Attend(t.Context()); n != want || err != nil {
 			t.Errorf("Attend = %d, %v, want %d", n, err, want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestInstances(t *testing.T) {
 	attend(b, 2)
 	attend(c, 3)
 	attend(other, 1)
-	if err := c.Leave(t.Context()); err != nil {
+	if err := redis.Full(c).Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
 	attend(a, 2)
@@ -48,7 +48,7 @@ func TestInstancesExpire(t *testing.T) {
 	own := redistest.Start(t)
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"}), own.Client(t)
 	eventually(t, patience, "a count", func() bool {
-		n, err := s.Attend(t.Context())
+		n, err := redis.Full(s).Attend(t.Context())
 		return n == 1 && err == nil
 	})
 	if ttl := raw.PTTL(t.Context(), "p:2-{instances}").Val(); ttl <= 0 || ttl > 15*time.Second {
@@ -58,10 +58,10 @@ func TestInstancesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, "a count by a server that has forgotten the script", func() bool {
-		n, err := s.Attend(t.Context())
+		n, err := redis.Full(s).Attend(t.Context())
 		return n == 1 && err == nil
 	})
-	if err := s.Leave(t.Context()); err != nil {
+	if err := redis.Full(s).Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if n := raw.Exists(t.Context(), "p:2-{instances}").Val(); n != 0 {

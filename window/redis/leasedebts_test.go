@@ -168,7 +168,7 @@ func TestLeaseDebtsEnd(t *testing.T) {
 			}
 		}, 3, 0},
 		"after a reload": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
-			s.Drain()
+			redis.Full(s).Drain()
 			undo()
 			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
 		}, 3, 0},

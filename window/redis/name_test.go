@@ -108,15 +108,15 @@ func TestHashedNative(t *testing.T) {
 	if got := <-asked; !strings.HasPrefix(got, "evalsha ") {
 		t.Errorf("asked %q, want the script", got)
 	}
-	if err := s.CheckAlgorithm(window.GCRA{Native: window.NativeOn}); err == nil || !strings.Contains(err.Error(), "native") {
+	if err := redis.Full(s).CheckAlgorithm(window.GCRA{Native: window.NativeOn}); err == nil || !strings.Contains(err.Error(), "native") {
 		t.Errorf("CheckAlgorithm = %v, want advice on native", err)
 	}
 	for _, algo := range append(algorithms, window.GCRA{Native: window.NativeAuto}) {
-		if err := s.CheckAlgorithm(algo); err != nil {
+		if err := redis.Full(s).CheckAlgorithm(algo); err != nil {
 			t.Errorf("CheckAlgorithm(%s) = %v, want nil", algo.Name(), err)
 		}
 	}
-	if err := newStore(t, redis.Options{KeySecret: secret}).CheckAlgorithm(window.GCRA{Native: window.NativeOn}); err != nil {
+	if err := redis.Full(newStore(t, redis.Options{KeySecret: secret})).CheckAlgorithm(window.GCRA{Native: window.NativeOn}); err != nil {
 		t.Errorf("CheckAlgorithm with one secret = %v, want nil", err)
 	}
 }

@@ -8,17 +8,14 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-var _ engine.Parted = (*Store)(nil)
-
 // Parts implements engine.Parted: the parts of a Cluster are its nodes, by address. Where
 // the client does not know yet which node holds what, and for a single server, the name is empty.
-func (s *Store) Parts(charges []window.Charge, names []string) []string {
+func (s engineStore) Parts(charges []window.Charge, names []string) []string {
 	first := len(names)
 	if !s.cluster || !s.placed.Load() {
 		return append(names, "")
@@ -81,7 +78,7 @@ func (s *Store) lookAgain(ctx context.Context, calls []*wire.Call) {
 }
 
 // HasPart implements engine.Parted.
-func (s *Store) HasPart(name string) bool {
+func (s engineStore) HasPart(name string) bool {
 	masters := s.masters.Load()
 	return name == "" || masters == nil || slices.Contains(*masters, name)
 }
@@ -102,23 +99,27 @@ func (s *Store) metNode() {
 
 // lookAtNodes asks which nodes of a Cluster hold slots, and forgets the others.
 func (s *Store) lookAtNodes() {
-	c, ok := s.client.(*goredis.ClusterClient)
-	if !ok {
-		return
-	}
 	ctx, cancel := context.WithTimeout(s.background.Context, s.timeout)
 	defer cancel()
-	var mu sync.Mutex // guards masters: the function is called for all side by side
-	var masters []string
-	err := c.ForEachMaster(ctx, func(_ context.Context, node *goredis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		masters = append(masters, node.Options().Addr)
-		return nil
-	})
-	if err == nil {
-		s.keepNodes(masters)
+	_ = s.each(ctx, func(context.Context, *goredis.Client) error { return nil }) // the next look may succeed
+}
+
+// each calls ask for the only server, or side by side for the nodes of a Cluster that hold slots. It forgets the other nodes.
+func (s *Store) each(ctx context.Context, ask func(context.Context, *goredis.Client) error) error {
+	c, ok := s.client.(*goredis.ClusterClient)
+	if !ok {
+		return ask(ctx, s.client.(*goredis.Client))
 	}
+	var mu sync.Mutex // guards masters
+	var masters []string
+	err := c.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
+		mu.Lock()
+		masters = append(masters, node.Options().Addr)
+		mu.Unlock()
+		return ask(ctx, node)
+	})
+	s.keepNodes(masters)
+	return err
 }
 
 // keepNodes forgets what belongs to nodes of a Cluster that hold no slots any more. Requests that wait in the
@@ -134,7 +135,7 @@ func (s *Store) keepNodes(masters []string) {
 			if !ok {
 				node = k.(kind).node
 			}
-			if !s.HasPart(node) {
+			if !(engineStore{s}).HasPart(node) {
 				all.Delete(k)
 			}
 			return true

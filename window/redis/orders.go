@@ -17,7 +17,7 @@ func (s *Store) enforceKey() string {
 // ExchangeOrders writes next, orders by the names of zones. It leaves out a zone whose order in the store is not the one
 // in known, where an empty text and none mean no order. All orders are kept as long as the newest. ExchangeOrders returns
 // the orders that the store has then, and the time of the server that has them.
-func (s *Store) ExchangeOrders(ctx context.Context, known, next map[string]string, keep time.Duration) (now time.Time, orders map[string]string, err error) {
+func (s engineStore) ExchangeOrders(ctx context.Context, known, next map[string]string, keep time.Duration) (now time.Time, orders map[string]string, err error) {
 	args := make([]any, 0, 1+3*len(next))
 	args = append(args, keep.Milliseconds())
 	for zone, order := range next {

@@ -24,7 +24,7 @@ func TestOrders(t *testing.T) {
 			exchange := func(what string, s *redis.Store, known, next, want orders) {
 				t.Helper()
 				before := time.Now()
-				now, got, err := s.ExchangeOrders(t.Context(), known, next, time.Hour)
+				now, got, err := redis.Full(s).ExchangeOrders(t.Context(), known, next, time.Hour)
 				if err != nil || !maps.Equal(got, want) {
 					t.Errorf("%s: got %v, %v, want %v", what, got, err, want)
 				}
@@ -64,7 +64,7 @@ func TestOrdersOfAStrangeServer(t *testing.T) {
 		"half an order":   "*3\r\n$1\r\n1\r\n$1\r\n1\r\n*1\r\n$1\r\nx\r\n",
 	} {
 		s := newStore(t, redis.Options{Addresses: []string{fakeServer(t, func([]string) string { return strings.TrimSuffix(reply, "\r\n") })}, Timeout: time.Second})
-		if _, _, err := s.ExchangeOrders(t.Context(), nil, nil, time.Hour); err == nil {
+		if _, _, err := redis.Full(s).ExchangeOrders(t.Context(), nil, nil, time.Hour); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -21,7 +21,7 @@ func (s *Store) overridesKey() string {
 // ReadOverrides returns the records that stores of this prefix share, by their IDs, and their version. The
 // records are nil if known is the version. The version is empty if no record was ever written, or if all are lost. An error
 // that wraps window.ErrForeign says that the key holds other data.
-func (s *Store) ReadOverrides(ctx context.Context, known string) (version string, records map[string]string, err error) {
+func (s engineStore) ReadOverrides(ctx context.Context, known string) (version string, records map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	now, err := s.client.HMGet(ctx, s.overridesKey(), "v").Result()
@@ -44,7 +44,7 @@ func (s *Store) ReadOverrides(ctx context.Context, known string) (version string
 // WriteOverrides takes some records out and writes others, and makes next the version. If known is
 // not the version, it writes nothing. A known version that is empty replaces all records. It returns
 // the version that holds then. After an error that wraps window.ErrUnknown they may be written.
-func (s *Store) WriteOverrides(ctx context.Context, known, next string, gone []string, records map[string]string) (version string, err error) {
+func (s engineStore) WriteOverrides(ctx context.Context, known, next string, gone []string, records map[string]string) (version string, err error) {
 	args := make([]any, 0, 3+len(gone)+2*len(records))
 	args = append(args, known, next, len(gone))
 	for _, id := range gone {

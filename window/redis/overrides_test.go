@@ -25,13 +25,13 @@ func TestOverrides(t *testing.T) {
 			a, b := newStore(t, o), newStore(t, o)
 			write := func(s *redis.Store, known, next string, gone []string, records map[string]string, want string) {
 				t.Helper()
-				if got, err := s.WriteOverrides(ctx, known, next, gone, records); err != nil || got != want {
+				if got, err := redis.Full(s).WriteOverrides(ctx, known, next, gone, records); err != nil || got != want {
 					t.Errorf("write: got version %q, %v, want %q", got, err, want)
 				}
 			}
 			read := func(s *redis.Store, known, want string, records map[string]string) {
 				t.Helper()
-				version, got, err := s.ReadOverrides(ctx, known)
+				version, got, err := redis.Full(s).ReadOverrides(ctx, known)
 				if err != nil || version != want || fmt.Sprint(got) != fmt.Sprint(records) {
 					t.Errorf("read: got %q %v, %v, want %q %v", version, got, err, want, records)
 				}
@@ -78,10 +78,10 @@ func TestOverridesAtTheirMost(t *testing.T) {
 		if i == 0 {
 			known = ""
 		}
-		if version, err := s.WriteOverrides(t.Context(), known, next, step.gone, step.records); err != nil || version != next {
+		if version, err := redis.Full(s).WriteOverrides(t.Context(), known, next, step.gone, step.records); err != nil || version != next {
 			t.Fatalf("step %d: got %q, %v", i, version, err)
 		}
-		if _, got, err := s.ReadOverrides(t.Context(), ""); err != nil || len(got) != len(step.records) {
+		if _, got, err := redis.Full(s).ReadOverrides(t.Context(), ""); err != nil || len(got) != len(step.records) {
 			t.Errorf("step %d: got %d records, %v", i, len(got), err)
 		}
 	}
@@ -92,14 +92,14 @@ func TestHashKey(t *testing.T) {
 	for n, secret := range []string{"new", "old"} {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte("anna"))
-		if sum, ok := s.HashKey("anna", n); !ok || string(sum[:]) != string(mac.Sum(nil)) {
+		if sum, ok := redis.Full(s).HashKey("anna", n); !ok || string(sum[:]) != string(mac.Sum(nil)) {
 			t.Errorf("secret %d: got %x, %v", n, sum, ok)
 		}
 	}
-	if _, ok := s.HashKey("anna", 2); ok || !s.HashesKeys() {
+	if _, ok := redis.Full(s).HashKey("anna", 2); ok || !redis.Full(s).HashesKeys() {
 		t.Error("there is a third secret, or none")
 	}
-	if plain := newStore(t, redis.Options{}); plain.HashesKeys() {
+	if plain := newStore(t, redis.Options{}); redis.Full(plain).HashesKeys() {
 		t.Error("a store without a secret hashes keys")
 	}
 }

@@ -19,19 +19,19 @@ import (
 // TestParts asks for the parts of a single server, and of a Cluster, and pings them.
 func TestParts(t *testing.T) {
 	single := newStore(t, redis.Options{Addresses: []string{server.Addr}})
-	if parts := single.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
+	if parts := redis.Full(single).Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
 		t.Errorf("Parts of a single server = %q, want one without a name", parts)
 	}
 	nodes := redistest.StartCluster(t, 3)
 	s := newStore(t, redis.Options{Addresses: []string{nodes[0].Addr, nodes[1].Addr}, Timeout: timeout, Prefix: "parts"})
 	on := make(map[string]window.Charge) // a charge on each node
-	if parts := s.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
+	if parts := redis.Full(s).Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil); !slices.Equal(parts, []string{""}) {
 		t.Errorf("Parts before anything was asked = %q, want one without a name", parts)
 	}
 	warm(t, s, "key")
 	for i := range 100 {
 		c := charge("zone", fmt.Sprint(i), 1000, time.Hour)
-		parts := s.Parts([]window.Charge{c, c}, nil)
+		parts := redis.Full(s).Parts([]window.Charge{c, c}, nil)
 		if len(parts) != 1 {
 			t.Fatalf("Parts = %q, want one", parts)
 		}
@@ -39,7 +39,7 @@ func TestParts(t *testing.T) {
 	}
 	var all []window.Charge
 	for _, node := range nodes {
-		if err := s.PingPart(t.Context(), node.Addr); err != nil {
+		if err := redis.Full(s).PingPart(t.Context(), node.Addr); err != nil {
 			t.Errorf("PingPart = %v", err)
 		}
 		all = append(all, on[node.Addr])
@@ -47,10 +47,10 @@ func TestParts(t *testing.T) {
 			t.Fatal("none of 100 keys is on the node")
 		}
 	}
-	if parts := s.Parts(all, nil); len(parts) != 3 {
+	if parts := redis.Full(s).Parts(all, nil); len(parts) != 3 {
 		t.Errorf("Parts = %q, want all nodes", parts)
 	}
-	if err := s.PingPart(t.Context(), "127.0.0.1:1"); err != nil {
+	if err := redis.Full(s).PingPart(t.Context(), "127.0.0.1:1"); err != nil {
 		t.Errorf("PingPart of a node that is not there = %v, want nil: nobody needs it", err)
 	}
 
@@ -63,17 +63,17 @@ func TestParts(t *testing.T) {
 			t.Errorf("Take = %v of %+v, want an error of the node that hangs", err, of)
 		}
 	}
-	if err := s.PingPart(t.Context(), nodes[2].Addr); !errors.Is(err, window.ErrUnavailable) {
+	if err := redis.Full(s).PingPart(t.Context(), nodes[2].Addr); !errors.Is(err, window.ErrUnavailable) {
 		t.Errorf("PingPart of the node that hangs = %v, want ErrUnavailable", err)
 	}
 	for _, node := range nodes[:2] {
-		if err := s.PingPart(t.Context(), node.Addr); err != nil {
+		if err := redis.Full(s).PingPart(t.Context(), node.Addr); err != nil {
 			t.Errorf("PingPart of another node = %v", err)
 		}
 	}
 	nodes[2].Cont()
 	// Where its keys go, the ping goes.
-	eventually(t, patience, "the node answers", func() bool { return s.PingPart(t.Context(), nodes[2].Addr) == nil })
+	eventually(t, patience, "the node answers", func() bool { return redis.Full(s).PingPart(t.Context(), nodes[2].Addr) == nil })
 	take(t, newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "parts"}), hung)
 }
 
@@ -86,17 +86,17 @@ func TestPartMoves(t *testing.T) {
 		warm(t, s, fmt.Sprint(i))
 	}
 	nodes[2].Kill()
-	if err := s.PingPart(t.Context(), nodes[2].Addr); err == nil {
+	if err := redis.Full(s).PingPart(t.Context(), nodes[2].Addr); err == nil {
 		t.Error("PingPart = nil, want an error of the node that is gone")
 	}
 	eventually(t, 3*patience, "the replica answers in place of the node", func() bool {
-		return s.PingPart(t.Context(), nodes[2].Addr) == nil
+		return redis.Full(s).PingPart(t.Context(), nodes[2].Addr) == nil
 	})
 	if !replica.IsMaster(t) {
 		t.Error("the replica has not become a master")
 	}
 	for i := range 30 {
-		if parts := s.Parts([]window.Charge{charge("zone", fmt.Sprint(i), 1, time.Hour)}, nil); slices.Contains(parts, nodes[2].Addr) {
+		if parts := redis.Full(s).Parts([]window.Charge{charge("zone", fmt.Sprint(i), 1, time.Hour)}, nil); slices.Contains(parts, nodes[2].Addr) {
 			t.Errorf("Parts = %q, want no node that is gone", parts)
 		}
 	}
@@ -116,11 +116,11 @@ func TestClusterPingGivesNothingBack(t *testing.T) {
 		redis.Doubt(s, c)
 	}
 	node.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-set")
-	part := s.Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil)[0]
+	part := redis.Full(s).Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil)[0]
 	before, pings := evalshas(t, []*redistest.Server{node}), 0
 	for _, ping := range []func() error{
 		func() error { return s.Ping(t.Context()) },
-		func() error { return s.PingPart(t.Context(), part) },
+		func() error { return redis.Full(s).PingPart(t.Context(), part) },
 	} {
 		for range 3 {
 			if err := ping(); err == nil || !strings.Contains(err.Error(), "lacks a permission") {
@@ -134,7 +134,7 @@ func TestClusterPingGivesNothingBack(t *testing.T) {
 		t.Errorf("%d script calls for %d pings of %d kinds, want one for each", n, pings, len(algorithms))
 	}
 	node.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "+@all")
-	if err := errors.Join(s.PingPart(t.Context(), part), s.Ping(t.Context())); err != nil {
+	if err := errors.Join(redis.Full(s).PingPart(t.Context(), part), s.Ping(t.Context())); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil { // all is given back, or reported
@@ -155,7 +155,7 @@ func TestNodesThatLeaveAreForgotten(t *testing.T) {
 	ask := func() {
 		for i := range 30 {
 			warm(t, s, fmt.Sprint(i))
-			if c := charge("zone", fmt.Sprint(i), 1000, time.Hour); s.Parts([]window.Charge{c}, nil)[0] == nodes[0].Addr {
+			if c := charge("zone", fmt.Sprint(i), 1000, time.Hour); redis.Full(s).Parts([]window.Charge{c}, nil)[0] == nodes[0].Addr {
 				onFirst = c
 			}
 		}
@@ -174,10 +174,10 @@ func TestNodesThatLeaveAreForgotten(t *testing.T) {
 	slices.Sort(want)
 	eventually(t, 3*patience, "the nodes are those that hold slots", func() bool {
 		ask()
-		_, err := s.Describe(t.Context())
+		_, err := redis.Full(s).Describe(t.Context())
 		return err == nil && slices.Equal(slices.Sorted(maps.Keys(redis.NodesOf(s))), want)
 	})
-	if s.HasPart(nodes[0].Addr) || !s.HasPart(replica.Addr) {
+	if redis.Full(s).HasPart(nodes[0].Addr) || !redis.Full(s).HasPart(replica.Addr) {
 		t.Error("the store does not know which nodes hold slots")
 	}
 	if r := before[nodes[0].Addr].Take(t.Context(), []window.Charge{onFirst}, nil); r.Err != nil || !window.Allowed(r.Decisions) {

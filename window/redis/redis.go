@@ -29,7 +29,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-// Store implements window.Store, engine.Pinger and engine.Instancer.
+// Store implements window.Store. It is safe for concurrent use.
 type Store struct {
 	client  goredis.UniversalClient
 	given   bool // whether the client is the caller's
@@ -168,32 +168,10 @@ func (s *Store) onEach(o Options) {
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
-// Fingerprints implements engine.Fingerprinter.
-func (s *Store) Fingerprints() (all []string) {
-	for i := range s.namings {
-		if f := s.namings[i].Fingerprint(); f != "" {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
-// CheckAlgorithm implements engine.AlgorithmChecker.
-func (s *Store) CheckAlgorithm(a window.Algorithm) error {
-	if g, ok := a.(window.GCRA); ok && g.Native == window.NativeOn && len(s.namings) > 1 {
-		return errors.New("algorithm gcra: native on: CL.THROTTLE cannot count under the names of two secrets; use native auto until the former one is taken out")
-	}
-	return nil
-}
-
-// Drain gives back what is left of leases, and takes no more of them. The store still
-// decides, until Close.
-func (s *Store) Drain() { s.leases.Drain() }
-
 // Close implements window.Store. It gives back what is left of leases, and waits a moment for
 // receipts that are being settled. A client that was given stays open.
 func (s *Store) Close() error {
-	s.Drain()
+	s.leases.Drain()
 	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(again)
 	}
@@ -206,9 +184,6 @@ func (s *Store) Close() error {
 	}
 	return s.client.Close()
 }
-
-// Timeout returns the longest that one call waits.
-func (s *Store) Timeout() time.Duration { return s.timeout }
 
 // Shown returns an error of the client in words that do not come from a server.
 func Shown(err error) error { return failure.Shown(err) }

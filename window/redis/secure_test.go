@@ -106,10 +106,10 @@ func everything(t *testing.T, s *redis.Store) error {
 	if err := s.Ping(t.Context()); err != nil {
 		return err
 	}
-	if _, err := s.Attend(t.Context()); err != nil {
+	if _, err := redis.Full(s).Attend(t.Context()); err != nil {
 		return err
 	}
-	if err := s.Leave(t.Context()); err != nil {
+	if err := redis.Full(s).Leave(t.Context()); err != nil {
 		return err
 	}
 	charges := []window.Charge{packed("zone", "key", 1, 2, time.Minute)}

@@ -54,7 +54,7 @@ func (s *Store) newSettleCalls(requests [][]window.Charge, numbers ...int64) []*
 
 // SettleBatch implements engine.BatchSettler, in one round trip. One run of the script settles as
 // much as one decides; in a Cluster each charge is a call of its own, for each of its names.
-func (s *Store) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
+func (s engineStore) SettleBatch(ctx context.Context, all []engine.Settlement) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	errs := make([]error, len(all))
@@ -235,7 +235,7 @@ type holds struct {
 }
 
 // Hold implements engine.Holder.
-func (s *Store) Hold(longest time.Duration) {
+func (s engineStore) Hold(longest time.Duration) {
 	s.holds.n.Add(1)
 	for {
 		before := s.holds.longest.Load()
@@ -246,11 +246,11 @@ func (s *Store) Hold(longest time.Duration) {
 }
 
 // Release implements engine.Holder.
-func (s *Store) Release() { s.holds.n.Add(-1) }
+func (s engineStore) Release() { s.holds.n.Add(-1) }
 
 // Held returns for how long, from when the store was to be closed, it has to stay open for what
 // is still to be settled; 0: there is nothing.
-func (s *Store) Held() time.Duration {
+func (s engineStore) Held() time.Duration {
 	if s.holds.n.Load() == 0 {
 		return 0
 	}

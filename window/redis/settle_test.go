@@ -65,13 +65,13 @@ func TestSettleBatch(t *testing.T) {
 	clock := windowtest.NewClock()
 	stores := map[string]window.Store{
 		"memory":      memory.New(memory.Options{Now: clock.Now, SweepInterval: -1}),
-		"redis":       newStore(t, redis.Options{Prefix: "settles", Now: clock.Now}),
-		"two secrets": newStore(t, redis.Options{Prefix: "settles", KeySecret: secret, FormerKeySecret: former, Now: clock.Now}),
-		"cluster":     newStore(t, redis.Options{Addresses: addresses, Now: clock.Now}),
-		"two secrets in a cluster": newStore(t, redis.Options{
+		"redis":       redis.Full(newStore(t, redis.Options{Prefix: "settles", Now: clock.Now})),
+		"two secrets": redis.Full(newStore(t, redis.Options{Prefix: "settles", KeySecret: secret, FormerKeySecret: former, Now: clock.Now})),
+		"cluster":     redis.Full(newStore(t, redis.Options{Addresses: addresses, Now: clock.Now})),
+		"two secrets in a cluster": redis.Full(newStore(t, redis.Options{
 			Addresses: addresses, Prefix: "twice",
 			KeySecret: secret, FormerKeySecret: former,
-		}), // each server has its own time
+		})), // each server has its own time
 	}
 	for name, s := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestSettleForFormer(t *testing.T) {
 	for i := range 20 { // the names are on nodes of their own
 		c := charge("zone", fmt.Sprint("key ", i), 10, time.Minute)
 		one, _ := admit(t, both, c).Settle(0)
-		if err := both.SettleBatch(t.Context(), []engine.Settlement{one})[0]; err != nil {
+		if err := redis.Full(both).SettleBatch(t.Context(), []engine.Settlement{one})[0]; err != nil {
 			t.Error(err)
 		}
 		if a, b := left(t, old, c), left(t, young, c); a != 10 || b != 10 {
@@ -129,11 +129,11 @@ func TestSettleVerdicts(t *testing.T) {
 	}
 	foreign := all[2].Charge
 	client := server.Client(t)
-	client.Del(t.Context(), s.CounterName(foreign))
-	if err := client.LPush(t.Context(), s.CounterName(foreign), "else").Err(); err != nil {
+	client.Del(t.Context(), redis.Full(s).CounterName(foreign))
+	if err := client.LPush(t.Context(), redis.Full(s).CounterName(foreign), "else").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, err := range s.SettleBatch(t.Context(), all) {
+	for i, err := range redis.Full(s).SettleBatch(t.Context(), all) {
 		if i == 2 {
 			if !errors.Is(err, window.ErrForeign) {
 				t.Errorf("settlement 2: %v, want ErrForeign", err)
@@ -161,7 +161,7 @@ func TestSettleBatchIsOneCall(t *testing.T) {
 			all = append(all, one)
 		}
 		client.ConfigResetStat(t.Context())
-		if err := errors.Join(s.SettleBatch(t.Context(), all)...); err != nil {
+		if err := errors.Join(redis.Full(s).SettleBatch(t.Context(), all)...); err != nil {
 			t.Errorf("%v: %v", c.Algorithm, err)
 		}
 		stats := client.Info(t.Context(), "commandstats").Val()

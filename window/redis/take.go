@@ -132,7 +132,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 
 // Foretell implements engine.Foreteller: units of a lease and remembered denials decide without
 // the server.
-func (s *Store) Foretell(charges []window.Charge) ([]window.Decision, engine.Source) {
+func (s engineStore) Foretell(charges []window.Charge) ([]window.Decision, engine.Source) {
 	if engine.CheckCharges(charges) != nil || len(charges) == 0 {
 		return nil, engine.SourceStore
 	}

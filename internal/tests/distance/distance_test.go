@@ -93,7 +93,7 @@ func TestDistance(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d at a time/%d ms", p.name, callers, ms), func(t *testing.T) {
 					o, lines := p.start(t, stretch*time.Duration(ms)*time.Millisecond)
 					o.Timeout = stretch * redis.DefaultTimeout
-					store := redis.New(o)
+					store := redis.New(o).Engine().(fallback.Store)
 					guard := fallback.New(store, fallback.Options{})
 					guard.Use()
 					defer func() {

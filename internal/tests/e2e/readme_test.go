@@ -26,6 +26,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	slidingwindow "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/stores"
@@ -197,13 +198,14 @@ func TestReadmeACL(t *testing.T) {
 		if err := store.Ping(ctx); err != nil {
 			t.Error(err)
 		}
+		instances := store.Engine().(engine.Instancer)
 		for _, step := range []int64{0, 1000, -1000} { // nobody is there, somebody is, and a clock has stepped back
 			now += step
-			if _, err := store.Attend(ctx); err != nil {
+			if _, err := instances.Attend(ctx); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := store.Leave(ctx); err != nil {
+		if err := instances.Leave(ctx); err != nil {
 			t.Error(err)
 		}
 		for _, algorithm := range []window.Algorithm{

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -57,7 +58,7 @@ func (c *crowd) press(t *testing.T) {
 	for k := range 20 {
 		all.Go(func() {
 			for range 50 {
-				if _, err := c.store.Describe(context.Background()); err != nil && !errors.Is(err, window.ErrBusy) {
+				if _, err := c.store.Engine().(engine.Describer).Describe(context.Background()); err != nil && !errors.Is(err, window.ErrBusy) {
 					t.Errorf("Describe: %v", err)
 				}
 				if err := c.take(fmt.Sprint(k)); err != nil && !errors.Is(err, window.ErrBusy) {

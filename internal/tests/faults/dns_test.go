@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -182,7 +183,7 @@ func TestNameMovesToTheNewPrimary(t *testing.T) {
 			caddyrun.Eventually(t, patient, "a first decision", decides)
 			var open sync.WaitGroup // so that there are many connections
 			for range 20 {
-				open.Go(func() { _, _ = store.Describe(ctx) })
+				open.Go(func() { _, _ = store.Engine().(engine.Describer).Describe(ctx) })
 			}
 			open.Wait()
 

@@ -106,7 +106,7 @@ func TestEndedOverrideIsLookedBackOn(t *testing.T) {
 			return memory.New(memory.Options{SweepInterval: -1, Now: c.Now})
 		},
 		"redis": func(c *windowtest.Clock) window.Store {
-			return redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: c.Now})
+			return redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Now: c.Now}).Engine()
 		},
 	} {
 		for _, algorithm := range []string{"zset", "log", "stream", "slices"} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -22,7 +23,14 @@ import (
 // stampedMemory and stampedRedis are stores that tell requests when they were decided on.
 type (
 	stampedMemory struct{ *memory.Store }
-	stampedRedis  struct{ *redis.Store }
+	stampedRedis  struct{ remoteStore }
+	remoteStore   interface {
+		window.Store
+		engine.IntoTaker
+		engine.Pinger
+		engine.Holder
+		engine.BatchSettler
+	}
 )
 
 // TakeInto implements engine.IntoTaker.
@@ -33,7 +41,7 @@ func (s stampedMemory) TakeInto(ctx context.Context, room []window.Decision, cha
 
 // TakeInto implements engine.IntoTaker.
 func (s stampedRedis) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
-	ds, err := s.Store.TakeInto(ctx, room, charges)
+	ds, err := s.remoteStore.TakeInto(ctx, room, charges)
 	return stamp(ctx, ds, err)
 }
 
@@ -90,7 +98,7 @@ func tokenZones(t *testing.T, run func(t *testing.T, algorithm, store string)) {
 	for name, open := range map[string]func() window.Store{
 		"memory": func() window.Store { return stampedMemory{memory.New(memory.Options{})} },
 		"redis": func() window.Store {
-			return stampedRedis{redis.New(redis.Options{Addresses: []string{address}, Timeout: 10 * time.Second})}
+			return stampedRedis{redis.New(redis.Options{Addresses: []string{address}, Timeout: 10 * time.Second}).Engine().(remoteStore)}
 		},
 	} {
 		for _, algorithm := range []string{"zset", "log", "stream", "slices"} {

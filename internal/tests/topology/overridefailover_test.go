@@ -23,7 +23,7 @@ func TestOverridesInAFailover(t *testing.T) {
 			t.Parallel()
 			w := startWatched(t)
 			w.options.Prefix = prefix + ":" + fmt.Sprint(isBusy)
-			store := newStore(t, w.options, timeout)
+			store := newStore(t, w.options, timeout).Engine()
 			var books []*overridebook.Book
 			for range 2 {
 				b := overridebook.New(store)
