@@ -10,9 +10,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-// Ping implements engine.Pinger. It spends on counters of its own, because a server
-// that answers PING may still refuse to write: on one of each kind with which
-// requests failed, because each takes other commands, and one may not be allowed.
+// Ping reports whether the server decides. It spends on counters of its own, because a server
+// that answers PING may still refuse to write. After requests failed it spends on one counter of each
+// kind with which they failed: each kind takes other commands, and one may not be allowed.
 func (s *Store) Ping(ctx context.Context) error {
 	var charges []window.Charge
 	s.doubts.Range(func(_, c any) bool {

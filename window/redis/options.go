@@ -58,7 +58,7 @@ type Options struct {
 	// one yet, and for the longest window after: charges are made under both names.
 	// CL.THROTTLE, which counts under one name, then takes no part; in a Cluster there
 	// are then no leases, and what is given back stays spent under the former
-	// name, but not what SettleBatch does. Not without KeySecret, and not the same.
+	// name. Not without KeySecret, and not the same.
 	FormerKeySecret string
 	// The longest that one call waits, also for a connection; the context may
 	// shorten it. Connections take longer if need be, for the calls that follow: four times

@@ -20,7 +20,7 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 	return s.TakeInto(ctx, nil, charges)
 }
 
-// TakeInto is Take with room for the decisions.
+// TakeInto is Take that may write the decisions into room, to save memory.
 func (s *Store) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
