@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
@@ -218,12 +219,7 @@ func (s *site) back() {
 	time.Sleep(time.Second)
 }
 
-func charge(zone, key string, limit int64, length time.Duration) window.Charge {
-	return window.Charge{
-		Zone: zone, Key: key, Cost: 1, Algorithm: window.Zset{},
-		Policies: []window.Policy{{Limit: limit, Window: length}},
-	}
-}
+var charge = windowtest.Charge
 
 // variants are algorithms, with what passes in a window of a limit at most.
 var variants = []struct {

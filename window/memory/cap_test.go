@@ -11,15 +11,11 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-func charge(zone, key string, limit int64, length time.Duration) window.Charge {
-	return window.Charge{
-		Zone: zone, Key: key, Cost: 1, Algorithm: window.Zset{},
-		Policies: []window.Policy{{Limit: limit, Window: length}},
-	}
-}
+var charge = windowtest.Charge
 
 // newStore returns a store of at most maxKeys keys that is not swept, and the
 // time in it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
@@ -27,13 +28,7 @@ func suited(algo window.Algorithm, shortest time.Duration) window.Algorithm {
 	return algo
 }
 
-// charge returns a charge of 1 with zset on one limit.
-func charge(zone, key string, limit int64, length time.Duration) window.Charge {
-	return window.Charge{
-		Zone: zone, Key: key, Cost: 1, Algorithm: window.Zset{},
-		Policies: []window.Policy{{Limit: limit, Window: length}},
-	}
-}
+var charge = windowtest.Charge
 
 func take(t *testing.T, s *redis.Store, charges ...window.Charge) []window.Decision {
 	t.Helper()

@@ -47,6 +47,14 @@ func (c *Clock) Set(ms int64) { c.ms.Store(ms) }
 // Add moves the clock by some milliseconds, which may be negative.
 func (c *Clock) Add(ms int64) { c.ms.Add(ms) }
 
+// Charge returns a charge of one unit to a counter of zset with one limit.
+func Charge(zone, key string, limit int64, length time.Duration) window.Charge {
+	return window.Charge{
+		Zone: zone, Key: key, Cost: 1, Algorithm: window.Zset{},
+		Policies: []window.Policy{{Limit: limit, Window: length}},
+	}
+}
+
 // Open returns an empty store that lives in the time of clock. It is closed at
 // the end of the test.
 type Open func(t *testing.T, clock *Clock) window.Store
