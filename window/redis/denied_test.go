@@ -104,68 +104,6 @@ func TestDeniedFlood(t *testing.T) {
 	}
 }
 
-// TestDeniedIsOneCharge denies a charge, and makes others that differ from it in one thing.
-func TestDeniedIsOneCharge(t *testing.T) {
-	one := charge("zone", "key", 5, time.Minute)
-	one.Algorithm, one.Cost = window.Slices{}, 6
-	another := func(change func(c *window.Charge)) window.Charge { return with(one, change) }
-	algo := func(a window.Algorithm) window.Charge {
-		return another(func(c *window.Charge) { c.Algorithm = a })
-	}
-	charges := map[string]window.Charge{
-		"itself":            one,
-		"zone":              another(func(c *window.Charge) { c.Zone = "zon" }),
-		"zone and key":      another(func(c *window.Charge) { c.Zone, c.Key = "zon", "ekey" }),
-		"zone, key and a 0": another(func(c *window.Charge) { c.Zone, c.Key = "zone\x00", "key" }),
-		"key":               another(func(c *window.Charge) { c.Key = "Key" }),
-		"a long key":        another(func(c *window.Charge) { c.Key = string(make([]byte, 1_000)) }),
-		"a longer key":      another(func(c *window.Charge) { c.Key = string(make([]byte, 1_001)) }),
-		"cost":              another(func(c *window.Charge) { c.Cost++ }),
-		"window":            another(func(c *window.Charge) { c.Policies[0].Window++; c.Policies[0].Window = time.Hour }),
-		"another policy":    another(func(c *window.Charge) { c.Policies = append(c.Policies, c.Policies[0]) }),
-		"count":             algo(window.Slices{Count: 61}),
-		"size":              algo(window.Slices{Size: time.Second}),
-		"weighted":          algo(window.Slices{Weighted: true}),
-		"min and max":       algo(window.Slices{Min: time.Second, Max: time.Minute}),
-		"layers":            algo(window.Layers{Coarse: 10 * time.Second, Fine: time.Second}),
-		"other layers":      algo(window.Layers{Coarse: 10 * time.Second, Fine: 2 * time.Second}),
-		"zset":              algo(window.Zset{}),
-		"log":               algo(window.Log{}),
-		"stream":            algo(window.Stream{}),
-		"stream, kept":      algo(window.Stream{Keep: time.Hour}),
-		"gcra":              algo(window.GCRA{}),
-		"gcra, burst":       algo(window.GCRA{Burst: 5}),
-		"gcra, other burst": algo(window.GCRA{Burst: 4}),
-		"gcra, packed":      another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 1 }),
-		"gcra, in more":     another(func(c *window.Charge) { c.Algorithm, c.Pack = window.GCRA{}, 65 }),
-		"gcra, native":      algo(window.GCRA{Native: window.NativeAuto}),
-	}
-	free := charge("free", "key", 10, time.Hour)
-	for first := range charges {
-		w := watch(t, redis.Options{})
-		for name, c := range charges {
-			if name != first {
-				remember(w.Store, []window.Charge{c}, make([]window.Decision, len(c.Policies)))
-			}
-		}
-		w.wantTake(first, false, 1, charges[first])
-	}
-	w := watch(t, redis.Options{})
-	for name, c := range charges {
-		w.wantTake(name, false, 1, c)
-		c.Fields = []string{"name", "value"}
-		w.wantTake(name+" with fields", false, 0, c)
-		if name != "gcra, native" {
-			w.wantTake(name+" beside another zone", false, 0, free, c)
-			w.wantTake(name+" before another zone", false, 0, c, free)
-		}
-		c.Fields = []string{"name"}
-		if _, err := w.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrInvalid) {
-			t.Errorf("%s: Take of half a field = %v, want ErrInvalid", name, err)
-		}
-	}
-}
-
 // TestDeniedSmallerLimits has limits change while denials are remembered, as the load has them do: one
 // denies under every smaller limit without asking the server, and under no larger one.
 func TestDeniedSmallerLimits(t *testing.T) {
@@ -266,39 +204,6 @@ func TestDeniedManyPaths(t *testing.T) {
 	}
 }
 
-// TestDeniedTellsOfOthers holds what a remembered denial says of the other zones of a request.
-func TestDeniedTellsOfOthers(t *testing.T) {
-	w := watch(t, redis.Options{})
-	full, used := charge("full", "key", 0, time.Hour), charge("used", "key", 5, time.Hour)
-	soon := with(charge("soon", "key", 2, 5*time.Second), func(c *window.Charge) { c.Cost = 2 })
-	large := with(charge("large", "key", 3, time.Hour), func(c *window.Charge) { c.Cost = 4 })
-	w.wantTake("used", true, 1, used)
-	w.wantTake("soon", true, 1, soon)
-	w.clock.Add(100)
-	asked := w.wantTake("all", false, 1, full, used, soon, large)
-	if asked[1].Remaining != 4 || asked[2].Allowed || asked[3].RetryAfter != window.Never {
-		t.Fatalf("Take = %+v", asked)
-	}
-	w.clock.Add(100)
-	for i, d := range w.wantTake("all again", false, 0, full, used, soon, large) {
-		if d.Allowed != asked[i].Allowed || d.Remaining != asked[i].Remaining || d.At != asked[i].At+100 {
-			t.Errorf("decision %d: %+v, want %+v 100 ms later", i, d, asked[i])
-		}
-	}
-	w.clock.Add(400)
-	if d := w.wantTake("when a limit is not known to deny", false, 0, full, used, soon, large)[2]; !d.Allowed || d.Remaining != 2 || d.RetryAfter != 0 {
-		t.Errorf("a limit that is not known to deny: %+v, want it to let the cost pass", d)
-	}
-	other := charge("other", "key", 7, time.Hour)
-	if ds := w.wantTake("another zone", false, 0, other, full); !ds[0].Allowed || ds[0].Remaining != 7 || ds[0].At != w.clock.Now() {
-		t.Errorf("a zone that nothing is known of: %+v, want all of its limit", ds[0])
-	}
-	other.Cost = 8
-	if ds := w.wantTake("a cost above the limit", false, 0, other, full); ds[0].RetryAfter != window.Never {
-		t.Errorf("a cost above the limit: %+v, want it denied for ever", ds[0])
-	}
-}
-
 // TestDeniedOthersPass has requests pass on a counter on which another is denied.
 func TestDeniedOthersPass(t *testing.T) {
 	for _, algo := range algorithms {
@@ -325,6 +230,10 @@ func TestDeniedOthersPass(t *testing.T) {
 		}
 		if n := w.asked.Load() - before; n != 3 {
 			t.Errorf("%s: %d questions for 3 times Peek", algo.Name(), n)
+		}
+		half := with(cost(1), func(c *window.Charge) { c.Fields = []string{"name"} })
+		if _, err := w.Take(t.Context(), []window.Charge{half}); !errors.Is(err, window.ErrInvalid) {
+			t.Errorf("%s: Take of half a field = %v, want ErrInvalid", algo.Name(), err)
 		}
 	}
 }

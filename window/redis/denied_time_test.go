@@ -74,101 +74,6 @@ func TestDeniedWalks(t *testing.T) {
 	}
 }
 
-// TestDeniedClockStepsBack holds that a denial is not in force before it was made.
-func TestDeniedClockStepsBack(t *testing.T) {
-	w := watch(t, redis.Options{})
-	one := charge("zone", "key", 0, time.Hour)
-	w.wantTake("at first", false, 1, one)
-	w.clock.Add(-1)
-	w.wantTake("a millisecond before", false, 1, one)
-	w.clock.Add(999)
-	w.wantTake("999 ms after", false, 0, one)
-	w.clock.Add(1)
-	w.wantTake("a second after", false, 1, one)
-}
-
-// TestDeniedAnswerTakesTime has answers that take 300 ms: a denial is over when its
-// time from the question has passed, and says how long it lasts from the answer.
-func TestDeniedAnswerTakesTime(t *testing.T) {
-	clock := windowtest.NewClock()
-	var asked, retry atomic.Int64
-	addr := fakeServer(t, func([]string) string {
-		asked.Add(1)
-		clock.Add(200)
-		at := clock.Now()
-		clock.Add(100)
-		return integers(at, -5, 0, 0, retry.Load(), 9_000, 10)
-	})
-	s := newStore(t, redis.Options{Addresses: []string{addr}, Now: clock.Now})
-	one := charge("zone", "key", 1, 10*time.Second)
-	for _, c := range []struct {
-		retry, after, asked int64 // ms after the answer
-		want                window.Decision
-	}{
-		{500, 0, 0, window.Decision{RetryAfter: 500, ResetAfter: 9_000, EffectiveWindow: 10}},
-		{500, 199, 0, window.Decision{RetryAfter: 301, ResetAfter: 8_801, EffectiveWindow: 1}},
-		{500, 200, 1, window.Decision{}},
-		{5_000, 699, 0, window.Decision{RetryAfter: 4_301, ResetAfter: 8_301, EffectiveWindow: 1}},
-		{5_000, 700, 1, window.Decision{}},
-		{-1, 699, 0, window.Decision{RetryAfter: -1, ResetAfter: 8_301, EffectiveWindow: 1}},
-		{-1, 700, 1, window.Decision{}},
-		{301, 0, 0, window.Decision{RetryAfter: 301, ResetAfter: 9_000, EffectiveWindow: 10}},
-		{301, 1, 1, window.Decision{}},
-		{300, 0, 1, window.Decision{}},
-		{1, 0, 1, window.Decision{}},
-	} {
-		clock.Add(1_000_000)
-		retry.Store(c.retry)
-		first := take(t, s, one)[0]
-		if n, _ := redis.Denials(s).Count(); (n > 0) != (c.retry < 0 || c.retry > 300) {
-			t.Errorf("%+v: %d denials are remembered", c, n)
-		}
-		clock.Add(c.after)
-		asked.Store(0)
-		got := take(t, s, one)[0]
-		if n := asked.Load(); n != c.asked {
-			t.Errorf("%+v: %d questions", c, n)
-		}
-		if c.asked > 0 {
-			continue
-		}
-		want := c.want
-		want.Limit, want.At = 1, first.At+c.after
-		for _, d := range []*time.Duration{&want.RetryAfter, &want.ResetAfter, &want.EffectiveWindow} {
-			*d = time.Duration(d.Nanoseconds()) * time.Millisecond // which the table has
-		}
-		if want.RetryAfter < 0 {
-			want.RetryAfter = window.Never
-		}
-		if got != want {
-			t.Errorf("%+v: Take = %+v, want %+v", c, got, want)
-		}
-	}
-}
-
-// TestDeniedWhileReset has a reset come after the decision and before its answer.
-func TestDeniedWhileReset(t *testing.T) {
-	var s *redis.Store
-	var asked atomic.Int64
-	one := charge("zone", "key", 1, time.Hour)
-	addr := fakeServer(t, func(args []string) string {
-		if args[5] == "take" {
-			asked.Add(1)
-			if err := s.Reset(t.Context(), one); err != nil {
-				t.Error(err)
-			}
-		}
-		return integers(windowtest.Start, -5, 0, 0, 9_000, 9_000, 9_000)
-	})
-	s = newStore(t, redis.Options{Addresses: []string{addr}, Now: windowtest.NewClock().Now})
-	for range 3 {
-		take(t, s, one)
-	}
-	if n := asked.Load(); n != 3 {
-		t.Errorf("%d questions, want 3: what was decided before the reset is not true after it", n)
-	}
-}
-
 // TestDeniedInRealTime floods a key on the clock of this process: times are whole
 // milliseconds, and tell of the same moment throughout.
 func TestDeniedInRealTime(t *testing.T) {
@@ -220,31 +125,6 @@ func TestDeniedErrors(t *testing.T) {
 		ds, err := s.Take(t.Context(), []window.Charge{other})
 		return err == nil && !ds[0].Allowed
 	})
-}
-
-// TestDeniedNative has CL.THROTTLE answer in whole seconds, up to two late.
-func TestDeniedNative(t *testing.T) {
-	clock := windowtest.NewClock()
-	var asked, retry atomic.Int64
-	s := newStore(t, redis.Options{Now: clock.Now, Addresses: []string{fakeServer(t, func([]string) string {
-		asked.Add(1)
-		return integers(1, 10, 0, retry.Load(), 60)
-	})}})
-	one := nativeCharge("key", 1, window.GCRA{}, window.Policy{Limit: 10, Window: time.Minute})
-	for _, c := range []struct{ retry, after, asked int64 }{{1, 0, 1}, {2, 0, 1}, {3, 0, 0}, {3, 999, 0}, {3, 1_000, 1}, {30, 999, 0}, {30, 1_000, 1}} {
-		clock.Add(1_000_000)
-		retry.Store(c.retry)
-		take(t, s, one)
-		clock.Add(c.after)
-		asked.Store(0)
-		d := take(t, s, one)[0]
-		if n := asked.Load(); n != c.asked || d.Allowed || d.At != 0 {
-			t.Errorf("%+v: Take = %+v after %d questions", c, d, n)
-		}
-		if want := c.retry*1_000 - c.after; c.asked == 0 && d.RetryAfter.Milliseconds() != want {
-			t.Errorf("%+v: Take = %+v, want %d ms to wait", c, d, want)
-		}
-	}
 }
 
 // TestDeniedConcurrent resets keys and gives back to them while others are denied

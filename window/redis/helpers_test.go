@@ -58,12 +58,6 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 	}
 }
 
-// remember has the store remember the decisions on a request as if it had asked just now.
-func remember(s *redis.Store, charges []window.Charge, decisions []window.Decision) {
-	d := redis.Denials(s)
-	d.Remember(d.Ask(), charges, decisions)
-}
-
 // apart returns a charge like c on a counter that is forgotten apart from those of the others.
 func apart(s *redis.Store, c window.Charge, others ...window.Charge) window.Charge {
 	d := redis.Denials(s)

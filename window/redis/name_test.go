@@ -368,16 +368,3 @@ func testClusterRotation(t *testing.T, node string) {
 		t.Errorf("%d units are leased, booked at two times", n)
 	}
 }
-
-func BenchmarkKeyName(b *testing.B) {
-	for name, o := range map[string]redis.Options{"plain": {}, "hashed": {KeySecret: secret}} {
-		b.Run(name, func(b *testing.B) {
-			naming, one := newNaming(o), charge("per_client", "192.0.2.1", 1, time.Minute)
-			buf := make([]byte, 0, 256)
-			b.ReportAllocs()
-			for b.Loop() {
-				buf = naming.AppendKey(buf[:0], &one)
-			}
-		})
-	}
-}
