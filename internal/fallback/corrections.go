@@ -21,46 +21,20 @@ type corrections struct {
 	backs  []engine.Settlement
 }
 
-// takeCorrections returns those of a counter, or nil, and forgets them. The shard's lock must be
-// held.
-func (c *Counts) takeCorrections(s *shard, hash uint64) *corrections {
-	e := s.owing(hash)
-	if e == nil {
-		return nil
-	}
-	d := e.Value.(*debtor)
-	own := d.late
-	if d.late = nil; own != nil {
-		c.late.Add(-1)
-	}
-	return own
-}
-
 // correctLater keeps corrections for a store that is away; nil: none. It reports whether there
-// was room. The shard's lock must be held.
-func (c *Counts) correctLater(s *shard, hash uint64, own *corrections) bool {
+// was room.
+func (c *Counts) correctLater(hash uint64, own *corrections) (kept bool) {
 	if own == nil {
 		return true
 	}
-	d := c.debtor(s, hash, &own.charge)
-	if d == nil {
-		return false
-	}
-	if d.late == nil {
-		d.late = own
-		c.late.Add(1)
-		c.bookLater()
-		return true
-	}
-	if own.reset { // it came after those that there are
-		*d.late = *own
-		return true
-	}
-	if len(d.late.backs)+len(own.backs) > maxGiveBacks {
-		return false
-	}
-	d.late.backs = append(d.late.backs, own.backs...)
-	return true
+	return c.debtors.Add(hash, func(d *debtor) {
+		d.update(&own.charge)
+		if d.late == nil || own.reset { // a reset came after those that there are
+			d.late, kept = own, true
+		} else if kept = len(d.late.backs)+len(own.backs) <= maxGiveBacks; kept {
+			d.late.backs = append(d.late.backs, own.backs...)
+		}
+	}) && kept
 }
 
 // correct corrects a counter in the store. It returns what has not been done; nil: nothing. It
@@ -108,37 +82,30 @@ func (g *Guard) Reset(ctx context.Context, charge window.Charge) (done bool, err
 		return false, err
 	}
 	hash := g.table().hash(&charge)
-	s, err := g.turn(ctx, hash)
-	if err != nil {
-		return false, err
+	if _, err := g.debtors.Begin(ctx, hash, func(d *debtor) bool { _, _ = g.takeOut(d, &charge); return true }); err != nil {
+		return false, late(err)
 	}
-	g.settling.Add(1)
-	s.begin(hash)
-	g.forget(s, hash, &charge)
-	s.mu.Unlock()
+	defer g.debtors.Finish(hash)
+	g.forget(hash, &charge)
 
 	own, cancel := g.patience(ctx)
 	err = g.store.Reset(own, charge) // also while it is away: it has something to forget here
 	cancel()
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer g.finish(s, hash)
 	if err == nil || hopeless(err) {
 		return err == nil, err
 	}
-	if !g.correctLater(s, hash, &corrections{charge: lasting(&charge), reset: true}) {
+	if !g.correctLater(hash, &corrections{charge: lasting(&charge), reset: true}) {
 		return false, fmt.Errorf("%w: %w: the reset cannot be kept until it is back: %w", window.ErrUnavailable, window.ErrBusy, err)
 	}
 	return false, nil
 }
 
-// forget forgets all that this process knows of a counter, and owes it. The shard's lock must be
-// held.
-func (g *Guard) forget(s *shard, hash uint64, c *window.Charge) {
+// forget forgets all that this process knows of a counter.
+func (g *Guard) forget(hash uint64, c *window.Charge) {
+	s := g.table().shard(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, _, _ = s.takeOut(g.now(), hash)
-	_ = g.takeOwed(s, hash, c)
-	_ = g.takeCorrections(s, hash)
 	_ = g.unsure.store.Reset(context.Background(), counter(c))
 	_ = g.local.Reset(context.Background(), divided(*c, 1))
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/owed"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
@@ -22,9 +23,8 @@ type Counts struct {
 	owed debts
 	// Units that were admitted here or booked, and the store may have: what is known of
 	// it may be without them.
-	unsure   debts
-	settling atomic.Int64 // counters whose units are being booked
-	late     atomic.Int64 // counters with corrections
+	unsure  debts
+	debtors *owed.List[uint64, debtor] // by hash
 
 	background
 
@@ -62,13 +62,16 @@ func (a *away) parts() []string {
 // NewCounts returns counts of nothing. Close them after the guards that have them.
 func NewCounts() *Counts {
 	c := &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), unsure: newDebts(maxUnsure)}
-	c.mostDebtors, c.wake = maxDebtors, make(chan struct{}, 1)
+	c.debtors = owed.New[uint64](owed.Options[debtor]{
+		Most: maxDebtors, None: c.isSettled, Book: c.book,
+		After: bookAfter, Again: bookAgain, Pause: bookPause, Round: bookMost,
+	})
 	return c
 }
 
 // Close ends what sweeps the counts. Their guards must be closed.
 func (c *Counts) Close() error {
-	c.group.Wait()
+	c.debtors.Wait()
 	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())
 }
 

@@ -18,8 +18,8 @@ const (
 	maxUnsure = 100_000
 )
 
-// debts are units by counter, which are forgotten a window after they were added. The
-// lock of the counter's shard guards them.
+// debts are units by counter, which are forgotten a window after they were added. The lock of the
+// debtors guards those that are owed, and the lock of the counter's shard the others.
 type debts struct {
 	store *memory.Store
 	most  int64 // counters
@@ -81,7 +81,7 @@ func (d debts) takeOut(c *window.Charge) int64 {
 
 // settled reports whether there is nothing to be booked before a store decides.
 func (g *Guard) settled() bool {
-	return g.owed.none() && g.settling.Load() == 0 && g.late.Load() == 0
+	return g.owed.none() && g.debtors.Len() == 0
 }
 
 // repay books what is owed on the counters of charges, before the store decides on them. It
@@ -99,80 +99,45 @@ func (g *Guard) repay(ctx context.Context, charges []window.Charge) (booked []in
 
 func (g *Guard) repayOne(ctx context.Context, c *window.Charge) (int64, error) {
 	hash := g.table().hash(c)
-	s, err := g.turn(ctx, hash)
+	var units int64
+	var corrections *corrections
+	begun, err := g.debtors.Begin(ctx, hash, func(d *debtor) bool {
+		units, corrections = g.takeOut(d, c)
+		return units > 0 || corrections != nil
+	})
 	if err != nil {
-		return 0, err
+		return 0, late(err)
 	}
-	g.settling.Add(1) // first: at no moment may it seem that nothing is left to be booked
-	units, corrections := g.takeOwed(s, hash, c), g.takeCorrections(s, hash)
-	if units == 0 && corrections == nil {
-		g.settling.Add(-1)
-		s.mu.Unlock()
+	if !begun {
 		return 0, nil
 	}
-	s.begin(hash)
-	s.mu.Unlock()
-
+	defer g.debtors.Finish(hash)
 	rest, err := g.correct(ctx, corrections)
 	unknown := false
 	if err == nil && units > 0 {
 		err = g.settle(ctx, c, units)
 		unknown = errors.Is(err, window.ErrUnknown)
 	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.correctLater(s, hash, rest)
+	g.correctLater(hash, rest)
 	switch {
 	case units == 0 || err == nil:
 	case unknown:
-		g.unsure.add(c, units)
+		g.mayHave(hash, c, units)
 	default:
-		g.owe(s, hash, c, units)
+		g.owe(hash, c, units)
 	}
-	g.paid(s, hash)
-	g.finish(s, hash)
 	if err != nil {
 		return 0, engine.NotSent(err)
 	}
 	return units, nil
 }
 
-// turn returns the shard of a counter, locked, when nobody settles the counter with the store. It
-// waits for that until ctx ends.
-func (g *Guard) turn(ctx context.Context, hash uint64) (*shard, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, late(err)
-	}
+// mayHave notes units that may be in the store beside what is known of it.
+func (g *Guard) mayHave(hash uint64, c *window.Charge, units int64) {
 	s := g.table().shard(hash)
 	s.mu.Lock()
-	for s.settling[hash] != nil {
-		done := s.settling[hash]
-		s.mu.Unlock()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return nil, late(ctx.Err())
-		}
-		s.mu.Lock()
-	}
-	return s, nil
-}
-
-// begin makes the caller the only one who settles a counter with the store, until finish; it has
-// counted itself in settling. The shard's lock must be held.
-func (s *shard) begin(hash uint64) {
-	if s.settling == nil {
-		s.settling = make(map[uint64]chan struct{})
-	}
-	s.settling[hash] = make(chan struct{})
-}
-
-// finish ends what begin began. The shard's lock must be held.
-func (g *Guard) finish(s *shard, hash uint64) {
-	close(s.settling[hash])
-	delete(s.settling, hash)
-	g.settling.Add(-1)
+	defer s.mu.Unlock()
+	g.unsure.add(c, units)
 }
 
 // settle books units in the store.
@@ -206,12 +171,9 @@ func late(err error) error {
 // doubt notes that units may be in the store beside what is known of it, for a decision
 // that would have told did not come.
 func (g *Guard) doubt(charges []window.Charge, units []int64) {
-	k := g.table()
 	for i := range charges {
 		if units[i] > 0 {
-			locked := k.lock([]uint64{k.hash(&charges[i])})
-			g.unsure.add(&charges[i], units[i])
-			k.unlock(locked)
+			g.mayHave(g.table().hash(&charges[i]), &charges[i], units[i])
 		}
 	}
 }

@@ -46,8 +46,8 @@ func (g *Guard) Keys() (n int) {
 // MostKeys is how many keys may be known.
 const MostKeys = shardCount * setCount * ways
 
-// Settling returns on how many counters something is being booked.
-func (g *Guard) Settling() int64 { return g.settling.Load() }
+// Settling returns on how many counters something is owed, or being booked.
+func (g *Guard) Settling() int64 { return g.debtors.Len() }
 
 // BoundOwed bounds the counters on which something is owed.
 func (g *Guard) BoundOwed(most int64) { g.owed.most = most }
@@ -59,4 +59,4 @@ const (
 )
 
 // BoundDebtors bounds the counters that are booked in the background.
-func (g *Guard) BoundDebtors(most int) { g.mostDebtors = most / shardCount }
+func (g *Guard) BoundDebtors(most int) { g.debtors.Most = most }

@@ -212,7 +212,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 			g.unsure.add(c, c.Cost)
 		case slices.Contains(unsettled, i):
 		default:
-			g.owe(k.shard(hashes[i]), hashes[i], c, c.Cost)
+			g.owe(hashes[i], c, c.Cost)
 		}
 	}
 	return ds, nil

@@ -30,11 +30,9 @@ type known struct {
 // shard holds the keys with the same upper bits of their hash. mu guards all that is
 // known of a key, and whatever is done to its counts in this process.
 type shard struct {
-	sets     [setCount]set
-	mu       sync.Mutex
-	settling map[uint64]chan struct{} // closed when what is owed on the key is booked
-	debtors  *debtors                 // nil: none yet
-	_        [104]byte                // keeps the locks of two shards apart
+	sets [setCount]set
+	mu   sync.Mutex
+	_    [120]byte // keeps the locks of two shards apart
 }
 
 // set is two cache lines long.

@@ -70,7 +70,7 @@ func (g *Guard) settleHere(s engine.Settlement) error {
 		rest = s.Delta
 	}
 	if rest > 0 {
-		g.owe(shard, hash, &s.Charge, rest)
+		g.owe(hash, &s.Charge, rest)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 	case s.Delta < 0 && unknown:
 		return verdict
 	case s.Delta < 0:
-		if verdict != nil && !g.correctLater(shard, hash, g.later(s)) {
+		if verdict != nil && !g.correctLater(hash, g.later(s)) {
 			return verdict
 		}
 	case unknown:
@@ -99,7 +99,7 @@ func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 		own := divided(s.Charge, 1)
 		g.start(shard, hash, &own, 1)
 		_ = g.local.ChargeMore(context.Background(), own, s.Delta)
-		g.owe(shard, hash, &s.Charge, s.Delta)
+		g.owe(hash, &s.Charge, s.Delta)
 	}
 	return nil
 }

@@ -30,22 +30,16 @@ func (l *Leases) Repay(ctx context.Context, end *time.Time, charges ...window.Ch
 }
 
 func (l *Leases) repayOne(ctx context.Context, end time.Time, name string) error {
-	for {
-		all, wait := l.debts.begin(name)
-		switch {
-		case all != nil:
-			own, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
-			defer cancel()
-			return l.debts.finish(name, all, l.book(own, all))
-		case wait == nil:
-			return nil
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return l.env.Fail(ctx, ctx.Err())
-		}
+	var all []*lease
+	switch begun, err := l.debts.Begin(ctx, name, takeInto(&all)); {
+	case err != nil:
+		return l.env.Fail(ctx, err)
+	case !begun:
+		return nil
 	}
+	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancel()
+	return l.debts.finish(name, all, l.book(own, all))
 }
 
 // Owes reports whether something has to be booked before the store decides on a request.
@@ -55,7 +49,7 @@ func (l *Leases) Owes(charges []window.Charge) bool {
 			l.endLate(&charges[i])
 		}
 	}
-	return l.debts.n.Load() > 0 && slices.ContainsFunc(charges, func(c window.Charge) bool { return l.debts.has(&c) })
+	return l.debts.Len() > 0 && slices.ContainsFunc(charges, func(c window.Charge) bool { return l.debts.has(&c) })
 }
 
 // endLate ends the lease of a charge if the end is late.
