@@ -37,11 +37,7 @@ func (r *remote) Peek(ctx context.Context, charges []window.Charge) ([]window.De
 // foresee returns what a site says of the next request on a charge.
 func (s *site) foresee(t *testing.T, c window.Charge) (window.Decision, engine.Source) {
 	t.Helper()
-	ds, by, err := s.Guard.Peek(t.Context(), []window.Charge{c})
-	if err != nil {
-		by = engine.SourceLocal
-		ds, err = s.PeekLocal([]window.Charge{c}, s.share)
-	}
+	ds, by, _, err := s.Guard.Peek(t.Context(), []window.Charge{c}, true, s.share)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,11 +177,14 @@ func (g *Guard) timeout() time.Duration {
 	return 0
 }
 
-// TakeLocal decides in place of the store, which could not: cause is its error. With
+// TakeLocal decides in place of the store if cause, the error of the store, is an outage. Else it returns cause. With
 // share, limits are divided by the number of processes that were last seen to share the
 // store. Unsettled are the places of charges that get receipts: what they spend is owed to the
 // store once it is settled.
 func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled ...int) ([]window.Decision, error) {
+	if !isOutage(ctx, cause) {
+		return nil, cause
+	}
 	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}
@@ -216,6 +219,11 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		}
 	}
 	return ds, nil
+}
+
+// isOutage reports whether err says that a store could not decide for a caller that still waits.
+func isOutage(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, window.ErrUnavailable)
 }
 
 // start makes the local count of a key what the store was known to have, divided by n, if

@@ -366,8 +366,15 @@ func TestErrors(t *testing.T) {
 		for _, m := range []mode{up, busy} {
 			s.remote.become(m)
 			s.passed(t, 1, c) // with something owed, and without
-			if _, err := s.TakeLocal(t.Context(), []window.Charge{invalid}, nil, false); !errors.Is(err, window.ErrInvalid) {
+			if _, err := s.TakeLocal(t.Context(), []window.Charge{invalid}, window.ErrUnavailable, false); !errors.Is(err, window.ErrInvalid) {
 				t.Errorf("TakeLocal = %v, want ErrInvalid", err)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			for ctx, cause := range map[context.Context]error{t.Context(): window.ErrInvalid, gone: window.ErrUnavailable} {
+				if ds, err := s.TakeLocal(ctx, []window.Charge{c}, cause, false); ds != nil || err != cause { //nolint:errorlint // the very error
+					t.Errorf("TakeLocal = %v, %v after %v, which is no outage", ds, err, cause)
+				}
 			}
 		}
 		if _, err := s.Take(t.Context(), []window.Charge{invalid}); !errors.Is(err, window.ErrInvalid) {

@@ -7,10 +7,19 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Peek returns what Take would answer now, as window.Store.Peek does, and what decides. It books
-// what is owed on the counters, as Take would, and spends nothing. After an error that is an
-// outage, PeekLocal says what is decided in the store's place.
-func (g *Guard) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, engine.Source, error) {
+// Peek returns what Take, and with local then TakeLocal, would answer now, and what decides. It books what is owed on
+// the counters, as Take would, and spends nothing. If local counts decide, cause is the error of the store.
+func (g *Guard) Peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+	ds, by, err = g.peekStore(ctx, charges)
+	if err == nil || !local || !isOutage(ctx, err) {
+		return ds, by, nil, err
+	}
+	cause = err
+	ds, err = g.peekLocal(charges, share)
+	return ds, engine.SourceLocal, cause, err
+}
+
+func (g *Guard) peekStore(ctx context.Context, charges []window.Charge) ([]window.Decision, engine.Source, error) {
 	if err := engine.CheckCharges(charges); err != nil {
 		return nil, engine.SourceStore, err
 	}
@@ -37,7 +46,7 @@ func (g *Guard) Foretell(charges []window.Charge, local, share bool) []window.De
 			ds, _ = f.Foretell(charges)
 		}
 	} else if local {
-		ds, _ = g.PeekLocal(charges, share) // nil with an error, which Take returns, too
+		ds, _ = g.peekLocal(charges, share) // nil with an error, which Take returns, too
 	}
 	return ds
 }
@@ -52,9 +61,9 @@ func looking(charges []window.Charge) []window.Charge {
 	return look
 }
 
-// PeekLocal returns what TakeLocal would answer now, but spends nothing, and does not begin to
+// peekLocal returns what TakeLocal would answer now, but spends nothing, and does not begin to
 // count the units that the store was known to have.
-func (g *Guard) PeekLocal(charges []window.Charge, share bool) ([]window.Decision, error) {
+func (g *Guard) peekLocal(charges []window.Charge, share bool) ([]window.Decision, error) {
 	if err := engine.CheckCharges(charges); err != nil {
 		return nil, err
 	}

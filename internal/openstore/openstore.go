@@ -249,13 +249,7 @@ func (s *Store) Peek(ctx context.Context, charges []window.Charge, local, share 
 		ds, err = s.Raw.Peek(ctx, charges)
 		return ds, engine.SourceStore, nil, err
 	}
-	ds, by, err = s.fallback.Peek(ctx, charges)
-	if err == nil || !local || !errors.Is(err, window.ErrUnavailable) || ctx.Err() != nil {
-		return ds, by, nil, err
-	}
-	cause = err
-	ds, err = s.fallback.PeekLocal(charges, share)
-	return ds, engine.SourceLocal, cause, err
+	return s.fallback.Peek(ctx, charges, local, share)
 }
 
 // Foretell returns what Take would decide, as far as this process knows it: nothing is spent, no server is asked. It

@@ -112,7 +112,7 @@ func (w *worker) decide(batch []Request) {
 	}
 	for i, result := range w.take(requests) {
 		r, ds, err := batch[i], result.Decisions, result.Err
-		if local, share := r.Local(); err != nil && local && w.fallback != nil && w.ctx.Err() == nil {
+		if local, share := r.Local(); err != nil && local && w.fallback != nil {
 			ds, err = w.fallback.TakeLocal(w.ctx, requests[i], err, share)
 		}
 		switch {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
@@ -19,7 +18,7 @@ type locally struct {
 // are booked in the store once it is back: see window.Local. It is closed with the store.
 func (s *Store) Local() window.Store {
 	s.locally.once.Do(func() {
-		g := fallback.New(s, fallback.Options{})
+		g := fallback.New(engineStore{s}, fallback.Options{})
 		g.Use()
 		s.locally.made = &local{s, g}
 	})
@@ -34,25 +33,26 @@ func (l *locally) close() {
 	}
 }
 
+// local has no TakeInto of the Store, which would not ask the guard.
 type local struct {
-	*Store
+	window.Store
 	guard *fallback.Guard
 }
 
 // Take implements window.Store.
 func (l *local) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	ds, err := l.guard.Take(ctx, charges)
-	if isOutage(ctx, err) {
+	if err != nil {
 		return l.guard.TakeLocal(ctx, charges, err, false)
 	}
-	return ds, err
+	return ds, nil
 }
 
 // TakeBatch implements window.Store.
 func (l *local) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
 	results := l.guard.TakeBatch(ctx, requests)
 	for i := range results {
-		if r := &results[i]; isOutage(ctx, r.Err) {
+		if r := &results[i]; r.Err != nil {
 			r.Decisions, r.Err = l.guard.TakeLocal(ctx, requests[i], r.Err, false)
 		}
 	}
@@ -61,10 +61,7 @@ func (l *local) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 
 // Peek implements window.Store.
 func (l *local) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
-	ds, _, err := l.guard.Peek(ctx, charges)
-	if isOutage(ctx, err) {
-		return l.guard.PeekLocal(charges, false)
-	}
+	ds, _, _, err := l.guard.Peek(ctx, charges, true, false)
 	return ds, err
 }
 
@@ -72,8 +69,4 @@ func (l *local) Peek(ctx context.Context, charges []window.Charge) ([]window.Dec
 func (l *local) Reset(ctx context.Context, charge window.Charge) error {
 	_, err := l.guard.Reset(ctx, charge)
 	return err
-}
-
-func isOutage(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && errors.Is(err, window.ErrUnavailable)
 }
