@@ -3,6 +3,7 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
 )
 
 // leasable are the algorithms that can be leased.
@@ -187,96 +187,6 @@ func TestLeaseConcurrent(t *testing.T) {
 	}
 }
 
-// TestLeaseEnds hands out units until the millisecond in which a lease is over.
-func TestLeaseEnds(t *testing.T) {
-	clock := windowtest.NewClock()
-	s := newStore(t, redis.Options{Now: clock.Now})
-	for _, test := range []struct{ ttl, length, life time.Duration }{
-		{time.Minute, time.Hour, time.Minute},
-		{time.Hour, time.Hour, 30 * time.Minute},
-		{time.Minute, patience + time.Second, time.Second}, // the end needs time to get there
-	} {
-		c := leased(charge("zone", test.ttl.String()+test.length.String(), 1_000, test.length), 64, test.ttl)
-		takeAhead(t, s, c, 10)
-		at := take(t, s, c)[0].At
-		clock.Add(test.life.Milliseconds() - 1)
-		if got := take(t, s, c)[0].At; got != at {
-			t.Errorf("%+v: a request in the last ms was decided at %d, want the lease of %d", test, got, at)
-		}
-		clock.Add(1)
-		if got := take(t, s, c)[0].At; got != clock.Now() {
-			t.Errorf("%+v: a request after the end was decided at %d, want %d", test, got, clock.Now())
-		}
-	}
-}
-
-// TestLeaseSettles gives back units of a lease, which are handed out again.
-func TestLeaseSettles(t *testing.T) {
-	clock := windowtest.NewClock()
-	s := newStore(t, redis.Options{Now: clock.Now})
-	c := leased(charge("zone", "key", 100, time.Hour), 8, time.Minute)
-	var last window.Decision
-	for range 8 {
-		last = take(t, s, c)[0]
-	}
-	left := redis.Leases(s).Left()
-	if left == 0 || last.Remaining != 92 {
-		t.Fatalf("%d left in a lease, %+v", left, last)
-	}
-	if err := s.GiveBack(t.Context(), c, last.At, 1); err != nil {
-		t.Fatal(err)
-	}
-	if got := redis.Leases(s).Left(); got != left+1 {
-		t.Errorf("%d left after one was given back, want %d", got, left+1)
-	}
-	if d := take(t, s, c)[0]; d.Remaining != 92 {
-		t.Errorf("%d remaining after it was spent again, want 92", d.Remaining)
-	}
-	if err := s.Reset(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	if d := take(t, s, c)[0]; d.Remaining != 99 {
-		t.Errorf("%d remaining after a reset, want 99", d.Remaining)
-	}
-}
-
-// TestLeaseWhileAway has the server go: what was leased is handed out, and then
-// nothing is.
-func TestLeaseWhileAway(t *testing.T) {
-	own := redistest.Start(t)
-	clock := windowtest.NewClock()
-	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Now: clock.Now, Timeout: timeout})
-	warm(t, s, "key")
-	c := leased(charge("zone", "key", 1_000, time.Hour), 64, time.Minute)
-	takeAhead(t, s, c, 10)
-	left := redis.Leases(s).Left()
-	own.Kill()
-	for range left {
-		if d := take(t, s, c)[0]; !d.Allowed {
-			t.Fatalf("denied, with %d left in the lease", left)
-		}
-	}
-	if _, err := s.Take(t.Context(), []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) {
-		t.Errorf("Take = %v after the lease was used up, want ErrUnavailable", err)
-	}
-}
-
-// TestLeasesAreBounded has more busy counters than there is memory for.
-func TestLeasesAreBounded(t *testing.T) {
-	s := newStore(t, redis.Options{})
-	most := 0
-	for i := range 100_000 {
-		one := charge("zone", fmt.Sprint(i), 1, time.Hour)
-		redis.Leases(s).Holder(&one)
-		if i%20_000 == 19_999 {
-			most = max(most, redis.Leases(s).Holders())
-		}
-	}
-	if most != leases.HoldersPerShard*64 {
-		t.Errorf("%d counters are known at most, want %d", most, leases.HoldersPerShard*64)
-	}
-}
-
 func TestLeaseRefused(t *testing.T) {
 	s := newStore(t, redis.Options{})
 	for _, c := range []window.Charge{
@@ -299,4 +209,47 @@ func TestLeaseRefused(t *testing.T) {
 func of(algo window.Algorithm, c window.Charge) window.Charge {
 	c.Algorithm = algo
 	return c
+}
+
+// TestLeaseCosts has costs that no lease covers, up to the largest: they are decided as
+// without a lease, and the server goes on.
+func TestLeaseCosts(t *testing.T) {
+	for _, algo := range leasable {
+		s := newStore(t, redis.Options{Now: windowtest.NewClock().Now})
+		c := leased(of(algo, charge("zone", "key", 10, 10*time.Second)), 10, time.Second)
+		for _, cost := range []int64{math.MaxInt64, math.MaxInt64/2 + 1, math.MaxInt64 / 2, 1 << 53, 11} {
+			c.Cost = cost
+			if d := take(t, s, c)[0]; d.Allowed || d.Remaining != 10 || d.RetryAfter != window.Never || redis.Leases(s).Left() > 0 {
+				t.Errorf("%T: cost %d: %+v, and a lease of %d; want a denial", algo, cost, d, redis.Leases(s).Left())
+			}
+		}
+		c.Cost = 1
+		if d := take(t, s, c)[0]; !d.Allowed || d.Remaining != 9 {
+			t.Errorf("%T: then a unit: %+v, want 9 left", algo, d)
+		}
+	}
+}
+
+// TestLeaseKnowsOfSettlements has a lease get back what is given back, and end when more is charged or the
+// counter is reset.
+func TestLeaseKnowsOfSettlements(t *testing.T) {
+	clock := windowtest.NewClock()
+	s := newStore(t, redis.Options{Now: clock.Now})
+	c := leased(charge("zone", "key", 100, time.Hour), 8, time.Minute)
+	takeAhead(t, s, c, 5)
+	at, left := take(t, s, c)[0].At, redis.Leases(s).Left()
+	if err := s.GiveBack(t.Context(), c, at, 1); err != nil || redis.Leases(s).Left() != left+1 {
+		t.Errorf("GiveBack = %v, and %d are left, want %d", err, redis.Leases(s).Left(), left+1)
+	}
+	if err := s.ChargeMore(t.Context(), c, 1); err != nil || redis.Leases(s).Left() != 0 {
+		t.Errorf("ChargeMore = %v, and %d are left, want none", err, redis.Leases(s).Left())
+	}
+	redis.Leases(s).Wait()
+	takeAhead(t, s, c, 1)
+	if err := s.Reset(t.Context(), c); err != nil || redis.Leases(s).Left() != 0 {
+		t.Errorf("Reset = %v, and %d are left, want none", err, redis.Leases(s).Left())
+	}
+	if d := take(t, s, c)[0]; d.Remaining != 99 {
+		t.Errorf("%d remaining after a reset, want 99", d.Remaining)
+	}
 }

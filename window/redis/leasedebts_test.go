@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
-	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
 )
 
 // refuse has a proxy refuse connections, until it is undone.
@@ -145,98 +142,6 @@ func TestLeaseDebtFirst(t *testing.T) {
 	}
 }
 
-// TestLeaseDebtsEnd has debts of many counters: all are booked once, by the background or when the
-// store closes, but those that are too old, were forgotten, or may have been booked.
-func TestLeaseDebtsEnd(t *testing.T) {
-	const counters = 300
-	key := func(i int) window.Charge { return charge("zone", strconv.Itoa(i), 100, time.Minute) }
-	for name, test := range map[string]struct {
-		end  func(t *testing.T, s *redis.Store, p *proxy, undo func(), clock *windowtest.Clock)
-		want int64 // units of each counter
-		told int   // reports at most
-	}{
-		"in the background": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
-			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
-		}, 3, 0},
-		"in the end": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
-			undo()
-			// After many failed dials the client fails all calls for a second at most, without a dial.
-			eventually(t, patience, "the server answers", func() bool { return s.Ping(t.Context()) == nil })
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}, 3, 0},
-		"after a reload": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), _ *windowtest.Clock) {
-			redis.Full(s).Drain()
-			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
-		}, 3, 0},
-		"never": {func(t *testing.T, s *redis.Store, _ *proxy, _ func(), _ *windowtest.Clock) {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}, 5, counters},
-		"late": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), clock *windowtest.Clock) {
-			clock.Add(59_100) // the first booking has left
-			undo()
-			eventually(t, patience, "all are booked", func() bool { return redis.Leases(s).Debts() == 0 })
-		}, 2, counters},
-		"too late": {func(t *testing.T, s *redis.Store, _ *proxy, undo func(), clock *windowtest.Clock) {
-			clock.Add(61_000)
-			undo()
-			eventually(t, patience, "all are forgotten", func() bool { return redis.Leases(s).Debts() == 0 })
-		}, 0, counters},
-		"reset": {func(t *testing.T, s *redis.Store, _ *proxy, _ func(), _ *windowtest.Clock) {
-			for i := range counters {
-				_ = s.Reset(t.Context(), key(i))
-			}
-			if redis.Leases(s).Debts() != 0 {
-				t.Errorf("%d debts after all counters were reset", redis.Leases(s).Debts())
-			}
-		}, 5, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := startProxy(t)
-			p.target.Store(&server.Addr)
-			clock := windowtest.NewClock()
-			var told reports
-			o := redis.Options{Addresses: []string{p.addr}, Timeout: time.Second, Now: clock.Now, Prefix: freshPrefix("ends"), Report: told.add}
-			s := newStore(t, o)
-			for i := range counters {
-				own := leased(key(i), 64, time.Second)
-				take(t, s, own)
-				own.Cost = 2
-				take(t, s, own) // of four
-				if err := s.GiveBack(t.Context(), own, clock.Now(), 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			clock.Add(500)
-			for i := range counters {
-				take(t, s, leased(key(i), 64, time.Second))
-			}
-			undo := p.refuse(t)
-			clock.Add(500)
-			redis.Leases(s).EndDue()
-			if redis.Leases(s).Debts() != counters {
-				t.Fatalf("%d debts, want %d", redis.Leases(s).Debts(), counters)
-			}
-			test.end(t, s, p, undo, clock)
-			if errs := told.list(); len(errs) > test.told || test.told > 0 && len(errs) == 0 {
-				t.Errorf("%d reports: %v, want %d", len(errs), errs[:1], test.told)
-			}
-			o.Addresses = []string{server.Addr}
-			look := newStore(t, o)
-			for i := range counters {
-				if got := charged(t, look, key(i)); got != test.want {
-					t.Fatalf("%d units of counter %d are counted, want %d", got, i, test.want)
-				}
-			}
-		})
-	}
-}
-
 // TestLeaseOfFrozen takes leases, and stops the clock of none: as for a process that was stopped
 // for longer than the window. No unit of the lease is handed out, those that were used do not
 // count as fresh, and what the server decides on comes after them.
@@ -329,68 +234,4 @@ func windows(times []int64, length int64, tell func(n int, from int64)) {
 		}
 		tell(n, times[first])
 	}
-}
-
-// TestLeaseOfSuspended suspends the machine: the steady clock of the process does not tell.
-func TestLeaseOfSuspended(t *testing.T) {
-	s := newStore(t, redis.Options{Timeout: 50 * time.Millisecond})
-	suspend := suspendable(s)
-	warm(t, s, "key")
-	c := leased(charge("zone", "key", 1_000, time.Minute), 64, 20*time.Second)
-	takeAhead(t, s, c, 10)
-	at := take(t, s, c)[0].At
-	suspend(10 * time.Second)
-	if got := take(t, s, c)[0].At; got != at {
-		t.Errorf("after 10 s: decided at %d, want the lease of %d", got, at)
-	}
-	suspend(10 * time.Second)
-	time.Sleep(2 * time.Millisecond) // for a lease to have another time
-	if got := take(t, s, c)[0].At; got == at {
-		t.Error("after 20 s: decided by a lease that is over")
-	}
-	redis.Leases(s).Wait()
-	takeAhead(t, s, c, 10)
-	used := charged(t, s, c) - redis.Leases(s).Left()
-	// By the clock on the wall all is over; by that of the server, which decides, nothing is.
-	suspend(time.Hour)
-	take(t, s, leased(c, 0, 0))
-	take(t, s, c)
-	eventually(t, patience, "nothing is owed", func() bool { return redis.Leases(s).Debts() == 0 })
-	redis.Leases(s).Wait()
-	if got := charged(t, s, c) - redis.Leases(s).Left(); got != used+2 {
-		t.Errorf("%d units are counted, want %d", got, used+2)
-	}
-}
-
-// TestLeaseArrivesLate has a lease arrive when it is over: nobody gets any of it.
-func TestLeaseArrivesLate(t *testing.T) {
-	p := startProxy(t)
-	p.target.Store(&server.Addr)
-	clock := windowtest.NewClock()
-	s := newStore(t, redis.Options{Addresses: []string{p.addr}, Now: clock.Now})
-	c := leased(charge("zone", "key", 100, 30*time.Second), 64, time.Second)
-	take(t, s, c)
-	late := func() { clock.Add(25_000) }
-	p.onReply.Store(&late)
-	if d := take(t, s, c)[0]; d.At != clock.Now() || redis.Leases(s).Left() != 0 {
-		t.Errorf("decided at %d, with %d units leased; want at %d, without a lease", d.At, redis.Leases(s).Left(), clock.Now())
-	}
-	eventually(t, patience, "nothing is owed", func() bool { return redis.Leases(s).Debts() == 0 })
-	redis.Leases(s).Wait()
-	if got := charged(t, s, c); got != 2 {
-		t.Errorf("%d units are counted, want 2", got)
-	}
-}
-
-// suspendable returns a function that has the clock on the wall go on for a while in which the
-// steady one has stood. The store must not have been used.
-func suspendable(s *redis.Store) (suspend func(time.Duration)) {
-	l, ahead := redis.Leases(s), new(atomic.Int64)
-	now := l.Now
-	l.Now = func() leases.Clocks {
-		c := now()
-		c.Wall += time.Duration(ahead.Load())
-		return c
-	}
-	return func(d time.Duration) { ahead.Add(int64(d)) }
 }

@@ -25,9 +25,3 @@ func (l *Leases) Left() (units int64) {
 
 // Debts returns on how many counters leases are not booked that have ended.
 func (l *Leases) Debts() int64 { return l.debts.Len() }
-
-// Holders returns on how many counters there may be leases.
-func (l *Leases) Holders() (n int) {
-	l.each(func(*Holder) { n++ })
-	return n
-}
