@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -141,28 +140,6 @@ func TestReadmeErrorPage(t *testing.T) {
 	example := `{"code":429,"message":"Too many requests","retry_after":10}`
 	if !strings.Contains(readFile(t, "docs/clients.md"), example) {
 		t.Errorf("docs/clients.md does not show %s", example)
-	}
-}
-
-func TestReadmeLibrary(t *testing.T) {
-	program := `package main
-import ("context"; "fmt"; "time"
-"github.com/slidingwindow/caddy-sliding-window/window"
-"github.com/slidingwindow/caddy-sliding-window/window/memory")
-func main() {
-` + strings.Join(readmeBlocks(t, "go"), "") + "}\n"
-	path := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "run", path)
-	cmd.Env = caddyrun.Environment
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if want := "// " + string(out); !strings.Contains(program, want) {
-		t.Errorf("it prints %q, and the README says something else", out)
 	}
 }
 
