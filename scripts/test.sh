@@ -11,6 +11,8 @@ cd "$(dirname "$0")/.."
 GOENV=$(go env GOENV)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+# A program with the race detector sleeps for a second before it ends.
+export GORACE=atexit_sleep_ms=0
 export GOENV XDG_CONFIG_HOME="$tmp/config" XDG_DATA_HOME="$tmp/data"
 
 run() {

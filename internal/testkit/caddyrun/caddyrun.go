@@ -42,6 +42,8 @@ func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
 		_ = os.Setenv(name, home)
 	}
+	// A program with the race detector sleeps for a second before it ends, each command of a test too.
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
 	end()

@@ -30,19 +30,24 @@ var (
 	served    []string
 )
 
-// loadCaddy loads a Caddyfile into the Caddy of this process.
+// loadCaddy loads a Caddyfile into the Caddy of this process, and waits until the former one serves no more.
 func loadCaddy(caddyfile string) error {
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
-	if err != nil {
-		return err
-	}
 	before := served
 	served = addresses.FindAllString(caddyfile, -1)
-	if err := caddy.Load(config, true); err != nil {
+	if err := loadAtOnce(caddyfile); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(served, func(address string) bool { return slices.Contains(before, address) }) {
 		caddyrun.AfterReload()
 	}
 	return nil
+}
+
+// loadAtOnce loads a Caddyfile: the servers of the former one may answer for a moment.
+func loadAtOnce(caddyfile string) error {
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		return err
+	}
+	return caddy.Load(config, true)
 }

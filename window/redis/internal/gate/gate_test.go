@@ -72,7 +72,7 @@ func (d *door) load(what string, inFlight int64, waiting int) {
 	}
 }
 
-// A counter of which nothing is known admits one request at a time, and after a decision as many as that left room for.
+// A counter of which nothing is known admits one request at a time. After a decision it admits what that left room for.
 func TestRoom(t *testing.T) {
 	d := newDoor(t, 10)
 	left := func(n int64, at int64) []window.Decision {
@@ -111,8 +111,8 @@ func TestDenial(t *testing.T) {
 	}
 }
 
-// At most so many requests wait, and one that is forced in never waits. A waiter that goes, or does not use its turn, leaves it
-// to the next.
+// No more requests wait than may, and one that is forced in never waits. A waiter that goes, or does not use its turn, leaves the
+// turn to the next.
 func TestWaiters(t *testing.T) {
 	d := newDoor(t, 2)
 	d.admitted("the first", 1)
