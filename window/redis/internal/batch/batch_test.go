@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -233,6 +234,30 @@ func TestFollowOnReturn(t *testing.T) {
 		s.want("after", 0, 3)
 		s.end()
 	})
+}
+
+// A second batch takes along the requests of goroutines that are ready to run, not only those that were
+// queued when it was due. Go's scheduler now and then prefers the batch, so that there are some tries.
+func TestReadyJoin(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const tries, n = 20, 2*minFollow - 2 // too few for two batches
+	joined := 0
+	for range tries {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t)
+			s.take(t.Context(), 1)
+			s.take(t.Context(), n)
+			s.mu.Lock()
+			if len(s.batches[1].keys) == n {
+				joined++
+			}
+			s.mu.Unlock()
+			s.end()
+		})
+	}
+	if joined < tries/2 {
+		t.Errorf("%d of %d batches have all requests that were ready, want half of them at least", joined, tries)
+	}
 }
 
 // TestStuck holds that a batch that was in flight for too long has nobody wait.

@@ -177,6 +177,7 @@ func (b *Batcher) mayFollow(now time.Duration) bool {
 
 // run sends batches until the queue is empty or too short.
 func (b *Batcher) run() {
+	runtime.Gosched() // goroutines that are ready to run may ask first, and join the batch
 	b.mu.Lock()
 	own := b.ready()
 	b.mu.Unlock()
