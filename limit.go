@@ -94,7 +94,7 @@ func (l Limit) policy() (window.Policy, error) {
 
 // compile returns the limit as requests use it, or what is wrong with it, as far as it is known without a
 // request. Field is its name in configuration.
-func (l Limit) compile(field string) (c compiled.Limit, err error) {
+func (l Limit) compile(field string) (c compiled.LimitTemplate, err error) {
 	if l.Max == "" || l.Window == "" {
 		return c, fmt.Errorf("%s: max or window is missing; write %[1]s <max> <window>", field)
 	}
@@ -114,7 +114,7 @@ func (l Limit) compile(field string) (c compiled.Limit, err error) {
 		}
 		return c, fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}
-	return compiled.NewLimit(string(l.Max), string(l.Window), known), nil
+	return compiled.NewLimitTemplate(string(l.Max), string(l.Window), known), nil
 }
 
 // known returns the limit with something valid for placeholders.
@@ -169,7 +169,7 @@ func (l *Lease) engine(algorithm window.Algorithm) (window.Lease, error) {
 }
 
 // checkCost reports what is wrong with the cost by itself.
-func checkCost(z *Zone, c *compiled.Zone) error {
+func checkCost(z *Zone, c *compiled.Settings) error {
 	c.Cost, c.Spends = 1, template.NewText(string(z.Cost))
 	if err := template.Check(string(z.Cost)); err != nil {
 		return fmt.Errorf("cost %w", err)

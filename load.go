@@ -153,7 +153,7 @@ func (v Value) seconds() (float64, error) {
 }
 
 // checkLoad reports what is wrong with load, or with what is configured beside it.
-func checkLoad(z *Zone, c *compiled.Zone) error {
+func checkLoad(z *Zone, c *compiled.Settings) error {
 	if z.Load == nil {
 		return nil
 	}
@@ -170,7 +170,7 @@ func checkLoad(z *Zone, c *compiled.Zone) error {
 }
 
 // checkScaled reports why the limits cannot follow the load.
-func checkScaled(z *Zone, c *compiled.Zone) error {
+func checkScaled(z *Zone, c *compiled.Settings) error {
 	if len(c.Limits) == 0 {
 		return nil // of the limit
 	}
@@ -205,7 +205,7 @@ func checkScaled(z *Zone, c *compiled.Zone) error {
 }
 
 // shortLimit returns what a limit allows in a second, on average; 100 if that is not known.
-func shortLimit(l *compiled.Limit) int64 {
+func shortLimit(l *compiled.LimitTemplate) int64 {
 	if l.Dynamic() {
 		return 100
 	}

@@ -42,7 +42,7 @@ func (z *liveZone) chargeWithout(key string, most int64) (window.Charge, *overri
 // lookForLimits takes the limits that need a request out of a charge. In the place of each it gives the charge a policy
 // that looks into the window of the limit, if it has none, and the window is known.
 func (z *liveZone) lookForLimits(c *window.Charge, needs *running.Needs, repl *caddy.Replacer) {
-	var known []compiled.Limit
+	var known []compiled.LimitTemplate
 	for i, l := range z.Limits {
 		if !needsRequest(string(l.Max)+string(l.Window), repl) {
 			known = append(known, z.c.Limits[i])

@@ -251,7 +251,7 @@ func (s *Settle) compileReserveMax() (err error) {
 }
 
 // checkSettle reports what is wrong with settle, or with what is configured beside it.
-func checkSettle(z *Zone, c *compiled.Zone) error {
+func checkSettle(z *Zone, c *compiled.Settings) error {
 	if z.Settle == nil {
 		return nil
 	}
@@ -274,7 +274,7 @@ func checkSettle(z *Zone, c *compiled.Zone) error {
 }
 
 // checkReceipts reports why an option cannot settle what the zone charges.
-func checkReceipts(z *Zone, c *compiled.Zone, option string) error {
+func checkReceipts(z *Zone, c *compiled.Settings, option string) error {
 	if err := engine.CheckReceipts(c.Algorithm, c.Lease); err != nil {
 		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
 	}

@@ -120,7 +120,7 @@ type Zone struct {
 	writtenAt     string
 	errNoFallback error
 
-	c *compiled.Zone // made by check
+	c *compiled.Settings // made by check
 }
 
 // The words for what happens to an empty key.

@@ -49,7 +49,7 @@ func checkZoneName(name string) error {
 // checkUpTo compiles the zone, and reports what is wrong with it. A zone of which more lines may follow is compiled up to an
 // option, and what is wrong with that one counts.
 func (z *Zone) checkUpTo(option string) error {
-	z.c = new(compiled.Zone)
+	z.c = new(compiled.Settings)
 	for _, o := range zoneOptions() {
 		var err error
 		if o.check != nil {
@@ -63,7 +63,7 @@ func (z *Zone) checkUpTo(option string) error {
 }
 
 // checkKey reports what is wrong with the key by itself.
-func checkKey(z *Zone, c *compiled.Zone) (err error) {
+func checkKey(z *Zone, c *compiled.Settings) (err error) {
 	if err := template.CheckKey(z.Key); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func checkKey(z *Zone, c *compiled.Zone) (err error) {
 	return err
 }
 
-func checkEmptyKey(z *Zone, _ *compiled.Zone) error {
+func checkEmptyKey(z *Zone, _ *compiled.Settings) error {
 	if err := errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128)); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func checkEmptyKey(z *Zone, _ *compiled.Zone) error {
 	return nil
 }
 
-func checkMatch(z *Zone, _ *compiled.Zone) error {
+func checkMatch(z *Zone, _ *compiled.Settings) error {
 	for _, set := range z.MatcherSetsRaw {
 		if len(set) == 0 {
 			return errors.New("match: no matcher, so every request would match; name one, or take match out")
@@ -135,7 +135,7 @@ func checkMatcherNames(z *Zone) error {
 	return nil
 }
 
-func checkLimits(z *Zone, c *compiled.Zone) error {
+func checkLimits(z *Zone, c *compiled.Settings) error {
 	if len(z.Limits) == 0 {
 		return errors.New("limit is missing: write limit <max> <window>")
 	}
@@ -162,7 +162,7 @@ func checkLimits(z *Zone, c *compiled.Zone) error {
 	return nil
 }
 
-func checkFallback(z *Zone, c *compiled.Zone) error {
+func checkFallback(z *Zone, c *compiled.Settings) error {
 	if z.Fallback == nil {
 		if i := slices.IndexFunc(z.Limits, Limit.dynamic); i >= 0 {
 			return errNoFallback(z.Limits[i])
@@ -208,7 +208,7 @@ func (z *Zone) warn(logger *zap.Logger) {
 
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the
 // limits as far as they are known.
-func checkAlgorithm(z *Zone, c *compiled.Zone) (err error) {
+func checkAlgorithm(z *Zone, c *compiled.Settings) (err error) {
 	if c.Algorithm, c.Notes, err = z.Algorithm.compile(); err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func errNative(reason error) error {
 
 // checkNative returns why no server can decide by itself on the zone; nil if one can. alone is whether the zone
 // is the only one of its handler.
-func checkNative(z *Zone, c *compiled.Zone, alone bool) error {
+func checkNative(z *Zone, c *compiled.Settings, alone bool) error {
 	switch {
 	case !alone:
 		return errors.New("there are other zones in the handler")
@@ -264,13 +264,13 @@ func checkNative(z *Zone, c *compiled.Zone, alone bool) error {
 	return window.CheckPolicy(c.Native, c.Limits[0].Known)
 }
 
-func checkLease(z *Zone, c *compiled.Zone) (err error) {
+func checkLease(z *Zone, c *compiled.Settings) (err error) {
 	c.Lease, err = z.Lease.engine(c.Algorithm)
 	return err
 }
 
 // checkPack reports what is wrong with pack by itself.
-func checkPack(z *Zone, c *compiled.Zone) error {
+func checkPack(z *Zone, c *compiled.Settings) error {
 	if z.Pack == "" {
 		return nil
 	}
@@ -310,7 +310,7 @@ func checkWord[T ~string](field string, value T, words ...T) error {
 }
 
 // checkCountIf reports what is wrong with count_if, or with another option beside it.
-func checkCountIf(z *Zone, c *compiled.Zone) error {
+func checkCountIf(z *Zone, c *compiled.Settings) error {
 	m := z.CountIf
 	if m == nil {
 		return nil

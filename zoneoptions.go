@@ -25,7 +25,7 @@ type zoneOption struct {
 	read func(z *Zone, d *caddyfile.Dispenser) error
 	// check compiles the option of a zone that has been read into c, which has the options before it, and reports what is wrong
 	// with it; nil: nothing can be.
-	check func(z *Zone, c *compiled.Zone) error
+	check func(z *Zone, c *compiled.Settings) error
 	// plain spells the value of z in one way in its copy p, and leaves it out where it is the
 	// default; nil: it has one spelling. Zones are the same whose plain copies are.
 	plain func(z, p *Zone)
@@ -70,7 +70,7 @@ func zoneOptions() []zoneOption {
 				p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
 			}
 		}},
-		{"enforce", readEnforce, func(z *Zone, c *compiled.Zone) (err error) {
+		{"enforce", readEnforce, func(z *Zone, c *compiled.Settings) (err error) {
 			c.Percent, err = z.checkEnforce(z.Enforce)
 			return err
 		}, func(z, p *Zone) {
@@ -110,7 +110,7 @@ func zoneOptions() []zoneOption {
 		{"alert", func(z *Zone, d *caddyfile.Dispenser) (err error) {
 			z.Alert, err = unmarshalAlert(d)
 			return err
-		}, func(z *Zone, c *compiled.Zone) (err error) {
+		}, func(z *Zone, c *compiled.Settings) (err error) {
 			c.Alerting, err = z.Alert.rule()
 			return err
 		}, func(z, p *Zone) {

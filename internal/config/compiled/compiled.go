@@ -18,12 +18,12 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Zone is a zone that has been checked. Nothing of it changes.
-type Zone struct {
+// Settings is a zone that has been checked. Nothing of it changes.
+type Settings struct {
 	Key       template.Key
 	Algorithm window.Algorithm
 	Native    window.GCRA // what the server of a store may decide with; NativeOff for nothing
-	Limits    []Limit
+	Limits    []LimitTemplate
 	Policies  []window.Policy // the Limits; nil if one is dynamic
 	Quotas    *answer.Quotas  // nil if one is dynamic
 	Fallback  window.Policy   // the zero Policy without one
@@ -37,28 +37,28 @@ type Zone struct {
 	Alerting  *alert.Rule      // nil: no alert
 }
 
-// Limit is a limit of which a part may be known only once a request comes.
-type Limit struct {
+// LimitTemplate is a limit of which a part may be known only once a request comes.
+type LimitTemplate struct {
 	max, window template.Text
 	Known       window.Policy // with something valid for placeholders
 }
 
-// NewLimit returns a limit of which texts tell the parts that are dynamic.
-func NewLimit(most, length string, known window.Policy) Limit {
-	return Limit{template.NewText(most), template.NewText(length), known}
+// NewLimitTemplate returns a limit of which texts tell the parts that are dynamic.
+func NewLimitTemplate(most, length string, known window.Policy) LimitTemplate {
+	return LimitTemplate{template.NewText(most), template.NewText(length), known}
 }
 
 // Dynamic reports whether a part of the limit is known only once a request comes.
-func (l *Limit) Dynamic() bool { return l.max.Dynamic || l.window.Dynamic }
+func (l *LimitTemplate) Dynamic() bool { return l.max.Dynamic || l.window.Dynamic }
 
 // DynamicWindow reports whether the window is known only once a request comes.
-func (l *Limit) DynamicWindow() bool { return l.window.Dynamic }
+func (l *LimitTemplate) DynamicWindow() bool { return l.window.Dynamic }
 
 // DynamicMax reports whether the number of units is known only once a request comes.
-func (l *Limit) DynamicMax() bool { return l.max.Dynamic }
+func (l *LimitTemplate) DynamicMax() bool { return l.max.Dynamic }
 
 // expand returns the limit for one request. It is an error if the placeholders do not give a valid one.
-func (l *Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
+func (l *LimitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
 	p := l.Known
 	var err error
 	if l.max.Dynamic {
@@ -75,7 +75,7 @@ func (l *Limit) expand(repl *caddy.Replacer) (window.Policy, error) {
 }
 
 // Window returns the window of the limit for one request; 0 if it is not valid.
-func (l Limit) Window(repl *caddy.Replacer) time.Duration {
+func (l LimitTemplate) Window(repl *caddy.Replacer) time.Duration {
 	l.max.Dynamic = false
 	p, err := l.expand(repl)
 	if err != nil {
@@ -86,7 +86,7 @@ func (l Limit) Window(repl *caddy.Replacer) time.Duration {
 
 // ExpandLimits returns limits for one request, and which options came out empty. Of two that come out with the same window
 // the smaller one holds both.
-func (z *Zone) ExpandLimits(limits []Limit, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
+func (z *Settings) ExpandLimits(limits []LimitTemplate, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
 	policies = make([]window.Policy, 0, len(limits))
 	for i := range limits {
 		p, err := limits[i].expand(repl)
@@ -110,7 +110,7 @@ func (z *Zone) ExpandLimits(limits []Limit, repl *caddy.Replacer) (policies []wi
 const tooCostly = math.MaxInt64
 
 // ExpandCost returns the cost of one request, and whether it came out empty.
-func (z *Zone) ExpandCost(repl *caddy.Replacer) (cost int64, empty bool) {
+func (z *Settings) ExpandCost(repl *caddy.Replacer) (cost int64, empty bool) {
 	n, err := quantity.Int(z.Spends.Expand(repl))
 	empty = z.Spends.Empty(repl, err)
 	switch {
@@ -123,7 +123,7 @@ func (z *Zone) ExpandCost(repl *caddy.Replacer) (cost int64, empty bool) {
 }
 
 // Scale returns limits times the factor of an override, if they can hold in the zone.
-func (z *Zone) Scale(policies []window.Policy, factor float64) ([]window.Policy, error) {
+func (z *Settings) Scale(policies []window.Policy, factor float64) ([]window.Policy, error) {
 	scaled := slices.Clone(policies)
 	for i := range scaled {
 		var err error
@@ -135,7 +135,7 @@ func (z *Zone) Scale(policies []window.Policy, factor float64) ([]window.Policy,
 }
 
 // Fits reports why limits cannot hold in the zone.
-func (z *Zone) Fits(policies []window.Policy) error {
+func (z *Settings) Fits(policies []window.Policy) error {
 	for _, p := range policies {
 		if err := p.Check(); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (z *Zone) Fits(policies []window.Policy) error {
 }
 
 // SmallestLimit returns the smallest limit that the configuration tells, but for 0.
-func (z *Zone) SmallestLimit() int64 {
+func (z *Settings) SmallestLimit() int64 {
 	smallest := int64(math.MaxInt64)
 	for _, p := range z.Policies {
 		if p.Limit > 0 {
@@ -159,7 +159,7 @@ func (z *Zone) SmallestLimit() int64 {
 }
 
 // PerSecond returns the lowest of the zone's limits, as units per second.
-func (z *Zone) PerSecond() float64 {
+func (z *Settings) PerSecond() float64 {
 	lowest := math.Inf(1)
 	for _, p := range z.Policies {
 		lowest = min(lowest, float64(p.Limit)/p.Window.Seconds())
@@ -172,7 +172,7 @@ func (z *Zone) PerSecond() float64 {
 
 // Engine returns what all charges of the zone have in common when an algorithm decides: its own, or that of a server. Charges
 // have the fallback if a limit is dynamic.
-func (z *Zone) Engine(name string, algorithm window.Algorithm) (*window.Zone, error) {
+func (z *Settings) Engine(name string, algorithm window.Algorithm) (*window.Zone, error) {
 	policies, o := z.Policies, window.Options{Pack: z.Pack, Lease: z.Lease}
 	if policies == nil {
 		policies, o.Lookback = []window.Policy{z.Fallback}, z.Longest
