@@ -28,7 +28,7 @@ func (h *Handler) newRunningZone(z *liveZone) *running.Zone {
 	own, configured := *z, *z.Zone
 	own.Zone, own.matchers, configured.MatcherSetsRaw = &configured, nil, nil // modules keep the context that they came with
 	r := &running.Zone{
-		Configured: control.Zone{
+		Configured: control.ZoneInfo{
 			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
 		},
 		Key: own.c.Key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.c.Percent,
@@ -38,7 +38,7 @@ func (h *Handler) newRunningZone(z *liveZone) *running.Zone {
 	}
 	for _, l := range own.Limits {
 		p := l.plain()
-		r.Configured.Limits = append(r.Configured.Limits, control.Limit{Max: template.Short(string(p.Max)), Window: string(p.Window)})
+		r.Configured.Limits = append(r.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
 	}
 	r.InBook = &overridebook.Zone{
 		Name: own.Name, Longest: own.c.Longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
@@ -92,7 +92,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	req := &request{repl: repl, vars: vars}
-	var unknown []control.MetZone
+	var unknown []control.EvaluatedZone
 	for _, z := range h.zones {
 		if z.enforced() == enforce.Exempt {
 			continue
@@ -108,11 +108,11 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 		switch {
 		case !applies && missing == nil:
 		case missing != nil:
-			unknown = append(unknown, control.MetZone{Zone: z.Name, Unknown: missing, Shadow: z.enforced() == enforce.None})
+			unknown = append(unknown, control.EvaluatedZone{Zone: z.Name, Unknown: missing, Shadow: z.enforced() == enforce.None})
 		case empty && z.EmptyKey == emptySkip:
 		case empty && z.EmptyKey == emptyDeny:
 			shadow := !z.isKeyEnforced(req, z.enforced())
-			w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, EmptyKey: emptyDeny, Shadow: shadow})
+			w.Answer.Zones = append(w.Answer.Zones, control.EvaluatedZone{Zone: z.Name, EmptyKey: emptyDeny, Shadow: shadow})
 			if shadow {
 				continue
 			}
@@ -122,7 +122,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 		case rule.Decides():
 			i := h.newRunningZone(z).Overridden(&c, rule, running.Needs{})
 			shadow := !z.isKeyEnforced(req, z.enforced())
-			w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
+			w.Answer.Zones = append(w.Answer.Zones, control.EvaluatedZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 			if rule.Deny && shadow {
 				continue
 			}
@@ -169,7 +169,7 @@ func (w *inspectedWalk) peek(h *Handler, req *request) error {
 		}
 		r, c, ds := h.newRunningZone(z), &req.charges[i], req.decisionsOf(i)
 		i := r.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, r.Used(w.ctx, peek, c, ds), by, cause)
-		w.Answer.Zones = append(w.Answer.Zones, control.MetZone{Zone: z.Name, Shadow: shadow, Inspection: i})
+		w.Answer.Zones = append(w.Answer.Zones, control.EvaluatedZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil
 }

@@ -76,19 +76,19 @@ func TestEnforceOfAllZones(t *testing.T) {
 
 // Whether a request passes is known if a zone denies it, or if all that are known admit it and no other may count it.
 func TestWouldPass(t *testing.T) {
-	passes, denies := control.MetZone{Inspection: &control.Inspection{WouldPass: new(true)}}, control.MetZone{Inspection: &control.Inspection{WouldPass: new(false)}}
-	unknown, shadow := control.MetZone{Unknown: []string{"{http.request.uuid}"}}, control.MetZone{Shadow: true, Inspection: &control.Inspection{WouldPass: new(false)}}
-	keyless := control.MetZone{EmptyKey: "deny"}
+	passes, denies := control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: new(true)}}, control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: new(false)}}
+	unknown, shadow := control.EvaluatedZone{Unknown: []string{"{http.request.uuid}"}}, control.EvaluatedZone{Shadow: true, Inspection: &control.Inspection{WouldPass: new(false)}}
+	keyless := control.EvaluatedZone{EmptyKey: "deny"}
 	for _, c := range []struct {
-		zones []control.MetZone
+		zones []control.EvaluatedZone
 		want  string
 	}{
 		{nil, "true"},
-		{[]control.MetZone{passes, shadow}, "true"},
-		{[]control.MetZone{passes, denies}, "false"},
-		{[]control.MetZone{passes, keyless}, "false"},
-		{[]control.MetZone{passes, unknown}, "unknown"},
-		{[]control.MetZone{unknown, denies}, "false"},
+		{[]control.EvaluatedZone{passes, shadow}, "true"},
+		{[]control.EvaluatedZone{passes, denies}, "false"},
+		{[]control.EvaluatedZone{passes, keyless}, "false"},
+		{[]control.EvaluatedZone{passes, unknown}, "unknown"},
+		{[]control.EvaluatedZone{unknown, denies}, "false"},
 	} {
 		got := "unknown"
 		if passes := wouldPass(c.zones); passes != nil {

@@ -66,7 +66,7 @@ func Unavailable(z *running.Zone, err error) error {
 type Meet func(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
 // inspectRequest says which zones count an example of a request, and what they would decide.
-func (a API) inspectRequest(ctx context.Context, example *control.Request) (int, any, error) {
+func (a API) inspectRequest(ctx context.Context, example *control.ExampleRequest) (int, any, error) {
 	r, err := example.HTTP(context.Background()) // values of ctx are those of the admin endpoint
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
@@ -89,7 +89,7 @@ func (a API) inspectRequest(ctx context.Context, example *control.Request) (int,
 }
 
 // wouldPass reports whether all zones admit the request; nil if that is not known.
-func wouldPass(zones []control.MetZone) *bool {
+func wouldPass(zones []control.EvaluatedZone) *bool {
 	passes, known := true, true
 	for _, z := range zones {
 		switch {

@@ -16,8 +16,8 @@ func getZones(*http.Request, []byte) (int, any, error) {
 }
 
 // listZones returns the zones that run, with what they have decided in the last minutes if recent.
-func listZones(recent bool) []control.Zone {
-	all := []control.Zone{}
+func listZones(recent bool) []control.ZoneInfo {
+	all := []control.ZoneInfo{}
 	for _, zones := range running.Zones.List() {
 		state := zones[0].State()
 		if recent {
@@ -31,7 +31,7 @@ func listZones(recent bool) []control.Zone {
 // getStatus says how stores, alerts and loads are. With the query zones it says which zones run, and with recent
 // what these have decided in the last minutes: then one request, which is one line of Caddy's log, tells all.
 func getStatus(r *http.Request, _ []byte) (int, any, error) {
-	answer := control.Status{Version: control.Version(), Stores: []control.Store{}, Alerts: running.Alerts()}
+	answer := control.Status{Version: control.Version(), Stores: []control.StoreInfo{}, Alerts: running.Alerts()}
 	for _, s := range running.Zones.Stores() {
 		state := s.State()
 		state.Overrides = overrideState(s)

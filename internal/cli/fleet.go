@@ -157,7 +157,7 @@ func byCaddy[T any](show func(io.Writer, *T)) func(io.Writer, []answered[T]) {
 
 // fleetZone is a zone with the sum of what Caddys have decided that have it alike.
 type fleetZone struct {
-	control.Zone
+	control.ZoneInfo
 	at []string // the addresses of these; nil if all have it
 }
 

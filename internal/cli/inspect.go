@@ -18,7 +18,7 @@ import (
 var ofRequest = []string{"url", "method", "header", "remote", "server"}
 
 func (c *command) inspectCommand() *cobra.Command {
-	var example control.Request
+	var example control.ExampleRequest
 	var fields []string
 	var byKey func(*cobra.Command, []string) error
 	cmd := c.onCounter(&cobra.Command{
@@ -179,7 +179,7 @@ func limitRows(i *control.Inspection) (rows [][]any) {
 	return rows
 }
 
-func printRequestInspection(w io.Writer, example *control.Request, answer *control.RequestInspection) {
+func printRequestInspection(w io.Writer, example *control.ExampleRequest, answer *control.RequestInspection) {
 	var unknown, denying []string
 	for _, z := range answer.Zones {
 		switch {
@@ -227,7 +227,7 @@ func printRequestInspection(w io.Writer, example *control.Request, answer *contr
 }
 
 // zoneRows returns a row for each limit of a zone that a request meets, or one row.
-func zoneRows(z *control.MetZone) (rows [][]any) {
+func zoneRows(z *control.EvaluatedZone) (rows [][]any) {
 	decision := "would pass"
 	switch {
 	case z.Unknown != nil:

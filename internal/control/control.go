@@ -25,7 +25,7 @@ type Selector struct {
 	// The values of the key's placeholders, in order. It excludes Key.
 	Values []string `json:"values,omitempty"`
 	// An example of a request, instead of all of the above.
-	Request *Request `json:"request,omitempty"`
+	Request *ExampleRequest `json:"request,omitempty"`
 }
 
 // DecodeSelector reads a selector. Its errors are those of decode.
@@ -57,18 +57,18 @@ func (s *Selector) check() error {
 
 // Zones is the answer to GET /sliding_window/zones.
 type Zones struct {
-	Zones []Zone `json:"zones"`
+	Zones []ZoneInfo `json:"zones"`
 }
 
-// Zone is a zone of the configuration that runs.
-type Zone struct {
-	Name      string  `json:"name"`
-	Store     string  `json:"store"`
-	Key       string  `json:"key"` // the template, as a Caddyfile has it
-	Limits    []Limit `json:"limits"`
-	Algorithm string  `json:"algorithm"`
-	OnError   OnError `json:"on_error"`
-	Enforce   string  `json:"enforce"`
+// ZoneInfo is a zone of the configuration that runs.
+type ZoneInfo struct {
+	Name      string      `json:"name"`
+	Store     string      `json:"store"`
+	Key       string      `json:"key"` // the template, as a Caddyfile has it
+	Limits    []LimitInfo `json:"limits"`
+	Algorithm string      `json:"algorithm"`
+	OnError   OnError     `json:"on_error"`
+	Enforce   string      `json:"enforce"`
 	// Until when, in RFC 3339, if an operator has set it; empty if it is what is configured.
 	EnforceUntil string `json:"enforce_until,omitempty"`
 	// Why an operator has set it.
@@ -93,21 +93,21 @@ type Recent struct {
 	WouldDeny []float64 `json:"would_deny,omitempty"`
 }
 
-// Limit is a limit as configured.
-type Limit struct {
+// LimitInfo is a limit as configured.
+type LimitInfo struct {
 	Max    string `json:"max"` // a placeholder, perhaps
 	Window string `json:"window"`
 }
 
 // Status is the answer to GET /sliding_window/status.
 type Status struct {
-	Version string  `json:"version"` // of the plugin
-	Stores  []Store `json:"stores"`
-	Alerts  []Alert `json:"alerts"` // that have fired
+	Version string      `json:"version"` // of the plugin
+	Stores  []StoreInfo `json:"stores"`
+	Alerts  []Alert     `json:"alerts"` // that have fired
 	// Zones with load.
 	Loads []ZoneLoad `json:"loads,omitempty"`
 	// With the query `zones` only.
-	Zones []Zone `json:"zones,omitempty"`
+	Zones []ZoneInfo `json:"zones,omitempty"`
 }
 
 // ZoneLoad is how a zone follows the load.
@@ -138,8 +138,8 @@ const (
 	StateAway = "away"
 )
 
-// Store is the state of a store.
-type Store struct {
+// StoreInfo is the state of a store.
+type StoreInfo struct {
 	Name string `json:"name"`
 	// StateOK or StateAway.
 	State string `json:"state"`
@@ -198,7 +198,7 @@ const CostOfBody = "body"
 
 // NeededLimit is a limit with placeholders that only a request has.
 type NeededLimit struct {
-	Limit
+	LimitInfo
 	// As in LimitState; null if the window needs a request, too, or if the algorithm keeps no count of units.
 	Used       *int64   `json:"used"`
 	ResetAfter *float64 `json:"reset_after"`

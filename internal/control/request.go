@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Request is an example of a request, to inspect what counts it.
-type Request struct {
+// ExampleRequest is an example of a request, to inspect what counts it.
+type ExampleRequest struct {
 	// Default: GET.
 	Method string `json:"method,omitempty"`
 	// The URL as a client has it, with scheme and host.
@@ -56,7 +56,7 @@ func (f *Fields) UnmarshalJSON(b []byte) error {
 
 // HTTP returns the request as a server of HTTP/1.1 gets it: with a path for a URL, and with TLS if
 // the URI has the scheme https. Its errors do not quote the request.
-func (r *Request) HTTP(ctx context.Context) (*http.Request, error) {
+func (r *ExampleRequest) HTTP(ctx context.Context) (*http.Request, error) {
 	scheme, rest, _ := strings.Cut(r.URI, "://")
 	scheme = strings.ToLower(scheme)
 	end := strings.IndexAny(rest+"/", "/?#")
@@ -95,7 +95,7 @@ func (r *Request) HTTP(ctx context.Context) (*http.Request, error) {
 }
 
 // setHeader adds the fields to the header of req.
-func (r *Request) setHeader(req *http.Request) error {
+func (r *ExampleRequest) setHeader(req *http.Request) error {
 	for name, values := range r.Headers {
 		if !isToken(name) {
 			return errors.New("request.headers: a name is not one of HTTP")
@@ -115,7 +115,7 @@ func (r *Request) setHeader(req *http.Request) error {
 }
 
 // Port returns the port that the URI names; empty if it names none.
-func (r *Request) Port() string {
+func (r *ExampleRequest) Port() string {
 	u, err := url.Parse(r.URI)
 	if err != nil {
 		return ""
@@ -153,7 +153,7 @@ type RequestInspection struct {
 	// The server that gets the request, by its name in Caddy's JSON.
 	Server string `json:"server"`
 	// In the order in which the request meets them. A denied request meets no more.
-	Zones []MetZone `json:"zones"`
+	Zones []EvaluatedZone `json:"zones"`
 	// Null if no known zone denies the request, and there are zones that are not known.
 	WouldPass *bool `json:"would_pass"`
 	// Modules of handlers that were not run, in the order in which the request meets them. They
@@ -163,8 +163,8 @@ type RequestInspection struct {
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// MetZone is a zone that a request meets.
-type MetZone struct {
+// EvaluatedZone is a zone that a request meets.
+type EvaluatedZone struct {
 	Zone string `json:"zone"`
 	// Placeholders without a value here that the zone needs. The rest is missing then.
 	Unknown []string `json:"unknown,omitempty"`

@@ -130,8 +130,8 @@ func (s *Store) Instances() int64 { return s.fallback.Instances() }
 func (s *Store) Unsettled() int64 { return s.unsettled.Load() - 1 }
 
 // State returns how the store is, for the admin API. The overrides are not in it.
-func (s *Store) State() control.Store {
-	state := control.Store{Name: s.Name(), State: control.StateOK}
+func (s *Store) State() control.StoreInfo {
+	state := control.StoreInfo{Name: s.Name(), State: control.StateOK}
 	if k, ok := s.Raw.(interface{ Keys() int64 }); ok {
 		keys := k.Keys()
 		state.Keys = &keys

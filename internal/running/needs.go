@@ -19,7 +19,7 @@ type Needs struct {
 // NeededLimit is a limit that only a request tells, as it is configured. Window is 0 if the length of its window is
 // not known, or if the algorithm keeps no units by which to tell what is used.
 type NeededLimit struct {
-	control.Limit
+	control.LimitInfo
 	Window time.Duration
 }
 

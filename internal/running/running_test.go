@@ -39,7 +39,7 @@ func newStore(t *testing.T, name string) *openstore.Store {
 }
 
 func newZone(s *openstore.Store, name string) *running.Zone {
-	return &running.Zone{Configured: control.Zone{Name: name, Store: s.Name(), Algorithm: "zset"}, Store: s}
+	return &running.Zone{Configured: control.ZoneInfo{Name: name, Store: s.Name(), Algorithm: "zset"}, Store: s}
 }
 
 // Zones come by name and store, and the newest of each first, until they are removed. Two stores of one name count once.

@@ -22,7 +22,7 @@ import (
 // Zone is a zone of a handler. It keeps nothing of a caddy.Context. Fields that may be nil say so.
 type Zone struct {
 	// Configured is the zone as it is configured. Fields that change while the zone runs are empty.
-	Configured control.Zone
+	Configured control.ZoneInfo
 	Key        template.Key
 	// EmptyKey is `skip` or `deny`; empty if requests without a key share one counter.
 	EmptyKey string
@@ -66,7 +66,7 @@ func (z *Zone) ID() engine.ZoneID { return engine.ZoneID{Store: z.Store.ID, Zone
 func (z *Zone) Name() string { return z.Configured.Name }
 
 // State returns the zone as it is now.
-func (z *Zone) State() control.Zone {
+func (z *Zone) State() control.ZoneInfo {
 	state := z.Configured
 	state.Enforce, state.EnforceUntil = z.Enforced()
 	if set := z.Control.Current(); set != nil && state.EnforceUntil != "" {

@@ -39,13 +39,13 @@ type Walk struct {
 type limiter func(w *Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
 // NewWalk returns a walk of a request, which is not prepared yet, through the server that gets it.
-func NewWalk(app *caddyhttp.App, example *control.Request, r *http.Request, limit limiter) (*Walk, error) {
+func NewWalk(app *caddyhttp.App, example *control.ExampleRequest, r *http.Request, limit limiter) (*Walk, error) {
 	name, server, err := serverOf(app, example, r)
 	if err != nil {
 		return nil, err
 	}
 	w := &Walk{limit: limit, server: server, portless: strings.HasSuffix(r.RemoteAddr, ":0"), groups: make(map[string]bool)}
-	w.Answer.Server, w.Answer.Zones = name, []control.MetZone{}
+	w.Answer.Server, w.Answer.Zones = name, []control.EvaluatedZone{}
 	return w, nil
 }
 
@@ -163,7 +163,7 @@ func (w *Walk) route(route *caddyhttp.Route, next caddyhttp.Handler) caddyhttp.H
 }
 
 // serverOf returns the server that gets the request.
-func serverOf(app *caddyhttp.App, example *control.Request, r *http.Request) (string, *caddyhttp.Server, error) {
+func serverOf(app *caddyhttp.App, example *control.ExampleRequest, r *http.Request) (string, *caddyhttp.Server, error) {
 	if example.Server != "" {
 		s := app.Servers[example.Server]
 		if s == nil {

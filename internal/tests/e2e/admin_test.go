@@ -424,7 +424,7 @@ func TestRegistry(t *testing.T) {
 		for _, z := range answer.Zones {
 			names = append(names, z.Name)
 			if z.Store != "memory" || z.Key != "{header.X-Key}" || z.Algorithm != "zset" || z.OnError != "local" ||
-				!reflect.DeepEqual(z.Limits, []control.Limit{{Max: "5", Window: "1h"}}) || z.Outcomes["allowed"] > 1000 {
+				!reflect.DeepEqual(z.Limits, []control.LimitInfo{{Max: "5", Window: "1h"}}) || z.Outcomes["allowed"] > 1000 {
 				t.Errorf("zone %+v", z)
 			}
 		}

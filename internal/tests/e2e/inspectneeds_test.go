@@ -130,7 +130,7 @@ func TestInspectNeedsRequest(t *testing.T) {
 			if a.WouldPass != nil || len(a.Limits) != 0 || a.NeedsRequest == nil || len(a.NeedsRequest.Limits) != 2 || a.Cost == nil || *a.Cost != 1 {
 				t.Fatalf("plan: got %+v", a)
 			}
-			for i, want := range []control.Limit{{Max: "{per_minute}", Window: "1m"}, {Max: "{per_day}", Window: "24h"}} {
+			for i, want := range []control.LimitInfo{{Max: "{per_minute}", Window: "1m"}, {Max: "{per_day}", Window: "24h"}} {
 				got := a.NeedsRequest.Limits[i]
 				if got.Max != want.Max || got.Window != want.Window || got.Used == nil || *got.Used != 3 || got.ResetAfter == nil || *got.ResetAfter <= 0 {
 					t.Errorf("plan: limit %d is %+v, want 3 used of %+v", i, got, want)
@@ -185,7 +185,7 @@ func TestInspectNeedsRequest(t *testing.T) {
 			// The next request gets what the inspection with a request says.
 			var said control.RequestInspection
 			c.post("inspect", map[string]any{"request": map[string]any{"uri": "http://" + c.site + "/mixed", "remote": "127.0.0.1", "headers": map[string]string{"X-Key": key}}}, http.StatusOK, &said)
-			if said.WouldPass == nil || *said.WouldPass || slices.ContainsFunc(said.Zones, func(z control.MetZone) bool { return len(z.Limits) != 3 }) {
+			if said.WouldPass == nil || *said.WouldPass || slices.ContainsFunc(said.Zones, func(z control.EvaluatedZone) bool { return len(z.Limits) != 3 }) {
 				t.Errorf("with a request: got %+v", said)
 			}
 		})

@@ -262,7 +262,7 @@ route {
 	if len(said.Zones) != 3 || said.WouldPass == nil || !*said.WouldPass {
 		t.Fatalf("%+v, want three zones, and that it passes", said)
 	}
-	for i, want := range []control.MetZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: "watched", Shadow: true}, {Zone: "later"}} {
+	for i, want := range []control.EvaluatedZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: "watched", Shadow: true}, {Zone: "later"}} {
 		got := said.Zones[i]
 		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey || got.Zone == "watched" && got.Passes() {
 			t.Errorf("zone %d: %+v, want %+v", i, got, want)

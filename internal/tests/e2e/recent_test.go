@@ -27,13 +27,13 @@ func TestStatusRecent(t *testing.T) {
 handle /quiet* {
 	sliding_window quiet {client_ip} 5 1m
 }`)
-	status := func(query string) (zones map[string]control.Zone, text string) {
+	status := func(query string) (zones map[string]control.ZoneInfo, text string) {
 		_, text = c.ask(http.MethodGet, "/sliding_window/status"+query, "", "")
 		var s control.Status
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
 		}
-		zones = make(map[string]control.Zone)
+		zones = make(map[string]control.ZoneInfo)
 		for _, z := range s.Zones {
 			zones[z.Name] = z
 		}

@@ -33,7 +33,7 @@ func TestEnforceOrders(t *testing.T) {
 		now := time.Now().UTC()
 		return fmt.Sprintf(`{"mode":%q,"until":%q,"at":%q}`, mode, now.Add(until).Format(time.RFC3339Nano), now.Add(at).Format(time.RFC3339Nano))
 	}
-	now := func() control.Zone { return told[control.Zones](t, http.MethodGet, "zones", "").Zones[0] }
+	now := func() control.ZoneInfo { return told[control.Zones](t, http.MethodGet, "zones", "").Zones[0] }
 	want := func(what, word string) {
 		t.Helper()
 		if z := now(); z.Name != zone || z.Enforce != word {
