@@ -288,7 +288,7 @@ func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
 	return results
 }
 
-// DeniedLater implements load.Request. It reports whether a later handler of this module has denied the request.
+// DeniedLater implements load.TimedRequest. It reports whether a later handler of this module has denied the request.
 func (req *request) DeniedLater() bool {
 	last, _ := req.vars[requestVar].(*request)
 	return last != nil && last != req && !last.allowed

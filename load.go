@@ -272,8 +272,8 @@ func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *reques
 	return load.Serve(w, r, &timedRequest{req, h.clients}, req.vars, next)
 }
 
-// TimedZone implements load.Request.
-func (req *request) TimedZone(i int) *load.Zone {
+// TimedZone implements load.TimedRequest.
+func (req *request) TimedZone(i int) *load.Controller {
 	for _, z := range req.zones {
 		if z.load.Timed() {
 			if i == 0 {

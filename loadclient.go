@@ -36,7 +36,7 @@ type timedRequest struct {
 	clients []clientZone
 }
 
-// Client implements load.Request. It tells by the key of the most specific zone that counts the request, and by
+// Client implements load.TimedRequest. It tells by the key of the most specific zone that counts the request, and by
 // the address without such a zone.
 func (req *timedRequest) Client() load.Client {
 	for _, c := range req.clients {

@@ -19,7 +19,7 @@ const LongestScaled = time.Minute
 // Limits are those of a zone, which follow its load. They are safe for concurrent use. Nil Limits are those of a zone
 // that follows no load: Start, Stop, Timed and Scales allow for them.
 type Limits struct {
-	*Zone
+	*Controller
 	algorithm window.Algorithm
 	base      []window.Policy // nil if a limit is dynamic
 	now       atomic.Pointer[scaledLimits]
@@ -35,7 +35,7 @@ type scaledLimits struct {
 // LimitsOf returns the limits of the zone of a hold. base are those that are configured, nil if one of them is dynamic.
 // Factors outlive reloads.
 func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
-	l := &Limits{Zone: zonepool.Get(h, o, func() *Zone { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
+	l := &Limits{Zone: zonepool.Get(h, o, func() *Controller { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
 	if l.base != nil {
 		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(l.id.Zone, base)})
 	}

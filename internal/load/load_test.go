@@ -26,7 +26,7 @@ func standard() Options {
 // bench is a zone in time of its own.
 type bench struct {
 	*testing.T
-	*Zone
+	*Controller
 	now     time.Time
 	sampler *Sampler
 	cpu     func() (float64, error)

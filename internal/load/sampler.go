@@ -30,7 +30,7 @@ type Sampler struct {
 	Manual bool
 
 	mu      sync.Mutex // guards what follows
-	zones   []*Zone
+	zones   []*Controller
 	running int
 	stop    chan struct{}
 	done    chan struct{}
@@ -56,10 +56,10 @@ func warn(s Signal, err error) {
 
 // New returns a zone with an id and options, until its Destruct. It goes on from the factor of a zone with the same id and
 // other options, if there is one.
-func (s *Sampler) New(id engine.ZoneID, o Options) *Zone {
+func (s *Sampler) New(id engine.ZoneID, o Options) *Controller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	z := newZone(s, id, o)
+	z := newController(s, id, o)
 	for _, other := range s.zones {
 		if other.id == id && other.last.After(z.last) {
 			z.inherit(other)
@@ -70,18 +70,18 @@ func (s *Sampler) New(id engine.ZoneID, o Options) *Zone {
 }
 
 // Destruct implements caddy.Destructor.
-func (z *Zone) Destruct() error {
+func (z *Controller) Destruct() error {
 	if z.latencies != nil {
 		measuring.Add(-1)
 	}
 	z.sampler.mu.Lock()
 	defer z.sampler.mu.Unlock()
-	z.sampler.zones = slices.DeleteFunc(z.sampler.zones, func(other *Zone) bool { return other == z })
+	z.sampler.zones = slices.DeleteFunc(z.sampler.zones, func(other *Controller) bool { return other == z })
 	return nil
 }
 
 // Start has samples taken for the zone until Stop.
-func (s *Sampler) Start(z *Zone) {
+func (s *Sampler) Start(z *Controller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	z.running++
@@ -92,7 +92,7 @@ func (s *Sampler) Start(z *Zone) {
 }
 
 // Stop undoes Start. With the last zone the goroutine ends.
-func (s *Sampler) Stop(z *Zone) {
+func (s *Sampler) Stop(z *Controller) {
 	s.mu.Lock()
 	if z.running == 0 { // it was never started
 		s.mu.Unlock()

@@ -18,11 +18,11 @@ var measuring atomic.Int64
 // timingVar is the variable of the HTTP request with the *timing of the last handler that has one.
 const timingVar = "sliding_window}timing"
 
-// Request is a request that was admitted, in one handler.
-type Request interface {
+// TimedRequest is a request that was admitted, in one handler.
+type TimedRequest interface {
 	// TimedZone returns one of the zones that count the request and measure answer times, the first
 	// one for 0; nil after the last.
-	TimedZone(i int) *Zone
+	TimedZone(i int) *Controller
 	// Client returns whose request it is.
 	Client() Client
 	// DeniedLater reports whether a later handler has denied the request.
@@ -35,7 +35,7 @@ type Request interface {
 // this module.
 type timing struct {
 	tee.Writer
-	req    Request
+	req    TimedRequest
 	outer  *timing       // of an earlier handler
 	start  time.Duration // in uptime
 	waited atomic.Int64  // for stores, in ns
@@ -65,7 +65,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // Serve has the next handlers answer a request, and measures how long they take. vars are the variables of
 // the HTTP request; nil for none.
-func Serve(w http.ResponseWriter, r *http.Request, req Request, vars map[string]any, next caddyhttp.Handler) error {
+func Serve(w http.ResponseWriter, r *http.Request, req TimedRequest, vars map[string]any, next caddyhttp.Handler) error {
 	t := &timing{req: req, start: uptime.Now()}
 	t.Writer = *tee.New(w, r, t.begin)
 	if vars != nil {

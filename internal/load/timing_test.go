@@ -19,11 +19,11 @@ import (
 
 // asked is a request that a zone counts.
 type asked struct {
-	zone   *Zone
+	zone   *Controller
 	denied bool // by a later handler
 }
 
-func (a asked) TimedZone(i int) *Zone {
+func (a asked) TimedZone(i int) *Controller {
 	if i > 0 {
 		return nil
 	}

@@ -22,9 +22,9 @@ const (
 	longestStep = 5 * time.Second
 )
 
-// Zone is the load of a zone: its factor, and the latencies of its requests. Get one from
+// Controller is the load of a zone: its factor, and the latencies of its requests. Get one from
 // Sampler.New.
-type Zone struct {
+type Controller struct {
 	id        engine.ZoneID
 	sampler   *Sampler
 	options   Options
@@ -50,8 +50,8 @@ type track struct {
 	seen          bool
 }
 
-func newZone(s *Sampler, id engine.ZoneID, o Options) *Zone {
-	z := &Zone{sampler: s, id: id, options: o}
+func newController(s *Sampler, id engine.ZoneID, o Options) *Controller {
+	z := &Controller{sampler: s, id: id, options: o}
 	z.factor = 1
 	z.published.Store(math.Float64bits(1))
 	if o.Uses(Latency) {
@@ -62,7 +62,7 @@ func newZone(s *Sampler, id engine.ZoneID, o Options) *Zone {
 }
 
 // inherit goes on from another zone.
-func (z *Zone) inherit(from *Zone) {
+func (z *Controller) inherit(from *Controller) {
 	z.state = from.state
 	z.tracks = [signals]track{} // the signals may act elsewhere
 	z.factor = z.options.clamp(z.factor)
@@ -70,26 +70,26 @@ func (z *Zone) inherit(from *Zone) {
 }
 
 // Factor returns what limits are to be multiplied by. It is safe for concurrent use.
-func (z *Zone) Factor() float64 { return math.Float64frombits(z.published.Load()) }
+func (z *Controller) Factor() float64 { return math.Float64frombits(z.published.Load()) }
 
 // Options returns those of the zone.
-func (z *Zone) Options() Options { return z.options }
+func (z *Controller) Options() Options { return z.options }
 
 // Answered notes that an answer to a request of a client has begun after a time. It is safe for
 // concurrent use, as is Failed.
-func (z *Zone) Answered(c Client, after time.Duration) { z.latencies.add(c, after) }
+func (z *Controller) Answered(c Client, after time.Duration) { z.latencies.add(c, after) }
 
 // Failed notes a request of a client that the back end failed on, which counts as the highest latency.
-func (z *Zone) Failed(c Client) { z.latencies.add(c, z.Hi()) }
+func (z *Controller) Failed(c Client) { z.latencies.add(c, z.Hi()) }
 
 // Hi returns the latency from which on the factor is the floor.
-func (z *Zone) Hi() time.Duration {
+func (z *Controller) Hi() time.Duration {
 	return time.Duration(z.options.Ranges[Latency].Hi * float64(time.Second))
 }
 
 // Latency returns the 90th percentile, as it was last sampled. It reports false if there were too
 // few requests. It is safe for concurrent use.
-func (z *Zone) Latency() (time.Duration, bool) {
+func (z *Controller) Latency() (time.Duration, bool) {
 	if z.latencies == nil {
 		return 0, false
 	}
@@ -104,7 +104,7 @@ type reading struct {
 }
 
 // sample takes one reading of each signal.
-func (z *Zone) sample(now time.Time, readings [signals]reading) {
+func (z *Controller) sample(now time.Time, readings [signals]reading) {
 	if z.first.IsZero() {
 		z.first, z.last, z.told = now, now, now
 	}
@@ -135,7 +135,7 @@ func (z *Zone) sample(now time.Time, readings [signals]reading) {
 	}
 }
 
-func (z *Zone) publish(now time.Time) {
+func (z *Controller) publish(now time.Time) {
 	z.told = now
 	z.published.Store(math.Float64bits(z.factor))
 }
