@@ -235,7 +235,7 @@ func (s *shadowed) Failed(err error) {
 // Dropped implements shadow.Request.
 func (s *shadowed) Dropped() { s.counters().Dropped.Count(s.charge.Cost) }
 
-func (s *shadowed) counters() metrics.Shadow { return s.zone.control.Shadow() }
+func (s *shadowed) counters() metrics.ShadowCounters { return s.zone.control.Shadow() }
 
 // enforcedHere reports whether a zone may have denied the request in this handler, and whether
 // the zone counts it here.

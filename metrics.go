@@ -33,7 +33,7 @@ func registerMetrics(ctx caddy.Context) error {
 
 // zoneCounters are looked up once, at load.
 type zoneCounters struct {
-	metrics.Zone
+	metrics.DecisionCounters
 	settled settledCounters
 }
 

@@ -22,7 +22,7 @@ import (
 type Control struct {
 	Sync
 	// Shadow returns what counts requests that the zone may not deny.
-	Shadow func() metrics.Shadow
+	Shadow func() metrics.ShadowCounters
 
 	zone    engine.ZoneID
 	clock   *storeclock.Clock
@@ -39,7 +39,7 @@ type Setting struct {
 
 // counters are those of Shadow, and what they were when this Control first used them.
 type counters struct {
-	metrics.Shadow
+	metrics.ShadowCounters
 	before recent.Counts
 }
 
@@ -52,8 +52,8 @@ type part struct{}
 func Of(h *zonepool.Hold) *Control {
 	return zonepool.Get(h, part{}, func() *Control {
 		c := &Control{zone: h.Zone, clock: storeclock.Of(h.Zone.Store.Name)}
-		c.Shadow = sync.OnceValue(func() metrics.Shadow {
-			shadow := metrics.NewShadow(c.zone.Zone)
+		c.Shadow = sync.OnceValue(func() metrics.ShadowCounters {
+			shadow := metrics.NewShadowCounters(c.zone.Zone)
 			c.shadow.Store(&counters{shadow, shadow.Counts()})
 			return shadow
 		})

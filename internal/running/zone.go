@@ -36,7 +36,7 @@ type Zone struct {
 	// InBook is the zone as the book of overrides of its store knows it.
 	InBook   *overridebook.Zone
 	Control  *enforce.Control
-	Counters metrics.Zone
+	Counters metrics.DecisionCounters
 	Seen     alert.Seen
 	Alerting *alert.Rule      // nil: no alert
 	Load     *load.Limits     // nil: the limits do not follow the load

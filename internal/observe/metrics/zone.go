@@ -23,15 +23,15 @@ func (c OutcomeCounter) Count(units int64) {
 	c.Units.Add(float64(units))
 }
 
-// Zone has counters of a zone, which are looked up once, at load.
-type Zone struct {
+// DecisionCounters has counters of a zone, which are looked up once, at load.
+type DecisionCounters struct {
 	Allowed, Denied, FailedOpen, FailedClosed OutcomeCounter
 	Misfits                                   prometheus.Counter // of overrides
 }
 
-// NewZone returns the counters of the zone of a name.
-func NewZone(name string) Zone {
-	return Zone{
+// NewDecisionCounters returns the counters of the zone of a name.
+func NewDecisionCounters(name string) DecisionCounters {
+	return DecisionCounters{
 		Allowed:      OutcomeOf(name, "allowed"),
 		Denied:       OutcomeOf(name, "denied"),
 		FailedOpen:   OutcomeOf(name, "failed_open"),
@@ -41,7 +41,7 @@ func NewZone(name string) Zone {
 }
 
 // Outcomes returns how many decisions there were of each kind, since the process began.
-func (z *Zone) Outcomes() map[string]int64 {
+func (z *DecisionCounters) Outcomes() map[string]int64 {
 	return outcomes(map[string]OutcomeCounter{
 		"allowed": z.Allowed, "denied": z.Denied, "failed_open": z.FailedOpen, "failed_closed": z.FailedClosed,
 	})
@@ -65,20 +65,20 @@ func (c OutcomeCounter) value() int64 {
 }
 
 // Counts returns the decisions since the process began.
-func (z *Zone) Counts() recent.Counts {
+func (z *DecisionCounters) Counts() recent.Counts {
 	c := recent.Counts{Denied: z.Denied.value() + z.FailedClosed.value()}
 	c.Decisions = c.Denied + z.Allowed.value() + z.FailedOpen.value()
 	return c
 }
 
-// Shadow counts what a zone would have decided on requests that it may not deny.
-type Shadow struct {
+// ShadowCounters counts what a zone would have decided on requests that it may not deny.
+type ShadowCounters struct {
 	Allowed, Denied, FailedOpen, FailedClosed, Dropped OutcomeCounter
 }
 
-// NewShadow returns the Shadow of the zone of a name.
-func NewShadow(name string) Shadow {
-	return Shadow{
+// NewShadowCounters returns the Shadow of the zone of a name.
+func NewShadowCounters(name string) ShadowCounters {
+	return ShadowCounters{
 		Allowed:      OutcomeOf(name, "shadow_allowed"),
 		Denied:       OutcomeOf(name, "shadow_denied"),
 		FailedOpen:   OutcomeOf(name, "shadow_failed_open"),
@@ -88,7 +88,7 @@ func NewShadow(name string) Shadow {
 }
 
 // Outcomes returns how many requests there were of each kind, since the process began.
-func (s *Shadow) Outcomes() map[string]int64 {
+func (s *ShadowCounters) Outcomes() map[string]int64 {
 	return outcomes(map[string]OutcomeCounter{
 		"shadow_allowed": s.Allowed, "shadow_denied": s.Denied, "shadow_failed_open": s.FailedOpen,
 		"shadow_failed_closed": s.FailedClosed, "shadow_dropped": s.Dropped,
@@ -96,7 +96,7 @@ func (s *Shadow) Outcomes() map[string]int64 {
 }
 
 // Counts returns the decisions since the process began.
-func (s *Shadow) Counts() recent.Counts {
+func (s *ShadowCounters) Counts() recent.Counts {
 	c := recent.Counts{WouldDeny: s.Denied.value() + s.FailedClosed.value()}
 	c.Decisions = c.WouldDeny + s.Allowed.value() + s.FailedOpen.value()
 	return c
