@@ -73,7 +73,7 @@ type zoneUse struct {
 	// decide in all of them: a counter is kept in one way.
 	script bool
 	// Zones of handlers that were provisioned while script was false.
-	alone []*overridebook.Zone
+	alone []*overridebook.Subscriber
 	// Whether the log has what is most likely a mistake in the zone.
 	warned bool
 	// All zones of the handlers with it, if they have others.
@@ -291,7 +291,7 @@ func differences(one, two string) string {
 
 // joins adds a handler's zone. It returns the zones whose overrides have to be compiled: z, and those before it
 // if a server could decide on them until z came.
-func (u *zoneUse) joins(z *overridebook.Zone) []*overridebook.Zone {
+func (u *zoneUse) joins(z *overridebook.Subscriber) []*overridebook.Subscriber {
 	u.alone = append(u.alone, z)
 	if !u.script {
 		return u.alone[len(u.alone)-1:]

@@ -194,7 +194,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, z := range h.zones {
 		running := h.newRunningZone(z)
 		for _, o := range z.use.joins(running.InBook) {
-			h.store.Overrides.Foresee(o, ctx.Storage())
+			h.store.Overrides.Preload(o, ctx.Storage())
 		}
 		app.running = append(app.running, running)
 	}

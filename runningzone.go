@@ -40,9 +40,9 @@ func (h *Handler) newRunningZone(z *liveZone) *running.Zone {
 		p := l.plain()
 		r.Configured.Limits = append(r.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
 	}
-	r.InBook = &overridebook.Zone{
+	r.InBook = &overridebook.Subscriber{
 		Name: own.Name, Longest: own.c.Longest, Records: own.forOverrides, NotApplied: own.counters.Misfits,
-		Orders: &own.control.Sync, Obey: r.Obey, InForce: own.overrides, LogsKeys: h.LogKey,
+		Orders: &own.control.Sync, ApplyRemote: r.ApplyRemote, InForce: own.overrides, LogsKeys: h.LogKey,
 	}
 	return r
 }

@@ -61,7 +61,7 @@ type Book struct {
 	shared Sharer           // nil: this process has its own
 	hasher overrides.Hasher // nil: keys are kept as they are
 
-	place   *Place
+	place   *File
 	changes sync.Mutex // held for a change, whatever it waits for; before mu
 
 	mu         sync.Mutex // guards all below
@@ -71,7 +71,7 @@ type Book struct {
 	refused    bool          // the last look could not write what the store lacks
 	refusedAt  time.Duration // in uptime, when such looks began
 	loading    *loading      // of Caddy's storage, under way; nil without
-	zones      map[*Zone]struct{}
+	zones      map[*Subscriber]struct{}
 	changed    time.Time       // when the zones got other records
 	checked    time.Time       // up to when the log has which records have ended
 	warned     map[string]bool // misfits that the log has, by record and reason
@@ -84,14 +84,14 @@ type Book struct {
 // New returns the book of a store. It holds nothing, and does nothing by itself, before Begin.
 func New(store window.Store) *Book {
 	name := strings.ToValidUTF8(store.String(), "\uFFFD")
-	b := &Book{name: name, clock: storeclock.Of(name), zones: make(map[*Zone]struct{}), warned: make(map[string]bool)}
+	b := &Book{name: name, clock: storeclock.Of(name), zones: make(map[*Subscriber]struct{}), warned: make(map[string]bool)}
 	if shared, ok := store.(Sharer); ok {
 		b.shared = shared
 		if shared.HashesKeys() {
 			b.hasher = shared
 		}
 	}
-	b.place = NewPlace(name, b.shared != nil, b.notKept)
+	b.place = NewFile(name, b.shared != nil, b.notKept)
 	return b
 }
 
@@ -117,7 +117,7 @@ func (b *Book) Hashes(key string) (hashes []string) {
 
 // Begin has the overrides hold in zones that run from now on. Those of Caddy's storage and of a store are read first,
 // which takes as long as these are waited for at most.
-func (b *Book) Begin(zones []*Zone, storage Storage) {
+func (b *Book) Begin(zones []*Subscriber, storage Storage) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	b.place.Use(storage)
@@ -151,7 +151,7 @@ func (b *Book) Begin(zones []*Zone, storage Storage) {
 }
 
 // End undoes Begin.
-func (b *Book) End(zones []*Zone) {
+func (b *Book) End(zones []*Subscriber) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	b.mu.Lock()
@@ -170,7 +170,7 @@ func (b *Book) End(zones []*Zone) {
 }
 
 // forgetMisfits has no gauge tell of zones that have ended, unless others of their name run. mu is held.
-func (b *Book) forgetMisfits(ended []*Zone) {
+func (b *Book) forgetMisfits(ended []*Subscriber) {
 	names := make(map[string]bool)
 	for z := range b.zones {
 		names[z.Name] = true

@@ -131,7 +131,7 @@ func TestOverrideOfAnotherVersion(t *testing.T) {
 func TestOverridesBeforeTheStart(t *testing.T) {
 	store, storage, z := inMemory(t), new(storagetest.Storage), newZone(t)
 	setRecords(t, bookOf(t, store, storage), overridestest.Denied("anna"))
-	New(store).Foresee(z, storage)
+	New(store).Preload(z, storage)
 	if r := z.InForce.Rule("anna"); r == nil || !r.Deny {
 		t.Errorf("anna, who is denied: %+v", r)
 	}

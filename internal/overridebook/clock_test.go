@@ -82,12 +82,12 @@ func TestOverrideEndsByTheStoresClock(t *testing.T) {
 	for _, writer := range []int{0, 1, 2} {
 		f := &fakeStore{Store: inMemory(t), now: start}
 		var books []*Book
-		var zones []*Zone
+		var zones []*Subscriber
 		for _, off := range []time.Duration{0, 30 * time.Second, -30 * time.Second} {
 			b, z := New(f), newZone(t)
 			b.clock = &storeclock.Clock{Wall: func() time.Time { return f.time().Add(off) }}
-			b.Begin([]*Zone{z}, new(storagetest.Storage))
-			t.Cleanup(func() { b.End([]*Zone{z}) })
+			b.Begin([]*Subscriber{z}, new(storagetest.Storage))
+			t.Cleanup(func() { b.End([]*Subscriber{z}) })
 			books, zones = append(books, b), append(zones, z)
 		}
 		r := overridestest.Limited("anna", overrides.Limit{Max: 1, Window: "2h"})

@@ -39,11 +39,11 @@ func onRedis(t *testing.T, address string) window.Store {
 }
 
 // newZone returns a zone whose key is one placeholder. It has the name of the test, and a limit of 1,000,000,000 in 1m.
-func newZone(t *testing.T) *Zone {
+func newZone(t *testing.T) *Subscriber {
 	t.Helper()
-	z := &Zone{
+	z := &Subscriber{
 		Name: t.Name(), Longest: time.Minute, NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "Records that do not fit."}),
-		Orders: new(enforce.Sync), Obey: func(enforce.Order) {}, InForce: new(InForce),
+		Orders: new(enforce.Sync), ApplyRemote: func(enforce.Order) {}, InForce: new(InForce),
 	}
 	z.Records = func(h overrides.Hasher) overrides.Zone {
 		return overrides.Zone{
@@ -59,7 +59,7 @@ func newZone(t *testing.T) *Zone {
 }
 
 // bookOf returns a book of a process of its own, on a store and a storage.
-func bookOf(t *testing.T, store window.Store, storage Storage, zones ...*Zone) *Book {
+func bookOf(t *testing.T, store window.Store, storage Storage, zones ...*Subscriber) *Book {
 	t.Helper()
 	b := New(store)
 	b.Begin(zones, storage)
@@ -68,7 +68,7 @@ func bookOf(t *testing.T, store window.Store, storage Storage, zones ...*Zone) *
 }
 
 // running returns a book and the only zone of it, until the end of the test.
-func running(t *testing.T) (*Book, *Zone) {
+func running(t *testing.T) (*Book, *Subscriber) {
 	t.Helper()
 	z := newZone(t)
 	return bookOf(t, inMemory(t), new(storagetest.Storage), z), z

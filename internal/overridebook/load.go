@@ -17,12 +17,12 @@ const foresight = 100 * time.Millisecond
 type loading struct {
 	ended chan struct{} // is closed when it has ended
 	err   error         // is set before
-	zones []*Zone       // get what is found; guarded by Book.mu
+	zones []*Subscriber // get what is found; guarded by Book.mu
 }
 
-// Foresee gives a zone what is known, until it runs: sites can serve before the app starts. If
+// Preload gives a zone what is known, until it runs: sites can serve before the app starts. If
 // nothing is known yet, that is what Caddy's storage has. If the storage is slow, the zone gets it later.
-func (b *Book) Foresee(z *Zone, storage Storage) {
+func (b *Book) Preload(z *Subscriber, storage Storage) {
 	b.mu.Lock()
 	isFirst := b.runs == 0 && b.loading == nil // else it runs in a storage, or was waited for
 	b.mu.Unlock()

@@ -17,8 +17,8 @@ func TestOrders(t *testing.T) {
 	var obeyed []string
 	one, other := newZone(t), newZone(t)
 	other.Orders = one.Orders
-	for _, z := range []*Zone{one, other} {
-		z.Obey = func(o enforce.Order) { obeyed = append(obeyed, o.Mode) }
+	for _, z := range []*Subscriber{one, other} {
+		z.ApplyRemote = func(o enforce.Order) { obeyed = append(obeyed, o.Mode) }
 		b.zones[z] = struct{}{}
 	}
 	inStore := func() string {

@@ -46,7 +46,7 @@ func withoutForgotten(past []overrides.Record, now time.Time) []overrides.Record
 
 // lookBack completes what a zone knows of the book's records: how far back its keys look, beyond the windows of the
 // configuration. mu is held.
-func (b *Book) lookBack(z *Zone, next *snapshot, now time.Time) {
+func (b *Book) lookBack(z *Subscriber, next *snapshot, now time.Time) {
 	var longer []overrides.Record
 	for _, all := range [][]overrides.Record{b.copy.Records, b.copy.Past} {
 		for _, r := range all {

@@ -13,7 +13,9 @@ import (
 )
 
 // looksBack returns how far back charges of a key look.
-func looksBack(z *Zone, key string) time.Duration { return max(z.Longest, z.InForce.LookBack(key)) }
+func looksBack(z *Subscriber, key string) time.Duration {
+	return max(z.Longest, z.InForce.LookBack(key))
+}
 
 // age makes records of the book older that have ended, and has the zones look again.
 func age(b *Book, by time.Duration) {

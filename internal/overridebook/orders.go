@@ -39,7 +39,7 @@ func (b *Book) Follow(ctx context.Context) error {
 		}
 		known, next, again = orders, make(map[string]string), nil
 		for _, z := range b.zonesByName() {
-			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), z.Obey)
+			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), z.ApplyRemote)
 			if text != "" {
 				next[z.Name] = text
 			}
@@ -55,11 +55,11 @@ func (b *Book) Follow(ctx context.Context) error {
 }
 
 // zonesByName returns one zone of each name.
-func (b *Book) zonesByName() (zones []*Zone) {
+func (b *Book) zonesByName() (zones []*Subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for z := range b.zones {
-		if !slices.ContainsFunc(zones, func(o *Zone) bool { return o.Name == z.Name }) {
+		if !slices.ContainsFunc(zones, func(o *Subscriber) bool { return o.Name == z.Name }) {
 			zones = append(zones, z)
 		}
 	}
@@ -87,7 +87,7 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 // moved has what ends by the clock look at it again.
 func (b *Book) moved(by time.Duration) {
 	for _, z := range b.zonesByName() {
-		z.Orders.Moved(by, z.Obey)
+		z.Orders.Moved(by, z.ApplyRemote)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

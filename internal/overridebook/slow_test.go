@@ -93,10 +93,10 @@ func TestSlowStorageDoesNotDelayAConfiguration(t *testing.T) {
 		}
 		release := make(chan struct{})
 		storage.BeforeLoad = func() { <-release }
-		b, zones := New(store), []*Zone{newZone(t), newZone(t)}
+		b, zones := New(store), []*Subscriber{newZone(t), newZone(t)}
 		began := time.Now()
 		for _, z := range zones {
-			b.Foresee(z, storage)
+			b.Preload(z, storage)
 		}
 		if took := time.Since(began); took > foresight {
 			t.Errorf("two zones wait for %s, want %s", took, foresight)

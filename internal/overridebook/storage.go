@@ -42,13 +42,13 @@ const Patience = 5 * time.Second
 // ErrSlow is the error of a storage that has not answered in time.
 var ErrSlow = fmt.Errorf("no answer within %s: %w", Patience, context.DeadlineExceeded)
 
-// Place keeps the overrides of a store in Caddy's storage. Several Caddys may share the storage: each
+// File keeps the overrides of a store in Caddy's storage. Several Caddys may share the storage: each
 // has a place of its own, so that no lock is needed. All methods are safe for concurrent use.
 //
 // A place writes one copy at a time, in a goroutine that ends with its last write. A write that hangs
 // holds up those after it; when it ends, the copy that is wanted by then is written. So an older copy never
 // takes the place of a newer one, however late the storage is.
-type Place struct {
+type File struct {
 	key    func() (string, error)
 	failed func(error) // is called for a series of failed writes, once
 
@@ -61,29 +61,29 @@ type Place struct {
 	told    bool          // failed was called since the last write that succeeded
 }
 
-// NewPlace returns the place of a store, which other Caddys share or not. The function failed is told when
+// NewFile returns the place of a store, which other Caddys share or not. The function failed is told when
 // writes begin to fail.
-func NewPlace(store string, shared bool, failed func(error)) *Place {
+func NewFile(store string, shared bool, failed func(error)) *File {
 	file := "overrides.json"
 	if shared {
 		sum := sha256.Sum256([]byte(store))
 		file = "overrides-" + hex.EncodeToString(sum[:6]) + ".json"
 	}
-	return &Place{failed: failed, isKept: true, key: sync.OnceValues(func() (string, error) {
+	return &File{failed: failed, isKept: true, key: sync.OnceValues(func() (string, error) {
 		id, err := caddy.InstanceID() // an error if Caddy cannot keep its ID, and so has no place of its own
 		return path.Join("sliding_window", id.String(), file), err
 	})}
 }
 
 // Use has the place be in a storage from now on.
-func (p *Place) Use(storage Storage) {
+func (p *File) Use(storage Storage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.storage = storage
 }
 
 // Keep has c written in place of all before it. It does not wait.
-func (p *Place) Keep(c Copy) {
+func (p *File) Keep(c Copy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.want, p.isKept = c, false
@@ -91,14 +91,14 @@ func (p *Place) Keep(c Copy) {
 }
 
 // Retry writes once more what could not be written. It does not wait.
-func (p *Place) Retry() {
+func (p *File) Retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.write()
 }
 
 // write begins to write what is wanted, unless that is done or under way. mu is held.
-func (p *Place) write() {
+func (p *File) write() {
 	if p.isKept || p.writing != nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (p *Place) write() {
 }
 
 // writeOnce writes what is wanted. It reports whether something else is wanted by then.
-func (p *Place) writeOnce() (again bool) {
+func (p *File) writeOnce() (again bool) {
 	p.mu.Lock()
 	want, storage := p.want, p.storage
 	p.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *Place) writeOnce() (again bool) {
 }
 
 // note tells of the first error of a series.
-func (p *Place) note(err error) {
+func (p *File) note(err error) {
 	p.mu.Lock()
 	tell := err != nil && !p.told
 	p.told = err != nil
@@ -149,7 +149,7 @@ func (p *Place) note(err error) {
 
 // Wait returns when nothing is being written any more, with the error of the last write. It is an error if that
 // takes longer than Patience.
-func (p *Place) Wait() error {
+func (p *File) Wait() error {
 	p.mu.Lock()
 	writing := p.writing
 	p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Place) Wait() error {
 
 // Save writes c, and waits. After an error the storage is to hold what it held before, in place of c: that is
 // written as soon as the storage answers, and once more at each Retry.
-func (p *Place) Save(c Copy) error {
+func (p *File) Save(c Copy) error {
 	p.mu.Lock()
 	before := p.want
 	p.mu.Unlock()
@@ -186,7 +186,7 @@ func (p *Place) Save(c Copy) error {
 
 // Load returns what was kept; nothing if there is nothing. After Patience its context ends, which a storage may
 // ignore.
-func (p *Place) Load() (Copy, error) {
+func (p *File) Load() (Copy, error) {
 	key, err := p.key()
 	if err != nil {
 		return Copy{}, nil //nolint:nilerr // nothing was kept

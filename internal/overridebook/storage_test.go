@@ -20,7 +20,7 @@ func TestPlace(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir()) // where Caddy keeps its ID
 	own := new(storagetest.Storage)
 	for _, shared := range []bool{false, true} {
-		p := NewPlace("redis 127.0.0.1:6379", shared, nil)
+		p := NewFile("redis 127.0.0.1:6379", shared, nil)
 		p.Use(own)
 		if c, err := p.Load(); err != nil || c.Version != "" || c.Records != nil {
 			t.Errorf("shared %t: %v, %v before anything was saved", shared, c, err)
@@ -41,7 +41,7 @@ func TestPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := NewPlace("", false, nil)
+	p := NewFile("", false, nil)
 	p.Use(own)
 	if _, err := p.Load(); err == nil {
 		t.Error("a file that holds no overrides is loaded")
@@ -52,7 +52,7 @@ func TestPlace(t *testing.T) {
 func TestNothingRunsAfterASave(t *testing.T) {
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	dir := t.TempDir()
-	p := NewPlace("", false, nil)
+	p := NewFile("", false, nil)
 	p.Use(&certmagic.FileStorage{Path: dir})
 	before := runtime.NumGoroutine()
 	for n := range 20 {

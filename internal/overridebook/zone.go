@@ -15,8 +15,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 )
 
-// Zone is a zone of a handler, as the book knows it. All fields but LogsKeys are required.
-type Zone struct {
+// Subscriber is a zone of a handler, as the book knows it. All fields but LogsKeys are required.
+type Subscriber struct {
 	Name string
 	// Longest is the longest window that the configuration tells.
 	Longest time.Duration
@@ -26,8 +26,8 @@ type Zone struct {
 	NotApplied prometheus.Counter
 	// Orders is what this process knows of orders for the zone. Zones of one name share it.
 	Orders *enforce.Sync
-	// Obey follows an order that the store has.
-	Obey func(enforce.Order)
+	// ApplyRemote follows an order that the store has.
+	ApplyRemote func(enforce.Order)
 	// InForce gets the overrides that hold.
 	InForce *InForce
 	// LogsKeys is whether keys may be in the log.
@@ -99,7 +99,7 @@ func (f *InForce) Misfits() []overrides.Misfit {
 }
 
 // Misfit returns the record that a key would have if it fitted the zone; nil without one.
-func (b *Book) Misfit(z *Zone, key string) *overrides.Misfit {
+func (b *Book) Misfit(z *Subscriber, key string) *overrides.Misfit {
 	misfits := z.InForce.Misfits()
 	if len(misfits) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (b *Book) Misfit(z *Zone, key string) *overrides.Misfit {
 }
 
 // recordsOf returns what records of a zone have to fit.
-func (b *Book) recordsOf(z *Zone) overrides.Zone {
+func (b *Book) recordsOf(z *Subscriber) overrides.Zone {
 	of := z.Records(b.hasher)
 	of.Clock = b.clock
 	return of
@@ -139,7 +139,7 @@ func (b *Book) apply(now time.Time) {
 }
 
 // applyTo gives a zone its overrides, and returns those that do not fit. mu is held.
-func (b *Book) applyTo(z *Zone, now time.Time) []overrides.Misfit {
+func (b *Book) applyTo(z *Subscriber, now time.Time) []overrides.Misfit {
 	next := &snapshot{clock: b.clock}
 	records := slices.DeleteFunc(slices.Clone(b.copy.Records), func(r overrides.Record) bool { return r.Zone != z.Name || r.Expired(now) })
 	next.set, next.misfits = overrides.Compile(records, b.recordsOf(z))
@@ -163,7 +163,7 @@ func (b *Book) applyTo(z *Zone, now time.Time) []overrides.Misfit {
 }
 
 // warn tells once of a record that does not fit.
-func (b *Book) warn(z *Zone, m overrides.Misfit) {
+func (b *Book) warn(z *Subscriber, m overrides.Misfit) {
 	id := m.ID + " " + m.Created.String() + " " + m.Err.Error()
 	if b.warned[id] {
 		return

@@ -14,7 +14,7 @@ import (
 // The gauge tells how many overrides do not fit a zone now: it falls when they are replaced or end, and goes with
 // the zone.
 func TestOverridesNotApplied(t *testing.T) {
-	zones := []*Zone{newZone(t)}
+	zones := []*Subscriber{newZone(t)}
 	b := New(inMemory(t))
 	b.Begin(zones, new(storagetest.Storage))
 	want := func(what string, n float64) {

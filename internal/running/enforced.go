@@ -41,9 +41,9 @@ func (z *Zone) Order(o enforce.Order, ttl time.Duration) error {
 	})
 }
 
-// Obey has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
+// ApplyRemote has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
 // that has ended, or cannot be done here, the zone is as configured: the order has replaced those before it.
-func (z *Zone) Obey(o enforce.Order) {
+func (z *Zone) ApplyRemote(o enforce.Order) {
 	holds := o.HoldsAt(z.Control.Clock().Now())
 	isChanged, err := z.Enforce(holds)
 	switch {

@@ -193,19 +193,19 @@ func (f *fleetStore) start(name string) *fleetCaddy {
 	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: name}, Zone: fleetZone})
 	z := &running.Zone{Configured: control.ZoneInfo{Name: fleetZone}, Percent: enforce.All, Control: enforce.Of(h)}
 	z.Decider = &zoneDecider{control: z.Control}
-	z.InBook = &overridebook.Zone{
-		Name: fleetZone, Orders: &z.Control.Sync, Obey: z.Obey, InForce: new(overridebook.InForce),
+	z.InBook = &overridebook.Subscriber{
+		Name: fleetZone, Orders: &z.Control.Sync, ApplyRemote: z.ApplyRemote, InForce: new(overridebook.InForce),
 		NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "None."}),
 		Records:    func(overrides.Hasher) overrides.Zone { return overrides.Zone{Name: fleetZone} },
 	}
 	c := &fleetCaddy{v, overridebook.New(v), z, h}
-	c.book.Begin([]*overridebook.Zone{z.InBook}, new(storagetest.Storage))
+	c.book.Begin([]*overridebook.Subscriber{z.InBook}, new(storagetest.Storage))
 	return c
 }
 
 func (c *fleetCaddy) kill() {
 	close(c.killed)
-	c.book.End([]*overridebook.Zone{c.zone.InBook})
+	c.book.End([]*overridebook.Subscriber{c.zone.InBook})
 	c.hold.Release()
 }
 

@@ -126,7 +126,7 @@ func TestInspection(t *testing.T) {
 	defer h.Release()
 	z := newZone(newStore(t, "fake of a test"), "api")
 	z.Decider, z.Control, z.Percent = &decider{}, enforce.Of(h), 100
-	z.InBook = &overridebook.Zone{Name: "api", InForce: new(overridebook.InForce)}
+	z.InBook = &overridebook.Subscriber{Name: "api", InForce: new(overridebook.InForce)}
 	c := window.Charge{Zone: "api", Key: "anna", Cost: 2, Policies: []window.Policy{{Limit: 5, Window: time.Minute}, {Limit: 0, Window: 90 * time.Second}}}
 	ds := []window.Decision{
 		{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 30 * time.Second},

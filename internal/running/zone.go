@@ -34,7 +34,7 @@ type Zone struct {
 	Share bool
 
 	// InBook is the zone as the book of overrides of its store knows it.
-	InBook   *overridebook.Zone
+	InBook   *overridebook.Subscriber
 	Control  *enforce.Control
 	Counters metrics.DecisionCounters
 	Seen     alert.Seen
@@ -81,8 +81,8 @@ func (z *Zone) State() control.ZoneInfo {
 }
 
 // InBooks returns zones as the books of overrides know them, by store.
-func InBooks(zones []*Zone) map[*openstore.Store][]*overridebook.Zone {
-	all := make(map[*openstore.Store][]*overridebook.Zone)
+func InBooks(zones []*Zone) map[*openstore.Store][]*overridebook.Subscriber {
+	all := make(map[*openstore.Store][]*overridebook.Subscriber)
 	for _, z := range zones {
 		all[z.Store] = append(all[z.Store], z.InBook)
 	}

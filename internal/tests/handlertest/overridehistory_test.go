@@ -64,7 +64,7 @@ func (e *ended) caddy(t *testing.T, ago time.Duration) (h caddyhttp.MiddlewareHa
 		over := time.Now().Add(-ago)
 		past := e.record
 		past.Until = &over
-		place := overridebook.NewPlace("", false, func(err error) { t.Error(err) })
+		place := overridebook.NewFile("", false, func(err error) { t.Error(err) })
 		place.Use(e.storage)
 		if err := place.Save(overridebook.Copy{Version: "1-x", Past: []overrides.Record{past}}); err != nil {
 			t.Fatal(err)
