@@ -72,8 +72,8 @@ func (z *liveZone) fitRule(r *overrides.Rule) error {
 }
 
 // forOverrides returns what records have to fit.
-func (z *liveZone) forOverrides(hasher overrides.Hasher) overrides.Zone {
-	return overrides.Zone{
+func (z *liveZone) forOverrides(hasher overrides.Hasher) overrides.Target {
+	return overrides.Target{
 		Name: z.Name,
 		KeyOf: func(values []string) (string, error) {
 			key, _, err := z.c.Key.KeyOf(values)

@@ -70,13 +70,13 @@ func (c *command) overrideSetCommand() *cobra.Command {
 }
 
 // parseLimit reads a limit as 1000/1m, or as a Caddyfile has it: 1000 1m.
-func parseLimit(text string) (overrides.Limit, error) {
+func parseLimit(text string) (overrides.RecordLimit, error) {
 	number, length, ok := strings.Cut(strings.Replace(text, " ", "/", 1), "/")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil || length == "" {
-		return overrides.Limit{}, fmt.Errorf("--limit %q: must be a number and a window, as 1000/1m", text)
+		return overrides.RecordLimit{}, fmt.Errorf("--limit %q: must be a number and a window, as 1000/1m", text)
 	}
-	return overrides.Limit{Max: n, Window: length}, nil
+	return overrides.RecordLimit{Max: n, Window: length}, nil
 }
 
 // onOverride adds the flags that select keys.

@@ -33,7 +33,7 @@ func FuzzAPIBodies(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	zone := overrides.Zone{
+	zone := overrides.Target{
 		Single: true, IPv4Prefix: 32, IPv6Prefix: 128,
 		KeyOf: func(values []string) (string, error) { return strings.Join(values, " "), nil },
 	}

@@ -90,7 +90,7 @@ func TestOverrideEndsByTheStoresClock(t *testing.T) {
 			t.Cleanup(func() { b.End([]*Subscriber{z}) })
 			books, zones = append(books, b), append(zones, z)
 		}
-		r := overridestest.Limited("anna", overrides.Limit{Max: 1, Window: "2h"})
+		r := overridestest.Limited("anna", overrides.RecordLimit{Max: 1, Window: "2h"})
 		r.Zone, r.TTL = t.Name(), "12s"
 		if err := r.Complete(books[writer].clock.Now()); err != nil {
 			t.Fatal(err)

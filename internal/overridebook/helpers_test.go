@@ -45,8 +45,8 @@ func newZone(t *testing.T) *Subscriber {
 		Name: t.Name(), Longest: time.Minute, NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "Records that do not fit."}),
 		Orders: new(enforce.Sync), ApplyRemote: func(enforce.Order) {}, InForce: new(InForce),
 	}
-	z.Records = func(h overrides.Hasher) overrides.Zone {
-		return overrides.Zone{
+	z.Records = func(h overrides.Hasher) overrides.Target {
+		return overrides.Target{
 			Name: z.Name, Single: true, IPv4Prefix: 32, IPv6Prefix: 64, Hasher: h,
 			KeyOf: func(values []string) (string, error) { return values[0], nil },
 			Fit: func(r *overrides.Rule) error {
@@ -94,5 +94,5 @@ func setRecords(t *testing.T, b *Book, records ...overrides.Record) []overrides.
 
 // limited returns a record that limits a key to 10.
 func limited(key, window string) overrides.Record {
-	return overridestest.Limited(key, overrides.Limit{Max: 10, Window: window})
+	return overridestest.Limited(key, overrides.RecordLimit{Max: 10, Window: window})
 }

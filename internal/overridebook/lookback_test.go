@@ -39,7 +39,7 @@ func TestOverridesLookBack(t *testing.T) {
 			t.Errorf("%s: anna looks back %s, otto %s; want %s and %s", what, a, o, anna, otto)
 		}
 	}
-	all := overrides.Record{All: true, Limits: []overrides.Limit{{Max: 10, Window: "2h"}}}
+	all := overrides.Record{All: true, Limits: []overrides.RecordLimit{{Max: 10, Window: "2h"}}}
 	want("no overrides", time.Minute, time.Minute)
 	setRecords(t, b, limited("anna", "1h"))
 	want("anna's", time.Hour, time.Minute)

@@ -21,7 +21,7 @@ type Subscriber struct {
 	// Longest is the longest window that the configuration tells.
 	Longest time.Duration
 	// Records returns what records have to fit. The hasher is the book's.
-	Records func(overrides.Hasher) overrides.Zone
+	Records func(overrides.Hasher) overrides.Target
 	// NotApplied counts records that do not fit.
 	NotApplied prometheus.Counter
 	// Orders is what this process knows of orders for the zone. Zones of one name share it.
@@ -121,7 +121,7 @@ func (b *Book) Misfit(z *Subscriber, key string) *overrides.Misfit {
 }
 
 // recordsOf returns what records of a zone have to fit.
-func (b *Book) recordsOf(z *Subscriber) overrides.Zone {
+func (b *Book) recordsOf(z *Subscriber) overrides.Target {
 	of := z.Records(b.hasher)
 	of.Clock = b.clock
 	return of

@@ -17,7 +17,7 @@ func TestLookBackIsOracle(t *testing.T) {
 		for range random.IntN(40) {
 			r := randomRecord(random)
 			length := time.Duration(1+random.IntN(5)) * time.Hour
-			r.Limits = []Limit{{Max: 5, Window: "1m"}, {Max: 10, Window: length.String()}}
+			r.Limits = []RecordLimit{{Max: 5, Window: "1m"}, {Max: 10, Window: length.String()}}
 			r = complete(t, r)
 			if until := today.Add(time.Duration(random.IntN(20)-12)*time.Hour + 30*time.Minute); random.IntN(3) > 0 {
 				r.Until = &until
@@ -53,8 +53,8 @@ func TestLookBackIsOracle(t *testing.T) {
 
 // Two records of one selector look back as far as both. So does one with a key under each secret.
 func TestLookBackOfOneSelector(t *testing.T) {
-	hour := complete(t, Record{Key: text("anna"), Limits: []Limit{{Max: 10, Window: "1h"}}})
-	day := complete(t, Record{Values: []string{"anna"}, Limits: []Limit{{Max: 10, Window: "1d"}}})
+	hour := complete(t, Record{Key: text("anna"), Limits: []RecordLimit{{Max: 10, Window: "1h"}}})
+	day := complete(t, Record{Values: []string{"anna"}, Limits: []RecordLimit{{Max: 10, Window: "1d"}}})
 	over := time.Now().Add(-2 * time.Hour)
 	hour.Until, day.Created = &over, day.Created.Add(-time.Hour)
 	for _, records := range [][]Record{{hour, day}, {day, hour}} {
@@ -73,8 +73,8 @@ func TestLookBackOfOneSelector(t *testing.T) {
 	z := anyZone
 	z.Hasher = hashing(2)
 	for n := range 2 {
-		hashed := complete(t, Record{Hashes: []string{hexOf("anna", n)}, Limits: []Limit{{Max: 10, Window: "1h"}}})
-		s, _ := Compile([]Record{hashed, complete(t, Record{All: true, Limits: []Limit{{Max: 10, Window: "2m"}}})}, z)
+		hashed := complete(t, Record{Hashes: []string{hexOf("anna", n)}, Limits: []RecordLimit{{Max: 10, Window: "1h"}}})
+		s, _ := Compile([]Record{hashed, complete(t, Record{All: true, Limits: []RecordLimit{{Max: 10, Window: "2m"}}})}, z)
 		if anna, otto := s.LookBack("anna"), s.LookBack("otto"); anna != time.Hour || otto != 2*time.Minute {
 			t.Errorf("secret %d: anna looks back %s, otto %s", n, anna, otto)
 		}

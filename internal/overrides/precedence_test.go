@@ -108,7 +108,7 @@ func TestPrecedenceInOtherZones(t *testing.T) {
 	both := complete(t, Record{Hashes: []string{hexOf("acme anna", 1), hexOf("acme anna", 0)}})
 	for _, c := range []struct {
 		name       string
-		zone       Zone
+		zone       Target
 		one, other Record
 		want       string
 	}{

@@ -47,7 +47,7 @@ type Record struct {
 	Hashes []string `json:"hashes,omitempty"`
 
 	// Limits in place of those of the zone.
-	Limits []Limit `json:"limits,omitempty"`
+	Limits []RecordLimit `json:"limits,omitempty"`
 	// By which the zone's limits are multiplied.
 	Factor float64 `json:"factor,omitempty"`
 	// Whether requests are denied, and charge nothing.
@@ -66,8 +66,8 @@ type Record struct {
 	Created time.Time `json:"created"`
 }
 
-// Limit is a limit of a record.
-type Limit struct {
+// RecordLimit is a limit of a record.
+type RecordLimit struct {
 	Max    int64  `json:"max"`
 	Window string `json:"window"`
 }

@@ -61,7 +61,7 @@ func TestCompleteRefuses(t *testing.T) {
 // A record that is complete says when it ends, and its limits in one way. Its ID follows from the
 // selector alone.
 func TestComplete(t *testing.T) {
-	r := complete(t, Record{Key: text("a"), Limits: []Limit{{5, "1d"}, {3, "1w2h"}, {1, "90s"}, {1, "60s"}}, TTL: "1h30m", ID: "made up"})
+	r := complete(t, Record{Key: text("a"), Limits: []RecordLimit{{5, "1d"}, {3, "1w2h"}, {1, "90s"}, {1, "60s"}}, TTL: "1h30m", ID: "made up"})
 	if r.TTL != "" || !r.Until.Equal(now.Add(90*time.Minute)) || !r.Created.Equal(now) {
 		t.Errorf("got %+v", r)
 	}
@@ -119,7 +119,7 @@ func FuzzDecode(f *testing.F) {
 			if c, _ := json.Marshal(again[0]); string(c) != string(b) {
 				t.Fatalf("got %s, want %s", c, b)
 			}
-			s, _ := Compile(again, Zone{Name: r.Zone, Single: true, IPv4Prefix: 32, IPv6Prefix: 128, KeyOf: anyZone.KeyOf})
+			s, _ := Compile(again, Target{Name: r.Zone, Single: true, IPv4Prefix: 32, IPv6Prefix: 128, KeyOf: anyZone.KeyOf})
 			s.Find("192.0.2.1")
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Zone is what a zone has to do with its records.
-type Zone struct {
+// Target is what a zone has to do with its records.
+type Target struct {
 	Name string
 	// KeyOf returns the key of requests whose placeholders have these values.
 	KeyOf func(values []string) (string, error)
@@ -76,7 +76,7 @@ type Set struct {
 
 // Compile returns the records of a zone; nil without any. Of two that come to the same
 // selector in this zone, the one that was created last counts.
-func Compile(records []Record, z Zone) (*Set, []Misfit) {
+func Compile(records []Record, z Target) (*Set, []Misfit) {
 	s := &Set{time: z.Clock, hasher: z.Hasher}
 	var misfits []Misfit
 	some := false
@@ -101,7 +101,7 @@ func Compile(records []Record, z Zone) (*Set, []Misfit) {
 }
 
 // Check reports why a record does not fit a zone.
-func Check(r *Record, z Zone) error {
+func Check(r *Record, z Target) error {
 	_, misfits := Compile([]Record{*r}, z)
 	if len(misfits) > 0 {
 		return misfits[0].Err
@@ -117,7 +117,7 @@ func (r *Rule) newer(o *Rule) bool {
 	return r.Created.Equal(o.Created) && r.ID < o.ID
 }
 
-func (s *Set) add(r *Rule, z *Zone) error {
+func (s *Set) add(r *Rule, z *Target) error {
 	// What a store holds may be of a newer version, or of somebody else.
 	err := r.checkSelector()
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *Set) add(r *Rule, z *Zone) error {
 	return nil
 }
 
-func (s *Set) addHashes(r *Rule, z *Zone) error {
+func (s *Set) addHashes(r *Rule, z *Target) error {
 	if z.Hasher == nil {
 		return errors.New("hashes: the zone's store has no hash_keys")
 	}
@@ -191,7 +191,7 @@ func (s *Set) addHashes(r *Rule, z *Zone) error {
 	return nil
 }
 
-func (s *Set) addCIDR(r *Rule, z *Zone) error {
+func (s *Set) addCIDR(r *Rule, z *Target) error {
 	p, err := parseCIDR(r.CIDR)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (s *Set) addCIDR(r *Rule, z *Zone) error {
 	return nil
 }
 
-func (s *Set) addPattern(r *Rule, z *Zone) error {
+func (s *Set) addPattern(r *Rule, z *Target) error {
 	literal, suffix, err := parsePattern(r.Pattern)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 func text(s string) *string { return &s }
 
 // anyZone takes every record, for keys of one placeholder.
-var anyZone = Zone{
+var anyZone = Target{
 	Name: "z", Single: true, IPv4Prefix: 32, IPv6Prefix: 128,
 	KeyOf: func(values []string) (string, error) { return strings.Join(values, " "), nil },
 }
@@ -264,7 +264,7 @@ func TestMisfits(t *testing.T) {
 	strict.Fit = func(*Rule) error { return errors.New("limits: no") }
 	strict.KeyOf = func([]string) (string, error) { return "", errors.New("key: no") }
 	for _, c := range []struct {
-		zone   Zone
+		zone   Target
 		record Record
 		want   string
 	}{
@@ -291,7 +291,7 @@ func TestMisfits(t *testing.T) {
 			t.Errorf("%+v: got %v, want no error", all, err)
 		}
 	}
-	if s, _ := Compile([]Record{complete(t, Record{All: true})}, Zone{Name: "other"}); s != nil || s.Find("k") != nil {
+	if s, _ := Compile([]Record{complete(t, Record{All: true})}, Target{Name: "other"}); s != nil || s.Find("k") != nil {
 		t.Error("a record of another zone counts")
 	}
 }

@@ -196,7 +196,7 @@ func (f *fleetStore) start(name string) *fleetCaddy {
 	z.InBook = &overridebook.Subscriber{
 		Name: fleetZone, Orders: &z.Control.Sync, ApplyRemote: z.ApplyRemote, InForce: new(overridebook.InForce),
 		NotApplied: prometheus.NewCounter(prometheus.CounterOpts{Name: "not_applied_total", Help: "None."}),
-		Records:    func(overrides.Hasher) overrides.Zone { return overrides.Zone{Name: fleetZone} },
+		Records:    func(overrides.Hasher) overrides.Target { return overrides.Target{Name: fleetZone} },
 	}
 	c := &fleetCaddy{v, overridebook.New(v), z, h}
 	c.book.Begin([]*overridebook.Subscriber{z.InBook}, new(storagetest.Storage))

@@ -19,6 +19,6 @@ func Multiplied(key string, factor float64) overrides.Record {
 }
 
 // Limited returns a record that limits a key.
-func Limited(key string, limits ...overrides.Limit) overrides.Record {
+func Limited(key string, limits ...overrides.RecordLimit) overrides.Record {
 	return overrides.Record{Key: &key, Limits: limits}
 }

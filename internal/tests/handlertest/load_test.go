@@ -154,7 +154,7 @@ func TestLoadThenOverride(t *testing.T) {
 	p := newPressure(t)
 	h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":100,"window":"1m"}],`+cpuLoad, ""))
 	p.step(21)
-	setRecords(t, overridestest.Limited("fixed", overrides.Limit{Max: 50, Window: "1m"}), overridestest.Multiplied("doubled", 2))
+	setRecords(t, overridestest.Limited("fixed", overrides.RecordLimit{Max: 50, Window: "1m"}), overridestest.Multiplied("doubled", 2))
 	p.at(1, 3)
 	for key, want := range map[string]int{"fixed": 50, "doubled": 60, "none": 30} {
 		if n := passes(t, h, key, 120); n != want {

@@ -41,7 +41,7 @@ func TestOverrideWhereScriptDecides(t *testing.T) {
 				running, start := load()
 				start()
 				t.Cleanup(func() { Admin(t, http.MethodPost, "overrides/replace", `{"records":[]}`) })
-				setRecords(t, overridestest.Limited("anna", overrides.Limit{Max: 100, Window: "24h"}))
+				setRecords(t, overridestest.Limited("anna", overrides.RecordLimit{Max: 100, Window: "24h"}))
 				if got := misfits(t, ZoneName(t)); len(got) > 0 {
 					t.Errorf("the override is not applied: %s", got)
 				}

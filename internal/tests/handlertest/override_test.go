@@ -60,7 +60,7 @@ func passes(t *testing.T, h caddyhttp.MiddlewareHandler, key string, n int) (pas
 // placeholders tell of them.
 func TestOverrideLimits(t *testing.T) {
 	h, _ := operated(t, OfZone(t, ofKey+TwoAnHour, ""))
-	records := setRecords(t, overridestest.Limited("anna", overrides.Limit{Max: 4, Window: "2h"}))
+	records := setRecords(t, overridestest.Limited("anna", overrides.RecordLimit{Max: 4, Window: "2h"}))
 	r := Get("X-Key", "anna")
 	w := Serve(t, r, h)
 	zone := ZoneName(t)
@@ -143,7 +143,7 @@ func TestOverrideFactor(t *testing.T) {
 // In a shadow zone a record counts as it would if the zone denied.
 func TestOverrideInShadow(t *testing.T) {
 	h, ctx := operated(t, OfZone(t, ofKey+`"limits":[{"max":0,"window":"1h"}],"enforce":"shadow"`, ""))
-	setRecords(t, overridestest.Denied("banned"), overridestest.Exempt("free"), overridestest.Limited("more", overrides.Limit{Max: 5, Window: "1h"}))
+	setRecords(t, overridestest.Denied("banned"), overridestest.Exempt("free"), overridestest.Limited("more", overrides.RecordLimit{Max: 5, Window: "1h"}))
 	for i, key := range []string{"banned", "free", "more", "none"} {
 		if n := passes(t, h, key, 1); n != 1 {
 			t.Errorf("%s: the zone denies", key)

@@ -32,7 +32,7 @@ func misfits(t *testing.T, zone string) (all []string) {
 func TestOverrideMisfits(t *testing.T) {
 	address := redistest.Start(t).Addr
 	onRedis := `,"store":{"module":"redis","address":["` + address + `"],"timeout":"10s"}`
-	two := []overrides.Limit{{Max: 50, Window: "1m"}, {Max: 60, Window: "1h"}}
+	two := []overrides.RecordLimit{{Max: 50, Window: "1m"}, {Max: 60, Window: "1h"}}
 	for name, c := range map[string]struct {
 		zone   string
 		record overrides.Record
@@ -41,7 +41,7 @@ func TestOverrideMisfits(t *testing.T) {
 		"packed":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"slices","count":3},"pack":1000`, overridestest.Limited("anna", two...), "limits: pack 1000: 2 limits are too many"},
 		"factor":  {`"limits":[{"max":2000000000,"window":"1h"}]`, overridestest.Multiplied("anna", 1000), "factor: "},
 		"dynamic": {`"limits":[{"max":"{http.request.header.X-Max}","window":"1h"}],"fallback":{"max":2000000000,"window":"1h"}`, overridestest.Multiplied("anna", 1000), ""},
-		"layers":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, overridestest.Limited("anna", overrides.Limit{Max: 5, Window: "1s"}), "limits: "},
+		"layers":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"slices","layers":{"coarse":"10s","fine":"1s"}}`, overridestest.Limited("anna", overrides.RecordLimit{Max: 5, Window: "1s"}), "limits: "},
 		"native":  {`"limits":[{"max":3,"window":"1h"}],"algorithm":{"name":"gcra","native":"auto"}`, overridestest.Multiplied("anna", 2), "limits: CL.THROTTLE may count the zone"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestOverrideLeases(t *testing.T) {
 		if before.Lease.Units == 0 {
 			t.Error("no lease without overrides")
 		}
-		setRecords(t, overridestest.Limited("same", overrides.Limit{Max: 20, Window: "1h"}), overridestest.Limited("other", overrides.Limit{Max: 20, Window: "1m"}))
+		setRecords(t, overridestest.Limited("same", overrides.RecordLimit{Max: 20, Window: "1h"}), overridestest.Limited("other", overrides.RecordLimit{Max: 20, Window: "1m"}))
 		for _, key := range []string{"same", "other", "none"} {
 			if leases(key) {
 				t.Errorf("%s: a lease right after a change", key)
@@ -117,7 +117,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":3,"window":"1h"}],"algorithm":`+algorithm, ","+store))
-				for _, limits := range [][]overrides.Limit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
+				for _, limits := range [][]overrides.RecordLimit{{{Max: 50, Window: "1m"}, {Max: 60, Window: "2h"}}, {{Max: 1, Window: "1ms"}}, {{Max: 0, Window: "24h"}}, nil} {
 					if limits == nil {
 						setRecords(t)
 					} else {
@@ -137,7 +137,7 @@ func TestOverrideFailsNoRequest(t *testing.T) {
 // CL.THROTTLE keeps limits itself, and only servers have it: in memory, limits hold with gcra, too.
 func TestOverrideGCRAInMemory(t *testing.T) {
 	h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":3,"window":"24h"}],"algorithm":{"name":"gcra","burst":3}`, ""))
-	setRecords(t, overridestest.Limited("anna", overrides.Limit{Max: 4, Window: "24h"}, overrides.Limit{Max: 100, Window: "48h"}), overridestest.Multiplied("otto", 0.5))
+	setRecords(t, overridestest.Limited("anna", overrides.RecordLimit{Max: 4, Window: "24h"}, overrides.RecordLimit{Max: 100, Window: "48h"}), overridestest.Multiplied("otto", 0.5))
 	for _, key := range []string{"anna", "otto", "none"} {
 		r := Get("X-Key", key)
 		if w := Serve(t, r, h); w.Code != http.StatusNoContent {

@@ -32,7 +32,7 @@ func TestOverrideKeepsHistory(t *testing.T) {
 					t.Fatalf("%d passed, want 10", n)
 				}
 				for _, length := range []string{"1m", "30m", "3h"} {
-					setRecords(t, overridestest.Limited("anna", overrides.Limit{Max: 100, Window: length}))
+					setRecords(t, overridestest.Limited("anna", overrides.RecordLimit{Max: 100, Window: length}))
 					if n := passes(t, h, "anna", 5); n != 5 {
 						t.Errorf("under 100 in %s: %d passed, want 5", length, n)
 					}
@@ -117,7 +117,7 @@ func TestEndedOverrideIsLookedBackOn(t *testing.T) {
 				var store string
 				e.store, store = NewFake(t, real.Take)
 				e.config = OfZone(t, ofKey+`"cost":"{http.request.header.X-Cost}","limits":[{"max":100,"window":"1m"}],"algorithm":{"name":"`+algorithm+`"}`, `,"on_error":"deny","store":`+store)
-				anna := overridestest.Limited("anna", overrides.Limit{Max: 10, Window: "1h"})
+				anna := overridestest.Limited("anna", overrides.RecordLimit{Max: 10, Window: "1h"})
 				anna.Zone = ZoneName(t)
 
 				t.Run("while it holds", func(t *testing.T) {

@@ -72,8 +72,8 @@ func TestOverrideSettle(t *testing.T) {
 			store := openstore.Acquire(storeOf(t, ctx, module, "{"+options+"}"), nil, false)
 			defer store.Release(false)
 			a := &tokens{h, store, []string{zone, zone + ".other"}}
-			more := overridestest.Limited("more", overrides.Limit{Max: 500, Window: "1h"})
-			setRecords(t, more, overridestest.Limited("less", overrides.Limit{Max: 20, Window: "2h"}), overridestest.Multiplied("half", 0.5), overridestest.Exempt("free"), overridestest.Denied("banned"))
+			more := overridestest.Limited("more", overrides.RecordLimit{Max: 500, Window: "1h"})
+			setRecords(t, more, overridestest.Limited("less", overrides.RecordLimit{Max: 20, Window: "2h"}), overridestest.Multiplied("half", 0.5), overridestest.Exempt("free"), overridestest.Denied("banned"))
 			for _, c := range []struct {
 				key           string
 				status        int
@@ -125,7 +125,7 @@ func TestOverrideSettle(t *testing.T) {
 // count use up its limits.
 func TestOverrideCountIf(t *testing.T) {
 	h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[401]}`, ""))
-	setRecords(t, overridestest.Limited("more", overrides.Limit{Max: 3, Window: "1h"}), overridestest.Exempt("free"), overridestest.Denied("banned"))
+	setRecords(t, overridestest.Limited("more", overrides.RecordLimit{Max: 3, Window: "1h"}), overridestest.Exempt("free"), overridestest.Denied("banned"))
 	for _, c := range []struct {
 		key    string
 		status int
@@ -169,7 +169,7 @@ func TestOverrideOfAPercentage(t *testing.T) {
 		record overrides.Record
 		passed int // of four requests that the zone may deny
 	}{
-		"limits": {overrides.Record{Limits: []overrides.Limit{{Max: 2, Window: "1h"}}}, 2},
+		"limits": {overrides.Record{Limits: []overrides.RecordLimit{{Max: 2, Window: "1h"}}}, 2},
 		"factor": {overrides.Record{Factor: 0.6}, 3},
 		"deny":   {overrides.Record{Deny: true}, 0},
 		"exempt": {overrides.Record{Exempt: true}, 4},

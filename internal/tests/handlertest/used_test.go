@@ -45,7 +45,7 @@ func TestUsedIsNotCut(t *testing.T) {
 					t.Errorf("status %d above the limit, want 429", status)
 				}
 				want("after a denial", 500, 500)
-				setRecords(t, overridestest.Limited("key", overrides.Limit{Max: 300, Window: "1h"}))
+				setRecords(t, overridestest.Limited("key", overrides.RecordLimit{Max: 300, Window: "1h"}))
 				want("under an override", 500)
 				setRecords(t)
 				want("without the override", 500, 500)
