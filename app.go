@@ -51,7 +51,7 @@ type App struct {
 	// Stores on which this instance is announced, one for each handler.
 	joined []*openstore.Store
 	// Zones of the handlers, for the registry, and what tells it that they are there or will not come.
-	running []*running.Zone
+	running []*running.ActiveZone
 	loaded  func()
 	// Caddy's storage, for overrides.
 	storage overridebook.Storage

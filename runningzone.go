@@ -24,10 +24,10 @@ func init() {
 }
 
 // newRunningZone returns a zone of h for the registry and the admin API.
-func (h *Handler) newRunningZone(z *liveZone) *running.Zone {
+func (h *Handler) newRunningZone(z *liveZone) *running.ActiveZone {
 	own, configured := *z, *z.Zone
 	own.Zone, own.matchers, configured.MatcherSetsRaw = &configured, nil, nil // modules keep the context that they came with
-	r := &running.Zone{
+	r := &running.ActiveZone{
 		Configured: control.ZoneInfo{
 			Name: own.Name, Store: h.store.Name(), Key: template.Short(own.Key), Algorithm: own.algorithmName(), OnError: h.OnError, TopTalkers: own.TopTalkers,
 		},

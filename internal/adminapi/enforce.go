@@ -49,7 +49,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		zones = [][]*running.Zone{own}
+		zones = [][]*running.ActiveZone{own}
 	}
 	follow(r.Context(), zones) // the order comes after any that these stores have
 	answer := control.Enforced{Zones: make([]control.ZoneEnforced, 0, len(zones))}
@@ -87,7 +87,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 
 // follow tells the Caddys that share the stores of zones of the orders of this one, and takes up theirs. It returns the
 // stores that are away.
-func follow(ctx context.Context, zones [][]*running.Zone) (away map[*openstore.Store]bool) {
+func follow(ctx context.Context, zones [][]*running.ActiveZone) (away map[*openstore.Store]bool) {
 	away = make(map[*openstore.Store]bool)
 	for _, all := range zones {
 		s := all[0].Store

@@ -17,7 +17,7 @@ import (
 
 // counter is a counter that an operator has named.
 type counter struct {
-	zones  []*running.Zone // of all handlers that have it
+	zones  []*running.ActiveZone // of all handlers that have it
 	charge window.Charge
 	rule   *overrides.Rule // of the charge; nil without one
 	needs  running.Needs
@@ -50,12 +50,12 @@ func findCounter(s control.Selector) (*counter, error) {
 
 // findZone returns the zone of a name, of all handlers that have it. The store may be empty if one
 // store has the zone.
-func findZone(name, store string) ([]*running.Zone, error) {
+func findZone(name, store string) ([]*running.ActiveZone, error) {
 	all := running.Zones.Find(name)
 	if len(all) == 0 {
 		return nil, noZone(name)
 	}
-	zones, names, err := onStore(all, func(zones []*running.Zone) string { return zones[0].Store.Name() }, store)
+	zones, names, err := onStore(all, func(zones []*running.ActiveZone) string { return zones[0].Store.Name() }, store)
 	switch {
 	case zones != nil || err != nil:
 		return zones, err
@@ -147,7 +147,7 @@ func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.Sto
 }
 
 // zoneOn returns a running zone on a store; nil without one of that name.
-func zoneOn(s *openstore.Store, name string) *running.Zone {
+func zoneOn(s *openstore.Store, name string) *running.ActiveZone {
 	for _, zones := range running.Zones.Find(name) {
 		if zones[0].Store.ID == s.ID {
 			return zones[0]

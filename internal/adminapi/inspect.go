@@ -42,7 +42,7 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 }
 
 // peekOf returns what looks at the counter of a key, where requests on the key count now.
-func peekOf(z *running.Zone, key string) running.Peek {
+func peekOf(z *running.ActiveZone, key string) running.Peek {
 	if enforce.IsEnforced(z.Name(), key, z.Decider.Enforced()) {
 		return z.Store.Peek
 	}
@@ -50,7 +50,7 @@ func peekOf(z *running.Zone, key string) running.Peek {
 }
 
 // Unavailable returns the answer of the API to an error of the store of a zone.
-func Unavailable(z *running.Zone, err error) error {
+func Unavailable(z *running.ActiveZone, err error) error {
 	if !errors.Is(err, window.ErrUnavailable) {
 		return refused(http.StatusInternalServerError, err)
 	}

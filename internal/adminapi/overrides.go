@@ -83,7 +83,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
 	var s *openstore.Store
-	zones, sent := make([]*running.Zone, len(records)), slices.Clone(records)
+	zones, sent := make([]*running.ActiveZone, len(records)), slices.Clone(records)
 	for i := range records {
 		o := &records[i]
 		found, err := findZone(o.Zone, o.Store)
@@ -151,7 +151,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 	if wanted.ID != "" {
 		s, err = findStoreWith(wanted.Store, is)
 	} else {
-		var z *running.Zone
+		var z *running.ActiveZone
 		if z, err = selectorOf(wanted); err == nil {
 			s, is = z.Store, func(o *overrides.Record) bool { return isSame(z, o, wanted) }
 		}
@@ -178,7 +178,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 }
 
 // selectorOf completes a record of which the selector alone counts, and returns its zone.
-func selectorOf(r *overrides.Record) (*running.Zone, error) {
+func selectorOf(r *overrides.Record) (*running.ActiveZone, error) {
 	if r.Zone == "" {
 		return nil, refused(http.StatusBadRequest, errors.New("id: required, or zone and key, values, cidr, pattern or all"))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // complete makes a record that an operator sends one that can be kept.
-func complete(z *running.Zone, r *overrides.Record, now time.Time) error {
+func complete(z *running.ActiveZone, r *overrides.Record, now time.Time) error {
 	if err := r.Complete(now); err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func complete(z *running.Zone, r *overrides.Record, now time.Time) error {
 }
 
 // isSame reports whether two records have the same selector in the zone.
-func isSame(z *running.Zone, a, b *overrides.Record) bool {
+func isSame(z *running.ActiveZone, a, b *overrides.Record) bool {
 	if a.IsSame(b) {
 		return true
 	}
@@ -32,7 +32,7 @@ func isSame(z *running.Zone, a, b *overrides.Record) bool {
 }
 
 // keyOf returns the key of a record, as the zone counts it.
-func keyOf(z *running.Zone, r *overrides.Record) (key string, ok bool) {
+func keyOf(z *running.ActiveZone, r *overrides.Record) (key string, ok bool) {
 	values := r.Values
 	if r.Key != nil {
 		values = []string{*r.Key}
@@ -46,7 +46,7 @@ func keyOf(z *running.Zone, r *overrides.Record) (key string, ok bool) {
 
 // seal makes the selector of a record as it is kept: the key in the one spelling that counts, or its
 // HMAC under each secret.
-func seal(z *running.Zone, r *overrides.Record) error {
+func seal(z *running.ActiveZone, r *overrides.Record) error {
 	values := r.Values
 	if r.Key != nil {
 		values = []string{*r.Key}

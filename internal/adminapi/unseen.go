@@ -22,7 +22,7 @@ const (
 
 // unseen returns why a record that an operator sends may select no key; empty if nothing is known that speaks for it. It asks the
 // store for one key, as inspect does. The record must not hold yet, and must be as it was sent.
-func unseen(ctx context.Context, z *running.Zone, o *overrides.Record) string {
+func unseen(ctx context.Context, z *running.ActiveZone, o *overrides.Record) string {
 	switch {
 	case o.CIDR != "":
 		return unseenNetwork(z)
@@ -33,7 +33,7 @@ func unseen(ctx context.Context, z *running.Zone, o *overrides.Record) string {
 }
 
 // unseenNetwork returns why a network may select no key of a zone.
-func unseenNetwork(z *running.Zone) string {
+func unseenNetwork(z *running.ActiveZone) string {
 	seen := slices.DeleteFunc(z.Top.Seen(), func(k toptalkers.Key) bool { return k.Key == "" || k.Cut })
 	switch {
 	case z.Key.IsAddress() || slices.ContainsFunc(seen, func(k toptalkers.Key) bool { return overrides.IsAddress(k.Key) }):
@@ -45,7 +45,7 @@ func unseenNetwork(z *running.Zone) string {
 }
 
 // unseenKey returns why a record may select a key that no request has.
-func unseenKey(ctx context.Context, z *running.Zone, o *overrides.Record) string {
+func unseenKey(ctx context.Context, z *running.ActiveZone, o *overrides.Record) string {
 	found, err := findCounter(control.Selector{Zone: o.Zone, Store: o.Store, Key: o.Key, Values: o.Values})
 	if err != nil {
 		return err.Error()
@@ -68,7 +68,7 @@ func isKey(k *toptalkers.Key, key string) bool {
 }
 
 // limitsOf returns the limits of a zone in words, as they are configured.
-func limitsOf(z *running.Zone) string {
+func limitsOf(z *running.ActiveZone) string {
 	limits := make([]string, len(z.Configured.Limits))
 	for i, l := range z.Configured.Limits {
 		limits[i] = l.Max + " in " + l.Window

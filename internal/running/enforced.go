@@ -11,7 +11,7 @@ import (
 
 // Enforced returns the word for how the zone is enforced, and until when if that is not what is
 // configured.
-func (z *Zone) Enforced() (word, until string) {
+func (z *ActiveZone) Enforced() (word, until string) {
 	if set := z.Control.Current(); set != nil && set.Percent == z.Decider.Enforced() {
 		return enforce.Word(set.Percent), set.Until.UTC().Format(time.RFC3339)
 	}
@@ -20,7 +20,7 @@ func (z *Zone) Enforced() (word, until string) {
 
 // Enforce enforces the zone as an order says, and has handlers of events hear of it. A zone that is as configured, and stays so,
 // is not changed.
-func (z *Zone) Enforce(o enforce.Order) (isChanged bool, err error) {
+func (z *ActiveZone) Enforce(o enforce.Order) (isChanged bool, err error) {
 	isAsConfigured := o.Mode == enforce.Config && z.Control.Current() == nil
 	if err := z.Decider.Enforce(o); err != nil || isAsConfigured {
 		return false, err
@@ -31,7 +31,7 @@ func (z *Zone) Enforce(o enforce.Order) (isChanged bool, err error) {
 }
 
 // Order enforces the zone as an operator says for a time. The store gets the order from [overridebook.Book.Follow].
-func (z *Zone) Order(o enforce.Order, ttl time.Duration) error {
+func (z *ActiveZone) Order(o enforce.Order, ttl time.Duration) error {
 	return z.Control.Make(z.Control.Clock().Now(), o, ttl, func(o enforce.Order) error {
 		isChanged, err := z.Enforce(o)
 		if isChanged {
@@ -43,7 +43,7 @@ func (z *Zone) Order(o enforce.Order, ttl time.Duration) error {
 
 // ApplyRemote has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
 // that has ended, or cannot be done here, the zone is as configured: the order has replaced those before it.
-func (z *Zone) ApplyRemote(o enforce.Order) {
+func (z *ActiveZone) ApplyRemote(o enforce.Order) {
 	holds := o.HoldsAt(z.Control.Clock().Now())
 	isChanged, err := z.Enforce(holds)
 	switch {
@@ -59,7 +59,7 @@ func (z *Zone) ApplyRemote(o enforce.Order) {
 
 // told returns a logger that adds how an order has the zone enforced, until when, by whom and why. A zone that is exempt in
 // place of shadow is told so.
-func (z *Zone) told(o enforce.Order) *zap.Logger {
+func (z *ActiveZone) told(o enforce.Order) *zap.Logger {
 	word := o.Mode
 	if now, _ := z.Enforced(); word == enforce.Config || now == control.EnforceExempt {
 		word = now

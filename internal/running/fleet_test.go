@@ -181,7 +181,7 @@ func (d *zoneDecider) Enforce(o enforce.Order) error {
 type fleetCaddy struct {
 	*view
 	book *overridebook.Book
-	zone *running.Zone
+	zone *running.ActiveZone
 	hold *zonepool.Hold
 }
 
@@ -191,7 +191,7 @@ func (f *fleetStore) start(name string) *fleetCaddy {
 	storeclock.Of(name).Learn(f.now().Add(off), uptime.Now()-time.Hour, uptime.Now()+time.Hour) // it is known badly
 	v := &view{fleetStore: f, name: name, killed: make(chan struct{}), known: make(map[int]bool)}
 	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: name}, Zone: fleetZone})
-	z := &running.Zone{Configured: control.ZoneInfo{Name: fleetZone}, Percent: enforce.All, Control: enforce.Of(h)}
+	z := &running.ActiveZone{Configured: control.ZoneInfo{Name: fleetZone}, Percent: enforce.All, Control: enforce.Of(h)}
 	z.Decider = &zoneDecider{control: z.Control}
 	z.InBook = &overridebook.Subscriber{
 		Name: fleetZone, Orders: &z.Control.Sync, ApplyRemote: z.ApplyRemote, InForce: new(overridebook.InForce),

@@ -13,7 +13,7 @@ import (
 
 // Inspection returns what is said of a charge with these decisions, and with what Used tells. The rule is the override of its key; nil
 // without one. The cause is why the store did not decide.
-func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
+func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
 	store, known := z.Store.Name(), ds[:len(ds)-needs.Looks]
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Limits: []control.LimitState{},
@@ -43,7 +43,7 @@ func (z *Zone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, d
 }
 
 // limitState returns what is used of a limit.
-func (z *Zone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
+func (z *ActiveZone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
 	state := control.LimitState{
 		Max: p.Limit, Window: plain.Duration(p.Window), Used: used, Remaining: d.Remaining,
 		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
@@ -56,7 +56,7 @@ func (z *Zone) limitState(p window.Policy, d *window.Decision, used int64) contr
 }
 
 // noteOverride completes what is said of a charge for the override of its key.
-func (z *Zone) noteOverride(answer *control.Inspection, rule *overrides.Rule) {
+func (z *ActiveZone) noteOverride(answer *control.Inspection, rule *overrides.Rule) {
 	if rule != nil {
 		answer.Override = rule.Record
 		for i := range answer.Limits {
@@ -68,7 +68,7 @@ func (z *Zone) noteOverride(answer *control.Inspection, rule *overrides.Rule) {
 }
 
 // Overridden returns what is said of a charge on which an override decides.
-func (z *Zone) Overridden(c *window.Charge, rule *overrides.Rule, needs Needs) *control.Inspection {
+func (z *ActiveZone) Overridden(c *window.Charge, rule *overrides.Rule, needs Needs) *control.Inspection {
 	word, _ := z.Enforced()
 	return &control.Inspection{
 		Enforce: word, Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: needs.costOf(c),

@@ -17,7 +17,7 @@ var Zones Registry
 // for concurrent use.
 type Registry struct {
 	mu      sync.Mutex // guards what follows
-	zones   []*Zone
+	zones   []*ActiveZone
 	loading int // configurations; see Expect
 }
 
@@ -41,24 +41,24 @@ func (r *Registry) IsLoading() bool {
 }
 
 // Add adds zones, which are newer than those that are there.
-func (r *Registry) Add(zones []*Zone) {
+func (r *Registry) Add(zones []*ActiveZone) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.zones = append(r.zones, zones...)
 }
 
 // Remove undoes Add.
-func (r *Registry) Remove(zones []*Zone) {
+func (r *Registry) Remove(zones []*ActiveZone) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.zones = slices.DeleteFunc(r.zones, func(z *Zone) bool { return slices.Contains(zones, z) })
+	r.zones = slices.DeleteFunc(r.zones, func(z *ActiveZone) bool { return slices.Contains(zones, z) })
 }
 
 // List returns the zones by name and store, and of each the newest first.
-func (r *Registry) List() [][]*Zone {
+func (r *Registry) List() [][]*ActiveZone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all [][]*Zone
+	var all [][]*ActiveZone
 	places := make(map[engine.ZoneID]int)
 	for _, z := range slices.Backward(r.zones) {
 		at, ok := places[z.ID()]
@@ -69,15 +69,15 @@ func (r *Registry) List() [][]*Zone {
 		}
 		all[at] = append(all[at], z)
 	}
-	slices.SortFunc(all, func(a, b []*Zone) int {
+	slices.SortFunc(all, func(a, b []*ActiveZone) int {
 		return cmp.Or(cmp.Compare(a[0].Name(), b[0].Name()), compareStores(a[0].Store, b[0].Store))
 	})
 	return all
 }
 
 // Find returns the zones of a name, by store.
-func (r *Registry) Find(name string) [][]*Zone {
-	return slices.DeleteFunc(r.List(), func(z []*Zone) bool { return z[0].Name() != name })
+func (r *Registry) Find(name string) [][]*ActiveZone {
+	return slices.DeleteFunc(r.List(), func(z []*ActiveZone) bool { return z[0].Name() != name })
 }
 
 // Stores returns the stores of the zones, by name, each once.

@@ -38,23 +38,23 @@ func newStore(t *testing.T, name string) *openstore.Store {
 	return s
 }
 
-func newZone(s *openstore.Store, name string) *running.Zone {
-	return &running.Zone{Configured: control.ZoneInfo{Name: name, Store: s.Name(), Algorithm: "zset"}, Store: s}
+func newZone(s *openstore.Store, name string) *running.ActiveZone {
+	return &running.ActiveZone{Configured: control.ZoneInfo{Name: name, Store: s.Name(), Algorithm: "zset"}, Store: s}
 }
 
 // Zones come by name and store, and the newest of each first, until they are removed. Two stores of one name count once.
 func TestRegistry(t *testing.T) {
 	a, b, again := newStore(t, "a"), newStore(t, "b"), newStore(t, "b")
-	older := []*running.Zone{newZone(b, "web"), newZone(b, "api"), newZone(a, "web")}
-	newer := []*running.Zone{newZone(again, "web"), newZone(a, "login")}
-	names := make(map[*running.Zone]string)
-	for age, zones := range map[string][]*running.Zone{"older": older, "newer": newer} {
+	older := []*running.ActiveZone{newZone(b, "web"), newZone(b, "api"), newZone(a, "web")}
+	newer := []*running.ActiveZone{newZone(again, "web"), newZone(a, "login")}
+	names := make(map[*running.ActiveZone]string)
+	for age, zones := range map[string][]*running.ActiveZone{"older": older, "newer": newer} {
 		for _, z := range zones {
 			names[z] = fmt.Sprintf("%s %s/%s", age, z.ID().Store.Name, z.ID().Zone)
 		}
 	}
 	var r running.Registry
-	want := func(what string, got [][]*running.Zone, want ...[]string) {
+	want := func(what string, got [][]*running.ActiveZone, want ...[]string) {
 		t.Helper()
 		var all [][]string
 		for _, zones := range got {

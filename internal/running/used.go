@@ -17,7 +17,7 @@ const raise = 16
 // Used returns how many units count under each limit of a charge on which ds were decided. A decision
 // does not tell how many are above a limit that is used up, as after an answer that cost more than was
 // left. A look under higher limits tells, unless the algorithm cannot have such a limit.
-func (z *Zone) Used(ctx context.Context, peek Peek, c *window.Charge, ds []window.Decision) []int64 {
+func (z *ActiveZone) Used(ctx context.Context, peek Peek, c *window.Charge, ds []window.Decision) []int64 {
 	used := make([]int64, len(ds))
 	over := false
 	for i := range ds {

@@ -21,7 +21,7 @@ func watch(now time.Time) {
 }
 
 // note takes a sample of what the zone has decided, if it is time.
-func (z *Zone) note(now time.Time) {
+func (z *ActiveZone) note(now time.Time) {
 	h := &z.Seen.Tally.Recent
 	if !h.Due(now) {
 		return

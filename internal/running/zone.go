@@ -19,8 +19,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Zone is a zone of a handler. It keeps nothing of a caddy.Context. Fields that may be nil say so.
-type Zone struct {
+// ActiveZone is a zone of a handler. It keeps nothing of a caddy.Context. Fields that may be nil say so.
+type ActiveZone struct {
 	// Configured is the zone as it is configured. Fields that change while the zone runs are empty.
 	Configured control.ZoneInfo
 	Key        template.Key
@@ -60,13 +60,13 @@ type Decider interface {
 }
 
 // ID names the counters of the zone.
-func (z *Zone) ID() engine.ZoneID { return engine.ZoneID{Store: z.Store.ID, Zone: z.Name()} }
+func (z *ActiveZone) ID() engine.ZoneID { return engine.ZoneID{Store: z.Store.ID, Zone: z.Name()} }
 
 // Name returns the name of the zone.
-func (z *Zone) Name() string { return z.Configured.Name }
+func (z *ActiveZone) Name() string { return z.Configured.Name }
 
 // State returns the zone as it is now.
-func (z *Zone) State() control.ZoneInfo {
+func (z *ActiveZone) State() control.ZoneInfo {
 	state := z.Configured
 	state.Enforce, state.EnforceUntil = z.Enforced()
 	if set := z.Control.Current(); set != nil && state.EnforceUntil != "" {
@@ -81,7 +81,7 @@ func (z *Zone) State() control.ZoneInfo {
 }
 
 // InBooks returns zones as the books of overrides know them, by store.
-func InBooks(zones []*Zone) map[*openstore.Store][]*overridebook.Subscriber {
+func InBooks(zones []*ActiveZone) map[*openstore.Store][]*overridebook.Subscriber {
 	all := make(map[*openstore.Store][]*overridebook.Subscriber)
 	for _, z := range zones {
 		all[z.Store] = append(all[z.Store], z.InBook)
