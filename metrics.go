@@ -39,12 +39,12 @@ type zoneCounters struct {
 
 // settledCounters are those of a zone with count_if or settle.
 type settledCounters struct {
-	zone    *settler.Zone
+	zone    *settler.Account
 	missing map[usage.Reason]prometheus.Counter // with settle
 }
 
 func newSettledCounters(z *liveZone) settledCounters {
-	c := settledCounters{zone: settler.NewZone(z.Name, func(key string, units int64) { z.top.Charged(key, units) })}
+	c := settledCounters{zone: settler.NewAccount(z.Name, func(key string, units int64) { z.top.Charged(key, units) })}
 	if z.Settle != nil {
 		c.missing = make(map[usage.Reason]prometheus.Counter)
 		for _, reason := range []usage.Reason{usage.NoUsage, usage.Aborted, usage.Encoded, usage.TooLong} {

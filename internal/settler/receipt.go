@@ -13,14 +13,14 @@ import (
 // Receipt is that of a charge in a zone. It is settled once, after Admit.
 type Receipt struct {
 	engine.Receipt
-	zone    *Zone
+	zone    *Account
 	counter uint64          // see inflight.Receipts
 	backs   *inflight.Group // its units, while they are being given back
 	decided time.Duration   // in uptime
 }
 
-// Zone is what the receipts of a zone have in common.
-type Zone struct {
+// Account is what the receipts of a zone have in common.
+type Account struct {
 	name                          string
 	kept, givenBack, excess, lost prometheus.Counter // units
 	unknown, failed               prometheus.Counter // requests
@@ -28,9 +28,9 @@ type Zone struct {
 	noteCharged                   func(key string, units int64)
 }
 
-// NewZone returns the Zone of a name. noteCharged is told what each request of a key has cost.
-func NewZone(name string, noteCharged func(key string, units int64)) *Zone {
-	return &Zone{
+// NewAccount returns the Zone of a name. noteCharged is told what each request of a key has cost.
+func NewAccount(name string, noteCharged func(key string, units int64)) *Account {
+	return &Account{
 		name:        name,
 		kept:        metrics.SettledTotal.WithLabelValues(name, "kept"),
 		givenBack:   metrics.SettledTotal.WithLabelValues(name, "given_back"),

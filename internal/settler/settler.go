@@ -66,7 +66,7 @@ func (s *Settler) Use() {
 func (s *Settler) InFlight() *inflight.Receipts { return s.inFlight }
 
 // Admit has the store and its fallback stay open for a receipt of a charge in a zone.
-func (s *Settler) Admit(r *Receipt, z *Zone) {
+func (s *Settler) Admit(r *Receipt, z *Account) {
 	r.zone, r.counter, r.decided = z, s.inFlight.Counter(&r.Charge), uptime.Now()
 	s.hold(&r.Charge)
 	s.inFlight.Open(r.counter)
@@ -192,7 +192,7 @@ func (s *Settler) settled(one *settling, err error) {
 }
 
 // logUnsettled tells the operator, once a minute at most, of units that stay as they were charged.
-func (s *Settler) logUnsettled(z *Zone, delta int64, cause error) {
+func (s *Settler) logUnsettled(z *Account, delta int64, cause error) {
 	if !s.log.Due(time.Minute) {
 		return
 	}

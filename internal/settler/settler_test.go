@@ -55,7 +55,7 @@ func (*fakeStore) String() string { return "fake" }
 type site struct {
 	*Settler
 	store   *fakeStore
-	zone    *Zone
+	zone    *Account
 	held    atomic.Int64
 	charged sync.Map // the cost of what was settled, by its key
 }
@@ -69,7 +69,7 @@ func newSite(t *testing.T, remote bool) *site {
 		t.Cleanup(func() { _ = away.Close() })
 	}
 	s.store, s.Settler = f, New(f, away, func(*window.Charge) { s.held.Add(1) }, func() { s.held.Add(-1) })
-	s.zone = NewZone(t.Name(), func(key string, units int64) {
+	s.zone = NewAccount(t.Name(), func(key string, units int64) {
 		if before, twice := s.charged.Swap(key, units); twice {
 			t.Errorf("key %s: %d units are noted after %v", key, units, before)
 		}
