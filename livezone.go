@@ -30,10 +30,10 @@ type liveZone struct {
 	engine       *window.Zone
 	engineNative *window.Zone // for CL.THROTTLE; nil: the zone or its store takes none. See onServer
 	use          *zoneUse
-	hold         *zonepool.Hold   // of what outlives reloads: control, seen, top and load
-	control      *enforce.Control // which goes before what is configured
-	top          *toptalkers.Zone // nil: nothing is noted
-	load         *load.Limits     // nil without the option
+	hold         *zonepool.Hold      // of what outlives reloads: control, seen, top and load
+	control      *enforce.Control    // which goes before what is configured
+	top          *toptalkers.Tracker // nil: nothing is noted
+	load         *load.Limits        // nil without the option
 	counters     zoneCounters
 	empty        *placeholders.Empty
 	overrides    *overridebook.InForce

@@ -34,7 +34,7 @@ func unseen(ctx context.Context, z *running.ActiveZone, o *overrides.Record) str
 
 // unseenNetwork returns why a network may select no key of a zone.
 func unseenNetwork(z *running.ActiveZone) string {
-	seen := slices.DeleteFunc(z.Top.Seen(), func(k toptalkers.Key) bool { return k.Key == "" || k.Cut })
+	seen := slices.DeleteFunc(z.Top.Snapshot(), func(k toptalkers.Key) bool { return k.Key == "" || k.Cut })
 	switch {
 	case z.Key.IsAddress() || slices.ContainsFunc(seen, func(k toptalkers.Key) bool { return overrides.IsAddress(k.Key) }):
 		return ""
@@ -51,7 +51,7 @@ func unseenKey(ctx context.Context, z *running.ActiveZone, o *overrides.Record) 
 		return err.Error()
 	}
 	c := &found.charge
-	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Seen(), func(k toptalkers.Key) bool { return isKey(&k, c.Key) }) {
+	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Snapshot(), func(k toptalkers.Key) bool { return isKey(&k, c.Key) }) {
 		return ""
 	}
 	ds, _, _, err := peekOf(z, c.Key)(ctx, []window.Charge{*c}, false, false)

@@ -38,9 +38,9 @@ type ActiveZone struct {
 	Control  *enforce.Control
 	Counters metrics.DecisionCounters
 	Seen     alert.Seen
-	Alerting *alert.Rule      // nil: no alert
-	Load     *load.Limits     // nil: the limits do not follow the load
-	Top      *toptalkers.Zone // nil: no top talkers
+	Alerting *alert.Rule         // nil: no alert
+	Load     *load.Limits        // nil: the limits do not follow the load
+	Top      *toptalkers.Tracker // nil: no top talkers
 
 	Decider Decider
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Zone has the keys of a zone that are denied most and charged most. It is safe for concurrent use. A nil Zone
+// Tracker has the keys of a zone that are denied most and charged most. It is safe for concurrent use. A nil Tracker
 // notes nothing.
-type Zone struct {
+type Tracker struct {
 	*pair
 	zone  engine.ZoneID
 	label Label // nil: keys are kept and shown as they are
@@ -33,8 +33,8 @@ type part struct{ hashed bool }
 func (*pair) Destruct() error { return nil }
 
 // Of returns the top talkers of the zone of a hold, whose keys a store may hash.
-func Of(h *zonepool.Hold, store window.Store) *Zone {
-	z := &Zone{zone: h.Zone}
+func Of(h *zonepool.Hold, store window.Store) *Tracker {
+	z := &Tracker{zone: h.Zone}
 	if hasher, ok := store.(engine.KeyHasher); ok && hasher.HashesKeys() {
 		z.label = hasher.AppendKeyHash
 	}
@@ -56,21 +56,21 @@ func (p *pair) by(word string) *Keys {
 }
 
 // Denied counts a request that the zone denies, or would deny.
-func (z *Zone) Denied(key string) {
+func (z *Tracker) Denied(key string) {
 	if z != nil {
 		z.denied.Add(uptime.Now(), key, 1, z.label)
 	}
 }
 
 // Charged counts what a request has cost.
-func (z *Zone) Charged(key string, units int64) {
+func (z *Tracker) Charged(key string, units int64) {
 	if z != nil {
 		z.charged.Add(uptime.Now(), key, units, z.label)
 	}
 }
 
 // Top returns the keys with the most, count at most. by is `denied` or `charged`.
-func (z *Zone) Top(by string, count int) *control.Top {
+func (z *Tracker) Top(by string, count int) *control.Top {
 	found := z.by(by).Top(uptime.Now(), count)
 	since := time.Now().Add(found.Since - uptime.Now()) // the time of day for one of uptime
 	top := &control.Top{
@@ -83,8 +83,8 @@ func (z *Zone) Top(by string, count int) *control.Top {
 	return top
 }
 
-// Seen returns keys that were denied or charged in the last minutes; nil if the zone keeps hashes of them.
-func (z *Zone) Seen() []Key {
+// Snapshot returns keys that were denied or charged in the last minutes; nil if the zone keeps hashes of them.
+func (z *Tracker) Snapshot() []Key {
 	if z == nil || z.label != nil {
 		return nil
 	}

@@ -67,7 +67,7 @@ func TestPairsOutliveReloads(t *testing.T) {
 
 // A zone without the option notes nothing.
 func TestNilNotesNothing(t *testing.T) {
-	var z *Zone
+	var z *Tracker
 	z.Denied("a")
 	z.Charged("a", 1)
 }
