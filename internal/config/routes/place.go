@@ -16,8 +16,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 )
 
-// zone is where a zone is looked for.
-type zone struct {
+// zoneSearch is where a zoneSearch is looked for.
+type zoneSearch struct {
 	name string
 	// has reports whether a handler that is loaded has it; known is false for handlers of other kinds.
 	has func(caddyhttp.MiddlewareHandler) (has, known bool)
@@ -26,7 +26,7 @@ type zone struct {
 // unseenPaths returns the paths that are matched in vain on the way to the zone of a name, or by its own
 // matchers, as handlers before it have taken off what they begin with. The matchers are not loaded yet.
 func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
-	z := zone{name: name}
+	z := zoneSearch{name: name}
 	prefix, paths := z.strippedBefore(ctx)
 	if prefix == "" {
 		return nil, ""
@@ -44,7 +44,7 @@ func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSe
 
 // strippedBefore returns what handlers before the zone take off the path of every request,
 // and the paths that the routes to the zone match in vain for that reason.
-func (z *zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
+func (z *zoneSearch) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
 	for _, module := range ctx.Modules() {
 		subroute, ok := module.(*caddyhttp.Subroute)
 		if !ok {
@@ -69,7 +69,7 @@ func (z *zone) strippedBefore(ctx caddy.Context) (prefix string, paths []string)
 
 // strippedBy returns what handlers of a route take off the path. Of those that are not
 // loaded, only the ones before the zone count.
-func (z *zone) strippedBy(route *caddyhttp.Route) string {
+func (z *zoneSearch) strippedBy(route *caddyhttp.Route) string {
 	prefix := ""
 	for _, handler := range route.Handlers {
 		if r, ok := handler.(*rewrite.Rewrite); ok {
@@ -105,7 +105,7 @@ func WarnOfPlace(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSe
 // IsBeforeAuthentication reports whether a server of the configuration authenticates clients
 // only after the zone of a name. has reports whether a handler that is loaded is one with zones, and has it.
 func IsBeforeAuthentication(ctx caddy.Context, name string, has func(caddyhttp.MiddlewareHandler) (has, known bool)) bool {
-	z := &zone{name, has}
+	z := &zoneSearch{name, has}
 	for server := range servers(ctx) {
 		o := orderOf{zone: z}
 		o.routes(server.Routes)
@@ -120,7 +120,7 @@ func IsBeforeAuthentication(ctx caddy.Context, name string, has func(caddyhttp.M
 // handlers run. A request that comes to a route which is the last, or one of a group, does
 // not come to the others: they are no sequence.
 type orderOf struct {
-	zone                       *zone
+	zone                       *zoneSearch
 	authenticated, seen, later bool
 }
 
@@ -184,7 +184,7 @@ func (o *orderOf) config(config any) {
 }
 
 // isIn reports whether the configuration of a handler is one with the zone, or holds one.
-func (z *zone) isIn(config any) bool {
+func (z *zoneSearch) isIn(config any) bool {
 	switch v := config.(type) {
 	case []any:
 		return slices.ContainsFunc(v, z.isIn)

@@ -26,14 +26,14 @@ type live struct {
 
 // metrics are those of this module. Counters are since the process of Caddy began.
 type metrics struct {
-	At     int64    `json:"at"` // in milliseconds
-	Error  string   `json:"error,omitempty"`
-	Began  int64    `json:"began,omitempty"` // the process of Caddy, in milliseconds
-	Zones  []*zone  `json:"zones"`
-	Stores []*store `json:"stores"`
+	At     int64        `json:"at"` // in milliseconds
+	Error  string       `json:"error,omitempty"`
+	Began  int64        `json:"began,omitempty"` // the process of Caddy, in milliseconds
+	Zones  []*zoneView  `json:"zones"`
+	Stores []*storeView `json:"stores"`
 }
 
-type zone struct {
+type zoneView struct {
 	Name     string             `json:"name"`
 	Outcomes map[string]float64 `json:"outcomes"`
 	// Shares of the ten keys with the most.
@@ -41,7 +41,7 @@ type zone struct {
 	TopCharged float64 `json:"top_charged,omitempty"`
 }
 
-type store struct {
+type storeView struct {
 	Name        string   `json:"name"`
 	Memory      float64  `json:"memory,omitempty"`
 	MemoryMax   float64  `json:"memory_max,omitempty"`
@@ -119,7 +119,7 @@ func (m *metrics) read(text []byte) (troubles float64, err error) {
 		each(families, name, func(_ func(string) string, value float64) { troubles += value })
 	}
 	each(families, beganMetric, func(_ func(string) string, value float64) { m.Began = int64(1000 * value) })
-	zones, stores := make(map[string]*zone), make(map[string]*store)
+	zones, stores := make(map[string]*zoneView), make(map[string]*storeView)
 	each(families, decisionsMetric, func(label func(string) string, value float64) {
 		zoneOf(zones, label("zone")).Outcomes[label("outcome")] = value
 	})
@@ -133,15 +133,15 @@ func (m *metrics) read(text []byte) (troubles float64, err error) {
 	each(families, memoryMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).Memory = value })
 	each(families, memoryMaxMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).MemoryMax = value })
 	each(families, clockMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).ClockOffset = &value })
-	m.Zones, m.Stores = []*zone{}, []*store{}
+	m.Zones, m.Stores = []*zoneView{}, []*storeView{}
 	for _, z := range zones {
 		m.Zones = append(m.Zones, z)
 	}
 	for _, s := range stores {
 		m.Stores = append(m.Stores, s)
 	}
-	slices.SortFunc(m.Zones, func(a, b *zone) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortFunc(m.Stores, func(a, b *store) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.Zones, func(a, b *zoneView) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.Stores, func(a, b *storeView) int { return cmp.Compare(a.Name, b.Name) })
 	return troubles, nil
 }
 
@@ -160,16 +160,16 @@ func (t *troubles) haveChanged(count float64) bool {
 	return changed
 }
 
-func zoneOf(zones map[string]*zone, name string) *zone {
+func zoneOf(zones map[string]*zoneView, name string) *zoneView {
 	if zones[name] == nil {
-		zones[name] = &zone{Name: name, Outcomes: make(map[string]float64)}
+		zones[name] = &zoneView{Name: name, Outcomes: make(map[string]float64)}
 	}
 	return zones[name]
 }
 
-func storeOf(stores map[string]*store, name string) *store {
+func storeOf(stores map[string]*storeView, name string) *storeView {
 	if stores[name] == nil {
-		stores[name] = &store{Name: name}
+		stores[name] = &storeView{Name: name}
 	}
 	return stores[name]
 }

@@ -132,13 +132,13 @@ type walk struct {
 	clock   *Clock
 	algo    func(*rand.Rand) window.Algorithm
 	twin    *twin
-	zones   [2]zone
+	zones   [2]walkedZone
 	scale   int64   // of limits and costs
 	spent   []int64 // when something was
 	denials int
 }
 
-type zone struct {
+type walkedZone struct {
 	name     string
 	policies []window.Policy
 	algo     window.Algorithm
@@ -152,7 +152,7 @@ func (w *walk) run(n int) {
 		w.scale = 1 + w.Int64N(1+w.Int64N(100_000))
 	}
 	for z := range w.zones {
-		w.zones[z] = zone{name: fmt.Sprintf("walk%d-%d", n, z), policies: w.policies(), algo: w.algo(w.Rand)}
+		w.zones[z] = walkedZone{name: fmt.Sprintf("walk%d-%d", n, z), policies: w.policies(), algo: w.algo(w.Rand)}
 		for i := range w.zones[z].windows {
 			w.zones[z].windows[i] = w.policies()[0].Window
 		}
@@ -197,7 +197,7 @@ func (w *walk) run(n int) {
 }
 
 // changeWindow gives a policy one of the windows of the zone, as a placeholder does.
-func (w *walk) changeWindow(z *zone) {
+func (w *walk) changeWindow(z *walkedZone) {
 	p := &z.policies[w.IntN(len(z.policies))]
 	p.Window = z.windows[w.IntN(len(z.windows))]
 }
@@ -219,7 +219,7 @@ func (w *walk) scaled(n int64) int64 {
 }
 
 // keepPackable changes a zone that is packed so that it can be.
-func (w *walk) keepPackable(z *zone) {
+func (w *walk) keepPackable(z *walkedZone) {
 	if window.CheckPack(z.algo, len(z.policies), z.pack) == nil {
 		return
 	}
