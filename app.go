@@ -49,7 +49,7 @@ type App struct {
 	// The first store of each name, and whether the log names another one.
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
-	joined []*openstore.Store
+	joined []*openstore.SharedStore
 	// Zones of the handlers, for the registry, and what tells it that they are there or will not come.
 	running []*running.ActiveZone
 	loaded  func()
@@ -131,7 +131,7 @@ func (a *App) storeFor(ctx caddy.Context) (StoreModule, error) {
 
 // join announces this instance on a remote store from Start to Stop, so that instances can count
 // each other.
-func (a *App) join(s *openstore.Store) {
+func (a *App) join(s *openstore.SharedStore) {
 	if s.IsRemote() {
 		a.joined = append(a.joined, s)
 	}

@@ -96,7 +96,7 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	store   *openstore.Store
+	store   *openstore.SharedStore
 	zones   []*liveZone
 	settles bool        // whether a zone has count_if or settle
 	loads   bool        // whether a zone has load

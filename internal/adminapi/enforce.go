@@ -87,8 +87,8 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 
 // follow tells the Caddys that share the stores of zones of the orders of this one, and takes up theirs. It returns the
 // stores that are away.
-func follow(ctx context.Context, zones [][]*running.ActiveZone) (away map[*openstore.Store]bool) {
-	away = make(map[*openstore.Store]bool)
+func follow(ctx context.Context, zones [][]*running.ActiveZone) (away map[*openstore.SharedStore]bool) {
+	away = make(map[*openstore.SharedStore]bool)
 	for _, all := range zones {
 		s := all[0].Store
 		if _, asked := away[s]; !asked {

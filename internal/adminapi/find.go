@@ -114,12 +114,12 @@ func onStore[T any](all []T, nameOf func(T) string, store string) (one T, names 
 }
 
 // findStore returns the store of a name; the only one if the name is empty.
-func findStore(name string) (*openstore.Store, error) {
+func findStore(name string) (*openstore.SharedStore, error) {
 	all := running.Zones.Stores()
 	if len(all) == 0 {
 		return nil, noZone("")
 	}
-	s, names, err := onStore(all, (*openstore.Store).Name, name)
+	s, names, err := onStore(all, (*openstore.SharedStore).Name, name)
 	switch {
 	case s != nil || err != nil:
 		return s, err
@@ -130,7 +130,7 @@ func findStore(name string) (*openstore.Store, error) {
 }
 
 // findStoreWith returns the store of a name, or the one that has a record.
-func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.Store, error) {
+func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.SharedStore, error) {
 	all := running.Zones.Stores()
 	if name != "" || len(all) == 0 {
 		return findStore(name)
@@ -147,7 +147,7 @@ func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.Sto
 }
 
 // zoneOn returns a running zone on a store; nil without one of that name.
-func zoneOn(s *openstore.Store, name string) *running.ActiveZone {
+func zoneOn(s *openstore.SharedStore, name string) *running.ActiveZone {
 	for _, zones := range running.Zones.Find(name) {
 		if zones[0].Store.ID == s.ID {
 			return zones[0]

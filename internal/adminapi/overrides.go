@@ -46,7 +46,7 @@ func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 }
 
 // overrideSet returns the overrides of a store that have not ended, of one zone or of all.
-func overrideSet(s *openstore.Store, zone string) control.OverrideSet {
+func overrideSet(s *openstore.SharedStore, zone string) control.OverrideSet {
 	c, lost := s.Overrides.Current()
 	set := control.OverrideSet{Store: s.Name(), Version: c.Version, Lost: lost, Records: []overrides.Record{}}
 	if !c.Read.IsZero() {
@@ -82,7 +82,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	var s *openstore.Store
+	var s *openstore.SharedStore
 	zones, sent := make([]*running.ActiveZone, len(records)), slices.Clone(records)
 	for i := range records {
 		o := &records[i]
@@ -146,7 +146,7 @@ func deleteOverrides(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
 	wanted := &records[0]
-	var s *openstore.Store
+	var s *openstore.SharedStore
 	is := func(o *overrides.Record) bool { return o.ID == wanted.ID }
 	if wanted.ID != "" {
 		s, err = findStoreWith(wanted.Store, is)
@@ -235,7 +235,7 @@ const noteFollow = "other Caddys that share the store follow within 3 s"
 
 // changeOverrides changes the overrides of a store, and completes the answer. It tells the log what was done with the
 // records of the answer, which edit may put there, and why; nil if the records say so. A nil edit replaces all by these.
-func changeOverrides(s *openstore.Store, r *http.Request, what string, answer *control.OverrideChange, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
+func changeOverrides(s *openstore.SharedStore, r *http.Request, what string, answer *control.OverrideChange, why *control.Why, edit func([]overrides.Record) ([]overrides.Record, error)) (int, any, error) {
 	version := strings.Trim(r.Header.Get("If-Match"), `"`)
 	var c overridebook.Copy
 	var err error
@@ -264,7 +264,7 @@ func changeOverrides(s *openstore.Store, r *http.Request, what string, answer *c
 
 // tell has the log and handlers of events know what was done with records, and why; nil if the records say so. Keys stay out of
 // events, and out of the log without log_key.
-func tell(s *openstore.Store, r *http.Request, what, version string, records []overrides.Record, why *control.Why) {
+func tell(s *openstore.SharedStore, r *http.Request, what, version string, records []overrides.Record, why *control.Why) {
 	logger := storestate.Logger(s.Name())
 	if what == "replaced" || len(records) > overridebook.MostTold {
 		logger.Info("overrides were "+what, zap.Int("overrides", len(records)), zap.String("by", clientOf(r)), zap.String("version", version))

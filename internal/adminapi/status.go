@@ -45,7 +45,7 @@ func getStatus(r *http.Request, _ []byte) (int, any, error) {
 }
 
 // overrideState is overrideSet in short.
-func overrideState(s *openstore.Store) control.OverrideState {
+func overrideState(s *openstore.SharedStore) control.OverrideState {
 	set := overrideSet(s, "")
 	state := control.OverrideState{Version: set.Version, Count: len(set.Records), Misfits: len(set.Misfits), Lost: set.Lost}
 	if c, _ := s.Overrides.Current(); s.Overrides.Shared() && !c.Read.IsZero() {

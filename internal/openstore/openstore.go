@@ -26,9 +26,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Store is a store with what protects requests from its absence. There is one for each
-// [window.Store], as long as any configuration uses it.
-type Store struct {
+// SharedStore is a store with what protects requests from its absence. There is one for each
+// [window.SharedStore], as long as any configuration uses it.
+type SharedStore struct {
 	Raw       window.Store   // without protection
 	ID        engine.StoreID // what it shares counters by
 	Settler   *settler.Settler
@@ -69,10 +69,10 @@ func acquireCounts(id engine.StoreID) *fallback.Counts {
 // Acquire returns the Store of a store, for a handler that decides locally while that is away, or does
 // not. The function shadow opens a store for what is counted without denying; it may be nil. Undo
 // Acquire with Release.
-func Acquire(store window.Store, shadow func() window.Store, local bool) *Store {
+func Acquire(store window.Store, shadow func() window.Store, local bool) *SharedStore {
 	value, _, _ := stores.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
-		s := &Store{Raw: store, ID: identify(store), seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
+		s := &SharedStore{Raw: store, ID: identify(store), seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
 		s.unsettled.Add(1)
 		s.Shadow.Open = shadow
 		if away, ok := store.(fallback.Store); ok {
@@ -89,7 +89,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Store 
 		s.Settler = settler.New(store, s.fallback, s.hold, s.release)
 		return s, nil
 	})
-	s := value.(*Store)
+	s := value.(*SharedStore)
 	if local && s.fallback != nil {
 		s.fallback.Use()
 	}
@@ -97,7 +97,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Store 
 }
 
 // Release undoes Acquire with the same local.
-func (s *Store) Release(local bool) {
+func (s *SharedStore) Release(local bool) {
 	if local && s.fallback != nil {
 		s.fallback.Disuse()
 	}
@@ -105,32 +105,32 @@ func (s *Store) Release(local bool) {
 }
 
 // Name returns the name of the store, which tells it apart in logs, metrics and the admin API.
-func (s *Store) Name() string { return s.ID.Name }
+func (s *SharedStore) Name() string { return s.ID.Name }
 
 // IsRemote reports whether the store can be away. Then local counts can decide.
-func (s *Store) IsRemote() bool { return s.fallback != nil }
+func (s *SharedStore) IsRemote() bool { return s.fallback != nil }
 
 // Watch looks at the server of the store from now on, until the store is closed.
-func (s *Store) Watch() {
+func (s *SharedStore) Watch() {
 	if s.lookout != nil {
 		s.lookout.Begin()
 	}
 }
 
 // Join announces this instance on a remote store, until Leave.
-func (s *Store) Join() { s.fallback.Join() }
+func (s *SharedStore) Join() { s.fallback.Join() }
 
 // Leave undoes Join.
-func (s *Store) Leave() { s.fallback.Leave() }
+func (s *SharedStore) Leave() { s.fallback.Leave() }
 
 // Instances returns how many instances were last seen to share a remote store; 1 if none were.
-func (s *Store) Instances() int64 { return s.fallback.Instances() }
+func (s *SharedStore) Instances() int64 { return s.fallback.Instances() }
 
 // Unsettled returns how many receipts are not settled yet.
-func (s *Store) Unsettled() int64 { return s.unsettled.Load() - 1 }
+func (s *SharedStore) Unsettled() int64 { return s.unsettled.Load() - 1 }
 
 // State returns how the store is, for the admin API. The overrides are not in it.
-func (s *Store) State() control.StoreInfo {
+func (s *SharedStore) State() control.StoreInfo {
 	state := control.StoreInfo{Name: s.Name(), State: control.StateOK}
 	if k, ok := s.Raw.(interface{ Keys() int64 }); ok {
 		keys := k.Keys()
@@ -153,7 +153,7 @@ func (s *Store) State() control.StoreInfo {
 }
 
 // Destruct implements caddy.Destructor.
-func (s *Store) Destruct() error {
+func (s *SharedStore) Destruct() error {
 	if s.lookout != nil {
 		s.lookout.End()
 	}
@@ -167,7 +167,7 @@ func (s *Store) Destruct() error {
 const DrainLast = time.Second
 
 // hold keeps the store open for a receipt.
-func (s *Store) hold(c *window.Charge) {
+func (s *SharedStore) hold(c *window.Charge) {
 	s.unsettled.Add(1)
 	if h, ok := s.Raw.(engine.Holder); ok {
 		h.Hold(time.Duration(c.Longest()) * time.Millisecond)
@@ -175,7 +175,7 @@ func (s *Store) hold(c *window.Charge) {
 }
 
 // release undoes hold.
-func (s *Store) release() {
+func (s *SharedStore) release() {
 	if h, ok := s.Raw.(engine.Holder); ok {
 		h.Release()
 	}
@@ -184,7 +184,7 @@ func (s *Store) release() {
 
 // closeUnlessHeld closes the store when no configuration and no receipt needs it any more. Requests
 // may still come late, and get receipts: it is closed once.
-func (s *Store) closeUnlessHeld() {
+func (s *SharedStore) closeUnlessHeld() {
 	if s.unsettled.Add(-1) > 0 || s.fallback == nil || s.closed.Swap(true) {
 		return
 	}
@@ -195,7 +195,7 @@ func (s *Store) closeUnlessHeld() {
 }
 
 // Take asks the store, unless it is known to be away.
-func (s *Store) Take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
+func (s *SharedStore) Take(ctx context.Context, charges []window.Charge, room []window.Decision) ([]window.Decision, error) {
 	start := uptime.Now()
 	if s.fallback == nil {
 		ds, err := engine.TakeInto(ctx, s.Raw, room, charges)
@@ -221,7 +221,7 @@ func (s *Store) Take(ctx context.Context, charges []window.Charge, room []window
 
 // logForeign logs the zones whose key holds other data, which only an operator can remove.
 // It logs once a minute at most: clients may ask for the counter at any rate.
-func (s *Store) logForeign(charges []window.Charge, cause error) {
+func (s *SharedStore) logForeign(charges []window.Charge, cause error) {
 	if !s.foreignLog.Due(time.Minute) {
 		return
 	}
@@ -235,7 +235,7 @@ func (s *Store) logForeign(charges []window.Charge, cause error) {
 
 // TakeLocal decides on this instance's own counts, because of an error of the store. The units
 // of charges whose index is in unsettled are owed to the store only once they are settled.
-func (s *Store) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
+func (s *SharedStore) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled []int) ([]window.Decision, error) {
 	start := uptime.Now()
 	ds, err := s.fallback.TakeLocal(ctx, charges, cause, share, unsettled...)
 	s.localSeconds.Observe((uptime.Now() - start).Seconds())
@@ -244,7 +244,7 @@ func (s *Store) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 
 // Peek says what the next request with these charges meets, and what decides; nothing is spent. The cause
 // is why the store did not decide, if local counts did in its place.
-func (s *Store) Peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+func (s *SharedStore) Peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if s.fallback == nil {
 		ds, err = s.Raw.Peek(ctx, charges)
 		return ds, engine.SourceStore, nil, err
@@ -254,7 +254,7 @@ func (s *Store) Peek(ctx context.Context, charges []window.Charge, local, share 
 
 // Foretell returns what Take would decide, as far as this process knows it: nothing is spent, no server is asked. It
 // returns nil if Take would have to ask.
-func (s *Store) Foretell(ctx context.Context, charges []window.Charge, local, share bool) []window.Decision {
+func (s *SharedStore) Foretell(ctx context.Context, charges []window.Charge, local, share bool) []window.Decision {
 	if s.fallback != nil {
 		return s.fallback.Foretell(charges, local, share)
 	}
@@ -266,7 +266,7 @@ func (s *Store) Foretell(ctx context.Context, charges []window.Charge, local, sh
 }
 
 // PeekShadow is Peek for charges that deny nobody. A store without a server keeps such counts apart.
-func (s *Store) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
+func (s *SharedStore) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if s.fallback == nil {
 		if ds, ok, err := s.Shadow.Peek(ctx, charges); ok {
 			return ds, engine.SourceStore, nil, err
@@ -277,7 +277,7 @@ func (s *Store) PeekShadow(ctx context.Context, charges []window.Charge, local, 
 
 // Reset forgets the history of a charge's counter. While the store is away it is not done, and the
 // store is told when it is back.
-func (s *Store) Reset(ctx context.Context, c window.Charge) (done bool, err error) {
+func (s *SharedStore) Reset(ctx context.Context, c window.Charge) (done bool, err error) {
 	if s.fallback == nil {
 		if err = s.Raw.Reset(ctx, c); err == nil {
 			err = s.Shadow.Reset(ctx, c)

@@ -81,11 +81,11 @@ func (r *Registry) Find(name string) [][]*ActiveZone {
 }
 
 // Stores returns the stores of the zones, by name, each once.
-func (r *Registry) Stores() []*openstore.Store {
-	var all []*openstore.Store
+func (r *Registry) Stores() []*openstore.SharedStore {
+	var all []*openstore.SharedStore
 	for _, zones := range r.List() {
 		for _, z := range zones {
-			if !slices.ContainsFunc(all, func(s *openstore.Store) bool { return s.ID == z.Store.ID }) {
+			if !slices.ContainsFunc(all, func(s *openstore.SharedStore) bool { return s.ID == z.Store.ID }) {
 				all = append(all, z.Store)
 			}
 		}
@@ -94,6 +94,6 @@ func (r *Registry) Stores() []*openstore.Store {
 	return all
 }
 
-func compareStores(a, b *openstore.Store) int {
+func compareStores(a, b *openstore.SharedStore) int {
 	return cmp.Or(cmp.Compare(a.ID.Name, b.ID.Name), cmp.Compare(a.ID.Group, b.ID.Group))
 }

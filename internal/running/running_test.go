@@ -30,7 +30,7 @@ type named struct {
 
 func (n *named) String() string { return n.name }
 
-func newStore(t *testing.T, name string) *openstore.Store {
+func newStore(t *testing.T, name string) *openstore.SharedStore {
 	t.Helper()
 	own := memory.New(memory.Options{SweepInterval: -1})
 	s := openstore.Acquire(&named{own, name}, nil, false)
@@ -38,7 +38,7 @@ func newStore(t *testing.T, name string) *openstore.Store {
 	return s
 }
 
-func newZone(s *openstore.Store, name string) *running.ActiveZone {
+func newZone(s *openstore.SharedStore, name string) *running.ActiveZone {
 	return &running.ActiveZone{Configured: control.ZoneInfo{Name: name, Store: s.Name(), Algorithm: "zset"}, Store: s}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Peek looks at charges: openstore.Store.Peek or PeekShadow.
+// Peek looks at charges: openstore.SharedStore.Peek or PeekShadow.
 type Peek func(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error)
 
 // raise is by how much a limit is raised to look above it.

@@ -29,7 +29,7 @@ type ActiveZone struct {
 	// Percent is the share of keys that the zone denies, as configured.
 	Percent int64
 
-	Store *openstore.Store
+	Store *openstore.SharedStore
 	// Share is whether this Caddy divides the limits where it decides in the place of the store.
 	Share bool
 
@@ -81,8 +81,8 @@ func (z *ActiveZone) State() control.ZoneInfo {
 }
 
 // InBooks returns zones as the books of overrides know them, by store.
-func InBooks(zones []*ActiveZone) map[*openstore.Store][]*overridebook.Subscriber {
-	all := make(map[*openstore.Store][]*overridebook.Subscriber)
+func InBooks(zones []*ActiveZone) map[*openstore.SharedStore][]*overridebook.Subscriber {
+	all := make(map[*openstore.SharedStore][]*overridebook.Subscriber)
 	for _, z := range zones {
 		all[z.Store] = append(all[z.Store], z.InBook)
 	}

@@ -22,7 +22,7 @@ import (
 // tokens asks for max_tokens in zones with settle.
 type tokens struct {
 	h     caddyhttp.MiddlewareHandler
-	store *openstore.Store
+	store *openstore.SharedStore
 	zones []string
 }
 
