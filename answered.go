@@ -144,7 +144,7 @@ func (h *Handler) receipts(req *request) []receipt {
 		d := &req.decisionsOf(i)[0]
 		all = append(all, receipt{zone: z})
 		r := &all[len(all)-1]
-		r.Charge, r.At, r.Former, r.Place, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
+		r.Charge, r.At, r.Former, r.Origin, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
 		r.Charge.Fields = nil
 		h.store.Settler.Admit(&r.Receipt, z.counters.settled.zone)
 	}

@@ -26,8 +26,8 @@ type request struct {
 	// Whether the fields of the response held what this request announced and what
 	// earlier handlers did, and nothing else.
 	announced bool
-	place     engine.Place // where it was, if it was
-	unsure    bool         // in this process, and perhaps in the store
+	place     engine.Origin // where it was, if it was
+	unsure    bool          // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	keyless *liveZone
 	// Overrides of the request's keys; nil without any.

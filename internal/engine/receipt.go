@@ -7,13 +7,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Place is where a charge was admitted.
-type Place uint8
+// Origin is where a charge was admitted.
+type Origin uint8
 
 // The places. What nobody has charged has no receipt.
 const (
-	InStore   Place = iota // the store, or its server
-	InProcess              // counts of this process, in the store's place
+	InStore   Origin = iota // the store, or its server
+	InProcess               // counts of this process, in the store's place
 )
 
 // Receipt proves that a charge was admitted, and names the units that it spent. Only a receipt
@@ -24,7 +24,7 @@ type Receipt struct {
 	// Decision.At and Decision.Former: when the units were charged, under each name.
 	At     int64
 	Former int32
-	Place  Place
+	Origin Origin
 	// Whether the store may have charged the same units, with Place InProcess: its answer
 	// was lost. They stay charged there for one window, however the receipt is settled.
 	Unsure bool

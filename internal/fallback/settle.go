@@ -24,7 +24,7 @@ func (g *Guard) SettleBatch(ctx context.Context, all []engine.Settlement) []erro
 			continue
 		}
 		switch {
-		case all[i].Place == engine.InProcess:
+		case all[i].Origin == engine.InProcess:
 			errs[i] = g.settleHere(all[i])
 		case all[i].Delta != 0:
 			there, places = append(there, all[i]), append(places, i)

@@ -17,7 +17,7 @@ func (s *site) admit(t *testing.T, c window.Charge) *engine.Receipt {
 	r := &engine.Receipt{Charge: c, Unsure: errors.Is(cause, window.ErrUnknown)}
 	if cause != nil {
 		var err error
-		r.Place = engine.InProcess
+		r.Origin = engine.InProcess
 		if ds, err = s.TakeLocal(t.Context(), []window.Charge{c}, cause, s.share, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ func (s *Settler) Settle(r *Receipt, units int64) <-chan struct{} {
 	if own.Delta > 0 {
 		one.done = make(chan struct{})
 	}
-	if s.fallback == nil || own.Place == engine.InProcess || own.Delta == 0 || !s.enqueue(one) {
+	if s.fallback == nil || own.Origin == engine.InProcess || own.Delta == 0 || !s.enqueue(one) {
 		s.settleNow([]settling{one})
 	}
 	return one.done

@@ -23,7 +23,7 @@ func (s *Store) takeInTurn(ctx context.Context, charges []window.Charge, room []
 		hashes  = s.gate.Hashes(buf[:0], charges)
 		timer   *time.Timer // runs once the request has waited
 		force   bool
-		waited  *gate.Place
+		waited  *gate.CounterState
 		turn    chan struct{}
 		suspect int
 	)

@@ -28,12 +28,12 @@ type Gate struct {
 	seed   maphash.Seed
 	most   int        // waiters
 	mu     sync.Mutex // guards the rest; held for a few instructions per charge
-	places [1 << 13]Place
+	places [1 << 13]CounterState
 	queued int // waiters at all places
 }
 
-// Place is what the gate knows of a counter under certain policies and options.
-type Place struct {
+// CounterState is what the gate knows of a counter under certain policies and options.
+type CounterState struct {
 	hash     uint64
 	inFlight int64         // units in flight
 	left     int64         // what the last decision left; notKnown
@@ -60,20 +60,20 @@ func (g *Gate) Hashes(dst []uint64, charges []window.Charge) []uint64 {
 	return dst
 }
 
-func (g *Gate) place(hash uint64) *Place { return &g.places[hash%uint64(len(g.places))] }
+func (g *Gate) place(hash uint64) *CounterState { return &g.places[hash%uint64(len(g.places))] }
 
 // Enter lets a request in, or returns a channel that is closed when it may try again, with the
 // place to wait at. It lets in all with force. busy means that too many wait.
 //
 // suspect is the charge whose counter denied last, if that denial is not over, or -1.
-func (g *Gate) Enter(now time.Duration, charges []window.Charge, hashes []uint64, force bool) (suspect int, at *Place, wait chan struct{}, busy bool) {
+func (g *Gate) Enter(now time.Duration, charges []window.Charge, hashes []uint64, force bool) (suspect int, at *CounterState, wait chan struct{}, busy bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	suspect = -1
 	for i, hash := range hashes {
 		p := g.place(hash)
 		if p.hash != hash && p.inFlight == 0 && len(p.waiters) == 0 {
-			*p = Place{hash: hash, left: notKnown}
+			*p = CounterState{hash: hash, left: notKnown}
 		}
 		if !force && !p.admits(charges[i].Cost) {
 			if g.queued == g.most {
@@ -94,7 +94,7 @@ func (g *Gate) Enter(now time.Duration, charges []window.Charge, hashes []uint64
 	return suspect, nil, nil, false
 }
 
-func (p *Place) admits(cost int64) bool {
+func (p *CounterState) admits(cost int64) bool {
 	return cost == 0 || p.inFlight == 0 || p.inFlight+min(cost, mostCost) <= p.left
 }
 
@@ -120,7 +120,7 @@ func (g *Gate) Leave(now time.Duration, charges []window.Charge, hashes []uint64
 
 // note keeps what was decided. Decisions may be heard of in another order than they were made
 // in; where nothing else is in flight, the clock of the server may have stepped back.
-func (p *Place) note(now time.Duration, ds []window.Decision) {
+func (p *CounterState) note(now time.Duration, ds []window.Decision) {
 	left, wait := slices.MinFunc(ds, func(a, b window.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) }).Remaining, time.Duration(0)
 	for i := range ds {
 		wait = max(wait, ds[i].RetryAfter)
@@ -135,7 +135,7 @@ func (p *Place) note(now time.Duration, ds []window.Decision) {
 }
 
 // wake lets waiters try again while there is room, and all of them after a denial.
-func (g *Gate) wake(p *Place, all bool) {
+func (g *Gate) wake(p *CounterState, all bool) {
 	n := p.left - p.inFlight
 	if p.inFlight == 0 {
 		n = max(n, 1)
@@ -155,7 +155,7 @@ func (g *Gate) wake(p *Place, all bool) {
 }
 
 // Pass lets another waiter try that has not used its turn, or goes.
-func (g *Gate) Pass(p *Place, wait chan struct{}) {
+func (g *Gate) Pass(p *CounterState, wait chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, other := range p.waiters {
