@@ -106,7 +106,7 @@ func (z *liveZone) applies(r *http.Request) (bool, error) {
 }
 
 // charge returns what the request wants to spend on a key, and which options came out empty.
-func (z *liveZone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.Options) {
+func (z *liveZone) charge(key string, repl *caddy.Replacer) (c window.Charge, empty placeholders.EmptyOptions) {
 	own := z.engine
 	if z.onServer() {
 		own = z.engineNative

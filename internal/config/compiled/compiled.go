@@ -86,7 +86,7 @@ func (l LimitTemplate) Window(repl *caddy.Replacer) time.Duration {
 
 // ExpandLimits returns limits for one request, and which options came out empty. Of two that come out with the same window
 // the smaller one holds both.
-func (z *Settings) ExpandLimits(limits []LimitTemplate, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.Options) {
+func (z *Settings) ExpandLimits(limits []LimitTemplate, repl *caddy.Replacer) (policies []window.Policy, empty placeholders.EmptyOptions) {
 	policies = make([]window.Policy, 0, len(limits))
 	for i := range limits {
 		p, err := limits[i].expand(repl)

@@ -12,20 +12,20 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
-// Options are options of a zone whose placeholders came out empty: without a value
+// EmptyOptions are options of a zone whose placeholders came out empty: without a value
 // in a request. Several are a set.
-type Options uint8
+type EmptyOptions uint8
 
 // The options.
 const (
-	NoKey Options = 1 << iota
+	NoKey EmptyOptions = 1 << iota
 	NoLimit
 	NoCost
 )
 
 // options are the Options one by one, with the effect of having no value.
 var options = [...]struct {
-	option       Options
+	option       EmptyOptions
 	name, effect string
 }{
 	{NoKey, "key", "all such requests share one counter"},
@@ -57,7 +57,7 @@ func NewEmpty(zone string, uses []Use, expected bool, due *Due) *Empty {
 }
 
 // Note notes options that came out empty in a request with these variables.
-func (e *Empty) Note(logger *zap.Logger, empty Options, vars map[string]any, repl *caddy.Replacer) {
+func (e *Empty) Note(logger *zap.Logger, empty EmptyOptions, vars map[string]any, repl *caddy.Replacer) {
 	for i, o := range options {
 		if empty&o.option == 0 {
 			continue
