@@ -37,14 +37,14 @@ type liveZone struct {
 	counters     zoneCounters
 	empty        *placeholders.Empty
 	overrides    *overridebook.InForce
-	seen         alert.Seen
+	recorder     alert.Recorder
 }
 
 // provision makes z ready for requests.
 func (z *liveZone) provision(ctx caddy.Context, store window.Store, logsKeys bool) error {
 	use := z.use
 	z.control = enforce.Of(z.hold)
-	z.seen = alert.NewSeen(z.hold, z.Alert != nil, logsKeys)
+	z.recorder = alert.NewRecorder(z.hold, z.Alert != nil, logsKeys)
 	if z.TopTalkers {
 		z.top = toptalkers.Of(z.hold, store)
 	}

@@ -60,9 +60,9 @@ func (req *request) count() {
 	req.noteTop()
 	if z := req.keyless; z != nil {
 		z.counters.Denied.Count(z.c.Cost)
-		z.seen.Keyless()
+		z.recorder.Keyless()
 		if req.denyingRule() != nil {
-			z.seen.Refused(req.overridden.key)
+			z.recorder.Refused(req.overridden.key)
 		}
 		return
 	}
@@ -71,10 +71,10 @@ func (req *request) count() {
 		switch {
 		case req.allowed:
 			z.counters.Allowed.Count(c.Cost)
-			z.seen.Passed(ds)
+			z.recorder.Passed(ds)
 		case !window.Allowed(ds):
 			z.counters.Denied.Count(c.Cost)
-			z.seen.Denied(c, ds)
+			z.recorder.Denied(c, ds)
 		}
 	}
 }

@@ -347,7 +347,7 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	}
 	for i, z := range req.zones {
 		c := &req.charges[i]
-		z.seen.Failed(c, h.OnError.Open())
+		z.recorder.Failed(c, h.OnError.Open())
 		if h.OnError.Open() {
 			z.counters.FailedOpen.Count(c.Cost)
 		} else {

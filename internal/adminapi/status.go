@@ -21,7 +21,7 @@ func listZones(recent bool) []control.ZoneInfo {
 	for _, zones := range running.Zones.List() {
 		state := zones[0].State()
 		if recent {
-			state.Recent = zones[0].Seen.Tally.Recent.Shown()
+			state.Recent = zones[0].Recorder.Counters.Recent.Shown()
 		}
 		all = append(all, state)
 	}

@@ -15,14 +15,14 @@ func watch(now time.Time) {
 	for _, zones := range Zones.List() {
 		z := zones[0]
 		z.Control.Current() // which notes that its time is over
-		z.Seen.Watch(z.Alerting, now)
+		z.Recorder.Watch(z.Alerting, now)
 		z.note(now)
 	}
 }
 
 // note takes a sample of what the zone has decided, if it is time.
 func (z *ActiveZone) note(now time.Time) {
-	h := &z.Seen.Tally.Recent
+	h := &z.Recorder.Counters.Recent
 	if !h.Due(now) {
 		return
 	}
@@ -33,7 +33,7 @@ func (z *ActiveZone) note(now time.Time) {
 func Alerts() []control.Alert {
 	all := []control.Alert{}
 	for _, zones := range Zones.List() {
-		if a := zones[0].Seen.Alert(); a != nil {
+		if a := zones[0].Recorder.Alert(); a != nil {
 			all = append(all, *a)
 		}
 	}

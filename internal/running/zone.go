@@ -37,7 +37,7 @@ type ActiveZone struct {
 	InBook   *overridebook.Subscriber
 	Control  *enforce.Control
 	Counters metrics.DecisionCounters
-	Seen     alert.Seen
+	Recorder alert.Recorder
 	Alerting *alert.Rule         // nil: no alert
 	Load     *load.Limits        // nil: the limits do not follow the load
 	Top      *toptalkers.Tracker // nil: no top talkers

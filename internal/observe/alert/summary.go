@@ -29,7 +29,7 @@ type summary struct {
 }
 
 // summarize writes a line on what was denied, if one is due. t.mu must be held.
-func (t *Tally) summarize(now time.Time, c Counted) {
+func (t *Counters) summarize(now time.Time, c Counted) {
 	s := &t.summary
 	length := nextSummary
 	if s.begun.IsZero() {
@@ -59,7 +59,7 @@ func (t *Tally) summarize(now time.Time, c Counted) {
 }
 
 // fieldsOf returns what a line says of a period.
-func (t *Tally) fieldsOf(period time.Duration, c, last Counted) []zap.Field {
+func (t *Counters) fieldsOf(period time.Duration, c, last Counted) []zap.Field {
 	fields := []zap.Field{
 		zap.Duration("period", period.Round(time.Second)),
 		zap.Int64("allowed", c.Allowed-last.Allowed), zap.Int64("denied", c.Denied-last.Denied),

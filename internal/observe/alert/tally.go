@@ -23,9 +23,9 @@ import (
 // nearLimit is the share of a limit from which on a request that passes is near it.
 const nearLimit = 0.8
 
-// Tally counts what a zone decides, for alerts and summaries. It is the same for all handlers with
+// Counters counts what a zone decides, for alerts and summaries. It is the same for all handlers with
 // the zone, and outlives reloads. Requests only add to it, without a lock; the watcher reads it.
-type Tally struct {
+type Counters struct {
 	zone engine.ZoneID
 	Born time.Time
 
@@ -54,22 +54,22 @@ type Counted struct{ Allowed, Denied, FailedOpen, FailedClosed int64 }
 func (c Counted) requests() int64 { return c.Allowed + c.Denied + c.FailedOpen + c.FailedClosed }
 func (c Counted) refused() int64  { return c.Denied + c.FailedClosed }
 
-func (t *Tally) Read() Counted {
+func (t *Counters) Read() Counted {
 	return Counted{t.allowed.Load(), t.denied.Load(), t.failedOpen.Load(), t.failedClosed.Load()}
 }
 
 type part struct{}
 
-// tallyOf returns the tally of the zone of a hold.
-func tallyOf(h *zonepool.Hold) *Tally {
-	return zonepool.Get(h, part{}, func() *Tally {
+// countersOf returns the tally of the zone of a hold.
+func countersOf(h *zonepool.Hold) *Counters {
+	return zonepool.Get(h, part{}, func() *Counters {
 		now := time.Now()
-		return &Tally{zone: h.Zone, Born: now, summary: summary{since: now}}
+		return &Counters{zone: h.Zone, Born: now, summary: summary{since: now}}
 	})
 }
 
 // Destruct implements caddy.Destructor. An alert of a zone that is gone is over.
-func (t *Tally) Destruct() error {
+func (t *Counters) Destruct() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
@@ -81,36 +81,36 @@ func (t *Tally) Destruct() error {
 	return nil
 }
 
-// Seen counts what was decided on requests in a zone of a handler.
-type Seen struct {
-	Tally *Tally
-	logs  bool // keys
-	near  prometheus.Counter
-	Used  prometheus.Observer
+// Recorder counts what was decided on requests in a zone of a handler.
+type Recorder struct {
+	Counters *Counters
+	logs     bool // keys
+	near     prometheus.Counter
+	Used     prometheus.Observer
 }
 
-// NewSeen returns what counts the decisions of the zone of a hold, and has its metrics exist before the first
+// NewRecorder returns what counts the decisions of the zone of a hold, and has its metrics exist before the first
 // request: that of alerts if the zone has one. logs says whether keys may be logged.
-func NewSeen(h *zonepool.Hold, alerts, logs bool) Seen {
+func NewRecorder(h *zonepool.Hold, alerts, logs bool) Recorder {
 	zone := h.Zone.Zone
 	if alerts {
 		metrics.AlertFiring.WithLabelValues(zone)
 	}
-	return Seen{tallyOf(h), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
+	return Recorder{countersOf(h), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
 }
 
 // Watch looks at the zone, and tells of an alert that fires by the rule, or is resolved.
-func (s *Seen) Watch(r *Rule, now time.Time) {
-	s.Tally.logs.Store(s.logs)
-	s.Tally.Watch(r, now)
+func (s *Recorder) Watch(r *Rule, now time.Time) {
+	s.Counters.logs.Store(s.logs)
+	s.Counters.Watch(r, now)
 }
 
 // Alert returns the alert of the zone, if it has fired and is not resolved; nil otherwise.
-func (s *Seen) Alert() *control.Alert { return s.Tally.Fired.Load() }
+func (s *Recorder) Alert() *control.Alert { return s.Counters.Fired.Load() }
 
 // Passed counts a charge that was admitted.
-func (s *Seen) Passed(ds []window.Decision) {
-	s.Tally.allowed.Add(1)
+func (s *Recorder) Passed(ds []window.Decision) {
+	s.Counters.allowed.Add(1)
 	used := usedOf(ds)
 	s.Used.Observe(used)
 	if used >= nearLimit {
@@ -119,33 +119,33 @@ func (s *Seen) Passed(ds []window.Decision) {
 }
 
 // Denied counts a charge that a limit denied.
-func (s *Seen) Denied(c *window.Charge, ds []window.Decision) {
-	s.Tally.denied.Add(1)
+func (s *Recorder) Denied(c *window.Charge, ds []window.Decision) {
+	s.Counters.denied.Add(1)
 	s.Used.Observe(usedOf(ds))
 	s.Refused(c.Key)
 }
 
 // Keyless counts a request that was denied for want of a key.
-func (s *Seen) Keyless() { s.Tally.denied.Add(1) }
+func (s *Recorder) Keyless() { s.Counters.denied.Add(1) }
 
 // Failed counts a charge on which nobody could decide.
-func (s *Seen) Failed(c *window.Charge, allowed bool) {
+func (s *Recorder) Failed(c *window.Charge, allowed bool) {
 	if allowed {
-		s.Tally.failedOpen.Add(1)
+		s.Counters.failedOpen.Add(1)
 		return
 	}
-	s.Tally.failedClosed.Add(1)
+	s.Counters.failedClosed.Add(1)
 	s.Refused(c.Key)
 }
 
 var keySeed = maphash.MakeSeed()
 
 // Refused notes whose request did not pass.
-func (s *Seen) Refused(key string) {
+func (s *Recorder) Refused(key string) {
 	hash := maphash.String(keySeed, key)
-	s.Tally.keys.add(hash)
+	s.Counters.keys.add(hash)
 	if s.logs {
-		s.Tally.frequent.Add(hash, key)
+		s.Counters.frequent.Add(hash, key)
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 // seenCases are requests as a zone sees them. The keys are many, as in a flood.
-func seenCases(tb testing.TB) (s Seen, cases map[string]func(i int)) {
+func seenCases(tb testing.TB) (s Recorder, cases map[string]func(i int)) {
 	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: "seen"})
 	tb.Cleanup(h.Release)
-	s = NewSeen(h, true, true)
+	s = NewRecorder(h, true, true)
 	keys := make([]string, 1<<16)
 	for i := range keys {
 		keys[i] = "client " + strconv.Itoa(i)

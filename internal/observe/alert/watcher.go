@@ -69,7 +69,7 @@ func (w *Watcher) run(ctx context.Context, done chan struct{}) {
 }
 
 // Watch looks at a zone that has an alert, or none.
-func (t *Tally) Watch(r *Rule, now time.Time) {
+func (t *Counters) Watch(r *Rule, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -81,7 +81,7 @@ func (t *Tally) Watch(r *Rule, now time.Time) {
 }
 
 // watchAlert tells of an alert that fires or is resolved. t.mu must be held.
-func (t *Tally) watchAlert(r *Rule, now time.Time, c Counted) {
+func (t *Counters) watchAlert(r *Rule, now time.Time, c Counted) {
 	since := t.alert.since
 	step := t.alert.step(r, t.Born, now, c)
 	if step.fired {

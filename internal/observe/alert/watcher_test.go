@@ -15,7 +15,7 @@ import (
 func TestWatcherLooksEachSecond(t *testing.T) {
 	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()})
 	defer h.Release()
-	own, rule := tallyOf(h), &Rule{0.1, 10 * time.Second, 1}
+	own, rule := countersOf(h), &Rule{0.1, 10 * time.Second, 1}
 	synctest.Test(t, func(t *testing.T) {
 		own.Born, own.summary.since = time.Now(), time.Now() // of the clock of the test
 		w := NewWatcher(func(now time.Time) { own.Watch(rule, now) })
@@ -58,7 +58,7 @@ func TestWatcherLooksEachSecond(t *testing.T) {
 // An alert of a zone that is in no configuration any more is over.
 func TestAlertOfZoneThatIsGone(t *testing.T) {
 	h := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "nowhere"}, Zone: t.Name()})
-	own, rule := tallyOf(h), &Rule{0.1, time.Minute, 1}
+	own, rule := countersOf(h), &Rule{0.1, time.Minute, 1}
 	own.denied.Add(10)
 	own.Watch(rule, own.Born.Add(time.Second))
 	gauge := func() float64 {
