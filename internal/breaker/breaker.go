@@ -196,10 +196,10 @@ func (b *Breaker) Open(charges ...window.Charge) bool {
 
 var errBreakerOpen = fmt.Errorf("%w: %w", window.ErrUnavailable, ErrOpen)
 
-// Doubt opens the breaker for a part of the store that was away just now, to others; for the
+// ForceOpen opens the breaker for a part of the store that was away just now, to others; for the
 // store as a whole if the name is empty. It pings at once, and five times a second from then
 // on. onChange has been told when it returns.
-func (b *Breaker) Doubt(name string, cause error) {
+func (b *Breaker) ForceOpen(name string, cause error) {
 	if name != "" && b.parted == nil {
 		return
 	}
@@ -233,7 +233,7 @@ func (b *Breaker) Reach(ctx context.Context) error {
 			}
 			if failures++; failures == breakAfter {
 				failures = 0
-				b.Doubt("", err)
+				b.ForceOpen("", err)
 			}
 		}
 		select {

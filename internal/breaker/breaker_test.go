@@ -193,7 +193,7 @@ func TestBreakerDoubt(t *testing.T) {
 	inBubble(t, func(b *guarded) {
 		const doubted = "true others say so"
 		others := errors.New("others say so")
-		b.Doubt("", others)
+		b.ForceOpen("", others)
 		b.wantChanges(doubted)
 		b.wantOpen(true)
 		time.Sleep(2 * time.Millisecond)
@@ -201,8 +201,8 @@ func TestBreakerDoubt(t *testing.T) {
 		b.wantChanges(doubted, closed)
 
 		b.store.set(errDown)
-		b.Doubt("", others)
-		b.Doubt("", others) // which changes nothing
+		b.ForceOpen("", others)
+		b.ForceOpen("", others) // which changes nothing
 		b.wantOpen(true)
 		time.Sleep(5 * time.Second)
 		b.wantOpen(true)
@@ -215,11 +215,11 @@ func TestBreakerDoubt(t *testing.T) {
 		b.wantChanges(doubted, closed, doubted, closed)
 
 		b.store.stuck = true
-		b.Doubt("", others)
+		b.ForceOpen("", others)
 		if err := b.Close(); err != nil {
 			b.Error(err)
 		}
-		b.Doubt("", others)
+		b.ForceOpen("", others)
 		b.wantChanges(doubted, closed, doubted, closed, doubted)
 	})
 }

@@ -11,7 +11,7 @@ import (
 func TestBreakerSuccessWhileOpening(t *testing.T) {
 	for name, open := range map[string]func(b *guarded){
 		"failures": func(b *guarded) { b.fail(3) },
-		"doubt":    func(b *guarded) { b.store.set(errDown); b.Doubt("", errors.New("others say so")) },
+		"doubt":    func(b *guarded) { b.store.set(errDown); b.ForceOpen("", errors.New("others say so")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *guarded) {

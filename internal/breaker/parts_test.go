@@ -223,7 +223,7 @@ func TestBreakerPartsSucceed(t *testing.T) {
 func TestBreakerPartsDoubt(t *testing.T) {
 	inPartedBubble(t, func(b *partedBreaker) {
 		b.store.set("b")
-		b.Doubt("b", errDown)
+		b.ForceOpen("b", errDown)
 		b.wantAsked(false, "b")
 		b.wantAsked(true, "a")
 		b.store.set()
@@ -231,7 +231,7 @@ func TestBreakerPartsDoubt(t *testing.T) {
 		b.wantAsked(true, "b")
 		b.wantChanges("b true", "b false")
 		b.store.set("")
-		b.Doubt("", errDown)
+		b.ForceOpen("", errDown)
 		b.wantAsked(false, "a")
 		b.store.set()
 		time.Sleep(time.Second)

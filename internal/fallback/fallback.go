@@ -79,7 +79,7 @@ func New(store Store, o Options) *Guard {
 		}
 	}, o.OnPing)
 	for _, part := range g.away.parts() {
-		g.breaker.Doubt(part, errBefore)
+		g.breaker.ForceOpen(part, errBefore)
 	}
 	g.register(g)
 	return g
