@@ -85,7 +85,7 @@ func (z *liveZone) provision(ctx caddy.Context, store window.Store, logsKeys boo
 		}
 	}
 	z.overrides = new(overridebook.InForce)
-	z.counters.Zone = metrics.NewDecisionCounters(z.Name)
+	z.counters.DecisionCounters = metrics.NewDecisionCounters(z.Name)
 	z.empty = placeholders.NewEmpty(z.Name, z.names(), z.EmptyKey != "", &use.noValueLog)
 	if z.settles() {
 		z.counters.settled = newSettledCounters(z)

@@ -277,7 +277,7 @@ func (req *request) TimedZone(i int) *load.Controller {
 	for _, z := range req.zones {
 		if z.load.Timed() {
 			if i == 0 {
-				return z.load.Zone
+				return z.load.Controller
 			}
 			i--
 		}
@@ -288,7 +288,7 @@ func (req *request) TimedZone(i int) *load.Controller {
 	for j := range *req.shadows {
 		if s := &(*req.shadows)[j]; s.applies && s.zone.load.Timed() {
 			if i == 0 {
-				return s.zone.load.Zone
+				return s.zone.load.Controller
 			}
 			i--
 		}

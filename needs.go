@@ -49,7 +49,7 @@ func (z *liveZone) lookForLimits(c *window.Charge, needs *running.Needs, repl *c
 			continue
 		}
 		p := l.plain()
-		limit := running.NeededLimit{Limit: control.LimitInfo{Max: template.Short(string(p.Max)), Window: template.Short(string(p.Window))}}
+		limit := running.NeededLimit{LimitInfo: control.LimitInfo{Max: template.Short(string(p.Max)), Window: template.Short(string(p.Window))}}
 		if !needsRequest(string(l.Window), repl) && !window.FactsOf(z.c.Algorithm).Bucket {
 			limit.Window = z.c.Limits[i].Window(repl)
 		}

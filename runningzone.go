@@ -33,7 +33,7 @@ func (h *Handler) newRunningZone(z *liveZone) *running.ActiveZone {
 		},
 		Key: own.c.Key, EmptyKey: unless(own.EmptyKey, emptyShared), Percent: own.c.Percent,
 		Store: h.store, Share: h.Share,
-		Control: own.control, Counters: own.counters.Zone, Recorder: own.recorder, Alerting: own.c.Alerting, Load: own.load, Top: own.top,
+		Control: own.control, Counters: own.counters.DecisionCounters, Recorder: own.recorder, Alerting: own.c.Alerting, Load: own.load, Top: own.top,
 		Decider: decider{&own, h.mostBeside(z)},
 	}
 	for _, l := range own.Limits {

@@ -176,7 +176,7 @@ func sumZones(answers []answered[control.Zones]) []fleetZone {
 				places[string(id)] = at
 				outcomes := z.Outcomes
 				z.Outcomes = make(map[string]int64, len(outcomes))
-				all = append(all, fleetZone{Zone: z})
+				all = append(all, fleetZone{ZoneInfo: z})
 				z.Outcomes = outcomes
 			}
 			for outcome, n := range z.Outcomes {

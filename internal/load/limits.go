@@ -35,7 +35,7 @@ type scaledLimits struct {
 // LimitsOf returns the limits of the zone of a hold. base are those that are configured, nil if one of them is dynamic.
 // Factors outlive reloads.
 func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
-	l := &Limits{Zone: zonepool.Get(h, o, func() *Controller { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
+	l := &Limits{Controller: zonepool.Get(h, o, func() *Controller { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
 	if l.base != nil {
 		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(l.id.Zone, base)})
 	}
@@ -45,14 +45,14 @@ func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []wi
 // Start has the limits follow the load until Stop.
 func (l *Limits) Start() {
 	if l != nil {
-		l.sampler.Start(l.Zone)
+		l.sampler.Start(l.Controller)
 	}
 }
 
 // Stop undoes Start.
 func (l *Limits) Stop() {
 	if l != nil {
-		l.sampler.Stop(l.Zone)
+		l.sampler.Stop(l.Controller)
 	}
 }
 

@@ -38,9 +38,9 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{T: t, now: time.Unix(1_800_000_000, 0)}
 	b.sampler = &Sampler{Manual: true, CPU: func() (float64, error) { return b.cpu() }, Memory: func() (float64, error) { return 0.1, nil }}
 	b.sampler.Warn = func(s Signal, err error) { b.warned = append(b.warned, s.String()+": "+err.Error()) }
-	b.Zone = b.sampler.New(engine.ZoneID{Zone: "zone"}, o)
-	b.sampler.Start(b.Zone)
-	t.Cleanup(func() { b.sampler.Stop(b.Zone); _ = b.Destruct() })
+	b.Controller = b.sampler.New(engine.ZoneID{Zone: "zone"}, o)
+	b.sampler.Start(b.Controller)
+	t.Cleanup(func() { b.sampler.Stop(b.Controller); _ = b.Destruct() })
 	b.at(0.4)
 	for range 21 {
 		b.step()
@@ -124,8 +124,8 @@ func TestSawtooth(t *testing.T) {
 func TestWarmup(t *testing.T) {
 	b := &bench{T: t, now: time.Unix(1_800_000_000, 0)}
 	b.sampler = &Sampler{Manual: true, CPU: func() (float64, error) { return 1, nil }}
-	b.Zone = b.sampler.New(engine.ZoneID{Zone: "zone"}, standard())
-	b.sampler.Start(b.Zone)
+	b.Controller = b.sampler.New(engine.ZoneID{Zone: "zone"}, standard())
+	b.sampler.Start(b.Controller)
 	for i := range 20 {
 		if f := b.step(); f != 1 {
 			t.Fatalf("%v after the start the factor is %v, want 1", time.Duration(i)*Interval, f)

@@ -41,7 +41,7 @@ func (n *Needs) told(policies []window.Policy, ds []window.Decision, used []int6
 	}
 	told := &control.NeedsRequest{Cost: n.Cost}
 	for _, l := range n.Limits {
-		limit := control.NeededLimit{Limit: l.Limit}
+		limit := control.NeededLimit{LimitInfo: l.LimitInfo}
 		for i := range ds {
 			if l.Window > 0 && policies[i].Window == l.Window {
 				limit.Used, limit.ResetAfter = new(used[i]), new(ds[i].ResetAfter.Seconds())

@@ -68,8 +68,8 @@ func Leases(s *Store) *leases.Leases { return s.leases }
 // Gate returns the gate of the store.
 func Gate(s *Store) *gate.Gate { return s.gate }
 
-// ForceOpen has the store ping the kind of a charge, as if it had failed.
-func ForceOpen(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }
+// Doubt has the store ping the kind of a charge, as if it had failed.
+func Doubt(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }
 
 // Full returns what Engine returns, with all of its methods.
 func Full(s *Store) FullStore { return engineStore{s} }

@@ -43,7 +43,7 @@ func TestParts(t *testing.T) {
 			t.Errorf("PingPart = %v", err)
 		}
 		all = append(all, on[node.Addr])
-		if redis.ForceOpen(s, packed("zone", "key", 10, 5, time.Hour)); all[len(all)-1].Algorithm == nil {
+		if redis.Doubt(s, packed("zone", "key", 10, 5, time.Hour)); all[len(all)-1].Algorithm == nil {
 			t.Fatal("none of 100 keys is on the node")
 		}
 	}
@@ -113,7 +113,7 @@ func TestClusterPingGivesNothingBack(t *testing.T) {
 	for _, algo := range algorithms {
 		c := charge("zone", "key", 1, time.Hour)
 		c.Algorithm = algo
-		redis.ForceOpen(s, c)
+		redis.Doubt(s, c)
 	}
 	node.Client(t).Do(t.Context(), "ACL", "SETUSER", "default", "-set")
 	part := redis.Full(s).Parts([]window.Charge{charge("zone", "key", 1, time.Hour)}, nil)[0]
@@ -162,7 +162,7 @@ func TestNodesThatLeaveAreForgotten(t *testing.T) {
 	}
 	ask()
 	redis.LackThrottle(s, nodes[0].Addr)
-	redis.ForceOpen(s, onFirst)
+	redis.Doubt(s, onFirst)
 	before := redis.NodesOf(s)
 	if len(before) != 3 || before[nodes[0].Addr] == nil {
 		t.Fatalf("nodes %v, want the three masters", before)
