@@ -43,7 +43,7 @@ func (d *door) waits(what string, hashes ...uint64) waiter {
 }
 
 type waiter struct {
-	at   *Place
+	at   *CounterState
 	wait chan struct{}
 }
 

@@ -60,7 +60,7 @@ func (t *Counters) Read() Counted {
 
 type part struct{}
 
-// countersOf returns the tally of the zone of a hold.
+// countersOf returns the counters of the zone of a hold.
 func countersOf(h *zonepool.Hold) *Counters {
 	return zonepool.Get(h, part{}, func() *Counters {
 		now := time.Now()
