@@ -41,7 +41,7 @@ func TestBookedInTheBackground(t *testing.T) {
 		const counters = 2_000
 		r := &bookedAt{remote: newRemote()}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
-		s.Use()
+		s.EnableLocal()
 		defer s.close(t)
 		s.away(t)
 		time.Sleep(time.Second) // the key that was used for it is over
@@ -110,7 +110,7 @@ func TestBookingOutlivesReload(t *testing.T) {
 		counts, r := fallback.NewCounts(), newRemote()
 		guard := func() *site {
 			s := &site{Guard: fallback.New(r, fallback.Options{Counts: counts}), remote: r}
-			s.Use()
+			s.EnableLocal()
 			return s
 		}
 		old := guard()
@@ -148,7 +148,7 @@ func TestForeignDebtor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &foreignRemote{remote: newRemote()}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
-		s.Use()
+		s.EnableLocal()
 		defer s.close(t)
 		s.away(t)
 		for i := range 100 {
@@ -246,7 +246,7 @@ func TestShareIsBookedByAll(t *testing.T) {
 	for i := range sites {
 		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second, Prefix: "all"}).Engine().(fallback.Store)
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
-		sites[i].Use()
+		sites[i].EnableLocal()
 		sites[i].Join()
 		t.Cleanup(func() {
 			_ = sites[i].Close()

@@ -170,14 +170,14 @@ func TestResetOutlivesAReload(t *testing.T) {
 		counts, r := fallback.NewCounts(), newRemote()
 		c := charge("zone", "key", 10, time.Hour)
 		old := &site{Guard: fallback.New(r, fallback.Options{Counts: counts}), remote: r}
-		old.Use()
+		old.EnableLocal()
 		old.want(t, "with the store", 10, c)
 		old.away(t)
 		if _, err := old.Guard.Reset(t.Context(), c); err != nil {
 			t.Error(err)
 		}
 		young := &site{Guard: fallback.New(r, fallback.Options{Counts: counts}), remote: r}
-		young.Use()
+		young.EnableLocal()
 		_ = old.Close()
 		young.back()
 		young.want(t, "after a reload", 10, c)

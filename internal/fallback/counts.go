@@ -75,15 +75,15 @@ func (c *Counts) Close() error {
 	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())
 }
 
-// Use says that somebody may call TakeLocal on a guard. From then on what the store
+// EnableLocal says that somebody may call TakeLocal on a guard. From then on what the store
 // decides is kept.
-func (c *Counts) Use() {
+func (c *Counts) EnableLocal() {
 	c.table()
 	c.users.Add(1)
 }
 
-// Disuse takes one Use back.
-func (c *Counts) Disuse() { c.users.Add(-1) }
+// DisableLocal takes one Use back.
+func (c *Counts) DisableLocal() { c.users.Add(-1) }
 
 func (c *Counts) table() *known {
 	c.once.Do(func() { c.known = newKnown() })

@@ -59,7 +59,7 @@ func TestGuardWhileAway(t *testing.T) {
 		counts, r := fallback.NewCounts(), newRemote()
 		guard := func(changes *int) *site {
 			s := &site{Guard: fallback.New(r, fallback.Options{Counts: counts, OnChange: func(string, bool, error) { *changes++ }}), remote: r}
-			s.Use()
+			s.EnableLocal()
 			return s
 		}
 		var changes [3]int
@@ -349,7 +349,7 @@ func TestSeveralLimits(t *testing.T) {
 // request.
 func TestNoUse(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
-		s.Disuse()
+		s.DisableLocal()
 		c := charge("zone", "key", 10, 10*time.Second)
 		s.want(t, "with the store", 10, c)
 		s.remote.become(down)
@@ -388,7 +388,7 @@ func TestClientGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowRemote{newRemote(), 60 * time.Millisecond}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
-		s.Use()
+		s.EnableLocal()
 		defer s.close(t)
 		c := charge("zone", "key", 10, 10*time.Second)
 		r.become(busy)

@@ -14,7 +14,7 @@ import (
 func newGuard(tb testing.TB) *fallback.Guard {
 	r := newRemote()
 	g := fallback.New(r, fallback.Options{})
-	g.Use()
+	g.EnableLocal()
 	tb.Cleanup(func() {
 		_ = g.Close()
 		_ = r.Close()

@@ -75,7 +75,7 @@ func TestBookingHasTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &slowRemote{newRemote(), 60 * time.Millisecond}
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote}
-		s.Use()
+		s.EnableLocal()
 		defer s.close(t)
 		one, two := charge("one", "key", 10, time.Hour), charge("two", "key", 10, time.Hour)
 		r.become(busy)

@@ -25,7 +25,7 @@ func TestReturnToRedis(t *testing.T) {
 	options := redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "return"}
 	store, other := redis.New(options).Engine().(fallback.Store), redis.New(options)
 	s := &site{Guard: fallback.New(store, fallback.Options{})}
-	s.Use()
+	s.EnableLocal()
 	defer func() {
 		_ = s.Close()
 		_ = store.Close()
@@ -109,7 +109,7 @@ func TestPermissionLost(t *testing.T) {
 	permit("")
 	store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second, Prefix: "lost", Username: "limiter", Password: "secret"}).Engine().(fallback.Store)
 	s := &site{Guard: fallback.New(store, fallback.Options{})}
-	s.Use()
+	s.EnableLocal()
 	defer func() {
 		_ = s.Close()
 		_ = store.Close()

@@ -161,7 +161,7 @@ type site struct {
 
 func newSite(t *testing.T, r *remote) *site {
 	s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r}
-	s.Use()
+	s.EnableLocal()
 	t.Cleanup(func() { s.close(t) })
 	return s
 }

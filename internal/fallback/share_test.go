@@ -104,7 +104,7 @@ func TestDivided(t *testing.T) {
 		r := &crewed{remote: newRemote()}
 		r.crew.Store(3)
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote, share: true}
-		s.Use()
+		s.EnableLocal()
 		s.Join()
 		defer s.close(t)
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestShare(t *testing.T) {
 	for i := range sites {
 		store := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: time.Second}).Engine().(fallback.Store)
 		sites[i] = &site{Guard: fallback.New(store, fallback.Options{}), share: true}
-		sites[i].Use()
+		sites[i].EnableLocal()
 		sites[i].Join()
 		t.Cleanup(func() {
 			_ = sites[i].Close()

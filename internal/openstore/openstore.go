@@ -99,7 +99,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 // Release undoes Acquire with the same local.
 func (s *SharedStore) Release(local bool) {
 	if local && s.fallback != nil {
-		s.fallback.Disuse()
+		s.fallback.DisableLocal()
 	}
 	_, _ = stores.Delete(s.Raw) // Destruct returns no error
 }

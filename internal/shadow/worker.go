@@ -42,7 +42,7 @@ func newWorker(store window.Store, crew *fallback.Guard, outages *storestate.Out
 			options.OnChange, options.OnPing = outages.Changed, outages.Pinged
 		}
 		w.fallback = fallback.New(away, options)
-		w.fallback.Use()
+		w.fallback.EnableLocal()
 	}
 	return w
 }
@@ -145,7 +145,7 @@ func (w *worker) close() error {
 	w.cancel()
 	w.group.Wait()
 	if w.fallback != nil {
-		w.fallback.Disuse()
+		w.fallback.DisableLocal()
 		_ = w.fallback.Close() // it returns no error of its own
 	}
 	return w.store.Close()

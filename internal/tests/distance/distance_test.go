@@ -97,7 +97,7 @@ func TestDistance(t *testing.T) {
 					guard := fallback.New(store, fallback.Options{})
 					guard.Use()
 					defer func() {
-						guard.Disuse()
+						guard.DisableLocal()
 						_ = guard.Close()
 						_ = store.Close()
 					}()
