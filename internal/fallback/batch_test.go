@@ -58,7 +58,7 @@ func TestBatch(t *testing.T) {
 func TestCrewOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, newRemote())
-		g := fallback.New(s.remote, fallback.Options{Crew: s.Guard})
+		g := fallback.New(s.remote, fallback.Options{Presence: s.Guard})
 		if n := g.Instances(); n != s.Instances() {
 			t.Errorf("%d instances, want %d", n, s.Instances())
 		}

@@ -13,9 +13,9 @@ import (
 // heartbeat is how often a process says that it is there.
 var heartbeat = 5 * time.Second
 
-// crew counts the processes that share the store, through the store, as long as
+// presence counts the processes that share the store, through the store, as long as
 // somebody here wants to know.
-type crew struct {
+type presence struct {
 	store engine.Instancer // nil: one that cannot tell
 	seen  *atomic.Int64    // processes, when the store last answered; 0: never
 
@@ -27,22 +27,22 @@ type crew struct {
 
 // Join says that somebody may call TakeLocal with share: the guard makes itself known
 // to the others, and counts them.
-func (g *Guard) Join() { g.crew.join() }
+func (g *Guard) Join() { g.presence.join() }
 
 // Leave takes one Join back. After the last one the others do not count this process
 // any more.
-func (g *Guard) Leave() { g.crew.leave() }
+func (g *Guard) Leave() { g.presence.leave() }
 
 // Instances returns how many processes were last seen to share the store; 1 if none
 // was.
-func (g *Guard) Instances() int64 { return g.crew.size() }
+func (g *Guard) Instances() int64 { return g.presence.size() }
 
 // Counted is Instances, but 0 if they were never counted.
-func (g *Guard) Counted() int64 { return g.crew.seen.Load() }
+func (g *Guard) Counted() int64 { return g.presence.seen.Load() }
 
-func (w *crew) size() int64 { return max(1, w.seen.Load()) }
+func (w *presence) size() int64 { return max(1, w.seen.Load()) }
 
-func (w *crew) join() {
+func (w *presence) join() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.users++; w.users > 1 || w.store == nil {
@@ -51,10 +51,10 @@ func (w *crew) join() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
 	w.done = make(chan struct{})
-	go w.beat(ctx, w.done, heartbeat)
+	go w.heartbeat(ctx, w.done, heartbeat)
 }
 
-func (w *crew) leave() {
+func (w *presence) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.users--; w.users == 0 {
@@ -62,14 +62,14 @@ func (w *crew) leave() {
 	}
 }
 
-func (w *crew) close() {
+func (w *presence) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stop()
 }
 
 // stop returns when the heart has stopped. mu is held.
-func (w *crew) stop() {
+func (w *presence) stop() {
 	if w.cancel != nil {
 		w.cancel()
 		<-w.done
@@ -77,9 +77,9 @@ func (w *crew) stop() {
 	}
 }
 
-// beat attends until the context ends, and leaves. While the store is away, the number
+// heartbeat attends until the context ends, and leaves. While the store is away, the number
 // stays what it was.
-func (w *crew) beat(ctx context.Context, done chan struct{}, every time.Duration) {
+func (w *presence) heartbeat(ctx context.Context, done chan struct{}, every time.Duration) {
 	defer close(done)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -34,7 +34,7 @@ type Options struct {
 	Counts *Counts
 	// The guard whose count of processes divides limits in TakeLocal. It must be closed last.
 	// Nil: the guard counts processes itself.
-	Crew *Guard
+	Presence *Guard
 }
 
 // Guard decides on requests, by the store or in its place. It is safe for concurrent
@@ -53,12 +53,12 @@ type Options struct {
 // comes back. Counts of CL.THROTTLE cannot be booked.
 type Guard struct {
 	*Counts
-	own     bool            // they are this guard's
-	open    map[string]bool // parts of the store for which the breaker is, as far as it has told
-	store   Store
-	breaker *breaker.Breaker
-	crew    crew
-	booking sync.WaitGroup // rounds of the background that use it
+	own      bool            // they are this guard's
+	open     map[string]bool // parts of the store for which the breaker is, as far as it has told
+	store    Store
+	breaker  *breaker.Breaker
+	presence presence
+	booking  sync.WaitGroup // rounds of the background that use it
 }
 
 // New returns a guard of a store, which it does not close.
@@ -67,10 +67,10 @@ func New(store Store, o Options) *Guard {
 	if g.own = g.Counts == nil; g.own {
 		g.Counts = NewCounts()
 	}
-	g.crew.store, _ = store.(engine.Instancer)
-	g.crew.seen = &g.seen
-	if o.Crew != nil {
-		g.crew.seen = o.Crew.crew.seen
+	g.presence.store, _ = store.(engine.Instancer)
+	g.presence.seen = &g.seen
+	if o.Presence != nil {
+		g.presence.seen = o.Presence.presence.seen
 	}
 	g.breaker = breaker.New(store, func(part string, open bool, cause error) {
 		g.changed(part, open)
@@ -106,7 +106,7 @@ func (g *Guard) Close() error {
 	if g.unregister(g) {
 		g.bookRest()
 	}
-	g.crew.close()
+	g.presence.close()
 	err := g.breaker.Close()
 	for part := range g.open {
 		g.changed(part, false)
@@ -190,7 +190,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	}
 	n := int64(1)
 	if share {
-		n = g.crew.size()
+		n = g.presence.size()
 	}
 	k, own := g.table(), make([]window.Charge, len(charges))
 	var room [2]uint64

@@ -69,7 +69,7 @@ func (g *Guard) peekLocal(charges []window.Charge, share bool) ([]window.Decisio
 	}
 	n := int64(1)
 	if share {
-		n = g.crew.size()
+		n = g.presence.size()
 	}
 	var all []window.Decision
 	for i := range charges {

@@ -84,7 +84,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 			s.outages = storestate.NewOutages(name, store)
 			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(s.ID)})
 			s.lookout = storestate.NewLookout(name, store, s.fallback)
-			s.Shadow.Crew, s.Shadow.Outages = s.fallback, s.outages
+			s.Shadow.Presence, s.Shadow.Outages = s.fallback, s.outages
 		}
 		s.Settler = settler.New(store, s.fallback, s.hold, s.release)
 		return s, nil

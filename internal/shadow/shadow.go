@@ -34,7 +34,7 @@ type Slot struct {
 	// Returns a new store, which the Slot closes. Nil: the Slot has no store, and drops requests.
 	Open func() window.Store
 	// Whose count of processes divides limits; see fallback.Options.
-	Crew *fallback.Guard
+	Presence *fallback.Guard
 	// What is told that the store is away, or back. It is told of the enforced store, too, which has the same server. Nil: nobody is.
 	Outages *storestate.Outages
 
@@ -91,7 +91,7 @@ func (s *Slot) worker() *worker {
 	if w := s.now.Load(); w != nil || s.closed || s.Open == nil {
 		return w
 	}
-	w := newWorker(s.Open(), s.Crew, s.Outages)
+	w := newWorker(s.Open(), s.Presence, s.Outages)
 	s.now.Store(w)
 	return w
 }

@@ -252,7 +252,7 @@ func TestWhileAway(t *testing.T) {
 				crew := fallback.New(enforced, fallback.Options{})
 				crew.Join()
 				synctest.Wait()
-				s := &Slot{Open: func() window.Store { return own }, Crew: crew}
+				s := &Slot{Open: func() window.Store { return own }, Presence: crew}
 				requests := add(s, 9, func(int) *asked { a := ask("k"); a.local, a.share = c.local, c.share; return a })
 				synctest.Wait()
 				word, passed := failed, 0

@@ -37,7 +37,7 @@ func newWorker(store window.Store, crew *fallback.Guard, outages *storestate.Out
 	w := &worker{store: store}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	if away, ok := store.(fallback.Store); ok {
-		options := fallback.Options{Crew: crew}
+		options := fallback.Options{Presence: crew}
 		if outages != nil {
 			options.OnChange, options.OnPing = outages.Changed, outages.Pinged
 		}
