@@ -115,9 +115,9 @@ func (m *ServerMemory) Ratio() float64 {
 
 // Instancer is implemented by stores that know how many processes use them.
 type Instancer interface {
-	// Attend says that this process is there, for the seconds to come, and returns how
+	// Register says that this process is there, for the seconds to come, and returns how
 	// many are.
-	Attend(ctx context.Context) (int64, error)
+	Register(ctx context.Context) (int64, error)
 	// Leave takes that back.
 	Leave(ctx context.Context) error
 }

@@ -84,7 +84,7 @@ func (w *presence) heartbeat(ctx context.Context, done chan struct{}, every time
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if n, err := w.store.Attend(ctx); err == nil {
+		if n, err := w.store.Register(ctx); err == nil {
 			w.seen.Store(n)
 		}
 		select {

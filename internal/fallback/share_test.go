@@ -22,7 +22,7 @@ type crewed struct {
 	attended, parted atomic.Int64
 }
 
-func (c *crewed) Attend(context.Context) (int64, error) {
+func (c *crewed) Register(context.Context) (int64, error) {
 	c.attended.Add(1)
 	if n := c.crew.Load(); n >= 0 {
 		return n, nil

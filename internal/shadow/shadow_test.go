@@ -75,8 +75,8 @@ func (r *remoteStore) ChargeMore(context.Context, window.Charge, int64) error {
 	return window.ErrUnavailable
 }
 
-// Attend counts three.
-func (r *remoteStore) Attend(context.Context) (int64, error) {
+// Register counts three.
+func (r *remoteStore) Register(context.Context) (int64, error) {
 	r.attended++
 	return 3, nil
 }

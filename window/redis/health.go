@@ -168,17 +168,19 @@ func (s *Store) pingNative(ctx context.Context) error {
 // instanceLife is how long a process counts that does not say that it is there.
 const instanceLife = 15 * time.Second
 
-// Attend implements engine.Instancer. Stores of one prefix on one database count as
+// Register implements engine.Instancer. Stores of one prefix on one database count as
 // those that share it.
-func (s engineStore) Attend(ctx context.Context) (int64, error) { return s.attend(ctx, instanceLife) }
+func (s engineStore) Register(ctx context.Context) (int64, error) {
+	return s.register(ctx, instanceLife)
+}
 
 // Leave implements engine.Instancer.
 func (s engineStore) Leave(ctx context.Context) error {
-	_, err := s.attend(ctx, 0)
+	_, err := s.register(ctx, 0)
 	return err
 }
 
-func (s *Store) attend(ctx context.Context, life time.Duration) (int64, error) {
+func (s *Store) register(ctx context.Context, life time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var now any = ""

@@ -17,30 +17,30 @@ func TestInstances(t *testing.T) {
 		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: prefix, Now: func() int64 { return now }})
 	}
 	a, b, c, other := open("p"), open("p"), open("p"), open("q")
-	attend := func(s *redis.Store, want int64) {
+	register := func(s *redis.Store, want int64) {
 		t.Helper()
-		if n, err := redis.Full(s).Attend(t.Context()); n != want || err != nil {
+		if n, err := redis.Full(s).Register(t.Context()); n != want || err != nil {
 			t.Errorf("Attend = %d, %v, want %d", n, err, want)
 		}
 	}
-	attend(a, 1)
-	attend(a, 1)
-	attend(b, 2)
-	attend(c, 3)
-	attend(other, 1)
+	register(a, 1)
+	register(a, 1)
+	register(b, 2)
+	register(c, 3)
+	register(other, 1)
 	if err := redis.Full(c).Leave(t.Context()); err != nil {
 		t.Error(err)
 	}
-	attend(a, 2)
+	register(a, 2)
 	now += 14_999
-	attend(a, 2)
+	register(a, 2)
 	now++
-	attend(a, 1) // b has not come for 15 s
-	attend(b, 2)
+	register(a, 1) // b has not come for 15 s
+	register(b, 2)
 	now -= time.Hour.Milliseconds() // and they count from there
-	attend(a, 2)
+	register(a, 2)
 	now += 15_000
-	attend(a, 1) // b has not come since
+	register(a, 1) // b has not come since
 }
 
 // TestInstancesExpire leaves nothing behind when nobody comes any more.
@@ -48,7 +48,7 @@ func TestInstancesExpire(t *testing.T) {
 	own := redistest.Start(t)
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"}), own.Client(t)
 	eventually(t, patience, "a count", func() bool {
-		n, err := redis.Full(s).Attend(t.Context())
+		n, err := redis.Full(s).Register(t.Context())
 		return n == 1 && err == nil
 	})
 	if ttl := raw.PTTL(t.Context(), "p:2-{instances}").Val(); ttl <= 0 || ttl > 15*time.Second {
@@ -58,7 +58,7 @@ func TestInstancesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, "a count by a server that has forgotten the script", func() bool {
-		n, err := redis.Full(s).Attend(t.Context())
+		n, err := redis.Full(s).Register(t.Context())
 		return n == 1 && err == nil
 	})
 	if err := redis.Full(s).Leave(t.Context()); err != nil {

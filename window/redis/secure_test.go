@@ -106,7 +106,7 @@ func everything(t *testing.T, s *redis.Store) error {
 	if err := s.Ping(t.Context()); err != nil {
 		return err
 	}
-	if _, err := redis.Full(s).Attend(t.Context()); err != nil {
+	if _, err := redis.Full(s).Register(t.Context()); err != nil {
 		return err
 	}
 	if err := redis.Full(s).Leave(t.Context()); err != nil {

@@ -178,7 +178,7 @@ func TestReadmeACL(t *testing.T) {
 		instances := store.Engine().(engine.Instancer)
 		for _, step := range []int64{0, 1000, -1000} { // nobody is there, somebody is, and a clock has stepped back
 			now += step
-			if _, err := instances.Attend(ctx); err != nil {
+			if _, err := instances.Register(ctx); err != nil {
 				t.Error(err)
 			}
 		}

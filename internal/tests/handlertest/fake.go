@@ -159,8 +159,8 @@ func (f *Fake) fails(ctx context.Context, charges []window.Charge) error {
 	return err
 }
 
-// Attend counts three.
-func (f *Fake) Attend(context.Context) (int64, error) {
+// Register counts three.
+func (f *Fake) Register(context.Context) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.attended++
