@@ -37,7 +37,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		if z.settles() {
 			counter := flying.Counter(&req.charges[i])
 			wait.until(flying.Turns(counter))
-			before[i] = flying.BacksOf(counter).Load()
+			before[i] = flying.RefundsOf(counter).Load()
 		}
 	}
 	if err := h.decide(ctx, req); err != nil || req.allowed {
@@ -72,8 +72,8 @@ func (h *Handler) decideAgain(ctx context.Context, req *request, before []uint64
 		counter := flying.Counter(&req.charges[i])
 		turn := flying.Turn(counter)
 		defer flying.EndTurn(counter, turn)
-		landed := flying.Landing(counter)
-		came = came || landed != nil || flying.BacksOf(counter).Load() != before[i]
+		landed := flying.PendingRefunds(counter)
+		came = came || landed != nil || flying.RefundsOf(counter).Load() != before[i]
 		wait.until(landed)
 	}
 	if !came || ctx.Err() != nil {

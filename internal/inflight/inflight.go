@@ -14,9 +14,9 @@ import (
 type Receipts struct {
 	seed maphash.Seed
 	// How often units were given back, by the counter's lower bits.
-	backs  [1024]atomic.Uint64
-	turns  atomic.Int64 // requests that are decided on once more
-	shards [64]shard
+	refundCounts [1024]atomic.Uint64
+	turns        atomic.Int64 // requests that are decided on once more
+	shards       [64]shard
 }
 
 type shard struct {
@@ -27,13 +27,13 @@ type shard struct {
 
 // unsettled are the receipts of a counter.
 type unsettled struct {
-	open    int   // whose answers are not known yet
-	landing queue // units that are being given back
-	turns   queue // denied requests that are about to be decided on once more
+	open           int   // whose answers are not known yet
+	pendingRefunds queue // units that are being given back
+	turns          queue // denied requests that are about to be decided on once more
 }
 
 // hasReceipts reports whether the counter has receipts that are not settled. It may be called on nil.
-func (u *unsettled) hasReceipts() bool { return u != nil && (u.open > 0 || len(u.landing) > 0) }
+func (u *unsettled) hasReceipts() bool { return u != nil && (u.open > 0 || len(u.pendingRefunds) > 0) }
 
 // New returns Receipts without any.
 func New() *Receipts { return &Receipts{seed: maphash.MakeSeed()} }
@@ -43,8 +43,8 @@ func (f *Receipts) Counter(c *window.Charge) uint64 {
 	return maphash.String(f.seed, c.Key) ^ maphash.String(f.seed, c.Zone)>>1
 }
 
-// BacksOf returns how often units of a counter were given back. Counters may share it.
-func (f *Receipts) BacksOf(counter uint64) *atomic.Uint64 { return &f.backs[counter%1024] }
+// RefundsOf returns how often units of a counter were given back. Counters may share it.
+func (f *Receipts) RefundsOf(counter uint64) *atomic.Uint64 { return &f.refundCounts[counter%1024] }
 
 func (f *Receipts) shard(counter uint64) *shard { return &f.shards[counter>>58] }
 
@@ -81,17 +81,17 @@ func (f *Receipts) GiveBack(counter uint64) *Group {
 	defer s.mu.Unlock()
 	u := s.counters[counter]
 	u.open--
-	return u.landing.join()
+	return u.pendingRefunds.join()
 }
 
-// Landed notes that the units of a GiveBack are back, or cannot be given back.
-func (f *Receipts) Landed(counter uint64, g *Group) {
-	f.BacksOf(counter).Add(1)
+// Refunded notes that the units of a GiveBack are back, or cannot be given back.
+func (f *Receipts) Refunded(counter uint64, g *Group) {
+	f.RefundsOf(counter).Add(1)
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.counters[counter]
-	u.landing.leave(g)
+	u.pendingRefunds.leave(g)
 	s.tidy(counter, u)
 }
 
@@ -110,14 +110,14 @@ func (f *Receipts) Any(counter uint64) bool {
 	return s.counters[counter].hasReceipts()
 }
 
-// Landing returns a channel that is closed when what is being given back on a counter is back, whatever begins to be
+// PendingRefunds returns a channel that is closed when what is being given back on a counter is back, whatever begins to be
 // given back later; nil if nothing is.
-func (f *Receipts) Landing(counter uint64) <-chan struct{} {
+func (f *Receipts) PendingRefunds(counter uint64) <-chan struct{} {
 	s := f.shard(counter)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if u := s.counters[counter]; u != nil {
-		return u.landing.left()
+		return u.pendingRefunds.left()
 	}
 	return nil
 }

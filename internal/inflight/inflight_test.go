@@ -20,33 +20,33 @@ func TestLandingEndsUnderAStreamOfUnits(t *testing.T) {
 		f.Open(counter)
 		return f.GiveBack(counter)
 	}
-	if f.Landing(counter) != nil {
+	if f.PendingRefunds(counter) != nil {
 		t.Error("nothing is on its way, and a request waits")
 	}
 	a, b := begin(), begin()
-	first := f.Landing(counter)
+	first := f.PendingRefunds(counter)
 	c := begin()
-	second := f.Landing(counter)
+	second := f.PendingRefunds(counter)
 	d := begin()
-	f.Landed(counter, c)
-	f.Landed(counter, b)
+	f.Refunded(counter, c)
+	f.Refunded(counter, b)
 	if isClosed(first) || isClosed(second) {
 		t.Error("a request goes on before the units that were on their way first")
 	}
-	f.Landed(counter, a)
+	f.Refunded(counter, a)
 	if !isClosed(first) || !isClosed(second) {
 		t.Error("a request waits for units that were given back after it had asked")
 	}
-	third := f.Landing(counter)
+	third := f.PendingRefunds(counter)
 	if isClosed(third) {
 		t.Error("the last units are not back")
 	}
 	for range 1000 { // units that come and go, and nobody waits for
-		f.Landed(counter, begin())
+		f.Refunded(counter, begin())
 	}
 	f.Open(counter)
-	f.Landed(counter, d)
-	if !isClosed(third) || f.Landing(counter) != nil || !f.Any(counter) {
+	f.Refunded(counter, d)
+	if !isClosed(third) || f.PendingRefunds(counter) != nil || !f.Any(counter) {
 		t.Error("nothing is on its way, and one receipt is open")
 	}
 	f.Settle(counter)

@@ -183,7 +183,7 @@ func (s *Settler) settled(one *settling, err error) {
 		s.logUnsettled(z, one.Delta, err)
 	}
 	if one.Delta < 0 {
-		s.inFlight.Landed(r.counter, r.backs)
+		s.inFlight.Refunded(r.counter, r.backs)
 	}
 	s.release()
 	if one.done != nil {

@@ -229,7 +229,7 @@ func TestSettled(t *testing.T) {
 			if charged, _ := s.charged.Load("0"); charged != c.units {
 				t.Errorf("%v units are noted, want %d", charged, c.units)
 			}
-			if backs := s.InFlight().BacksOf(all[0].counter).Load(); backs != c.backs || s.open(all) != 0 || s.held.Load() != 0 {
+			if backs := s.InFlight().RefundsOf(all[0].counter).Load(); backs != c.backs || s.open(all) != 0 || s.held.Load() != 0 {
 				t.Errorf("%d give-backs, %d receipts are open and %d hold the store; want %d, 0 and 0", backs, s.open(all), s.held.Load(), c.backs)
 			}
 		})
