@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(adminapi.New(meet))
+	caddy.RegisterModule(adminapi.New(evaluate))
 }
 
 // newRunningZone returns a zone of h for the registry and the admin API.
@@ -71,8 +71,8 @@ func (d decider) Enforced() int64 { return d.zone.enforced() }
 
 func (d decider) Enforce(o enforce.Order) error { return d.zone.setEnforce(o) }
 
-// meet implements adminapi.Meet.
-func meet(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
+// evaluate implements adminapi.Evaluate.
+func evaluate(ctx context.Context, w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
 	h, known := handler.(*Handler)
 	if !known {
 		return 0, false, false, nil
@@ -83,7 +83,7 @@ func meet(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler
 
 // inspectedWalk is a walk on which somebody asks what zones would decide.
 type inspectedWalk struct {
-	*walk.Walk
+	*walk.Trace
 	ctx context.Context // of who asks
 }
 

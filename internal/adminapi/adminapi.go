@@ -20,14 +20,14 @@ import (
 // API is what an operator asks Caddy's admin endpoint about the zones that run, below
 // /sliding_window/. It keeps nothing: Caddy makes it before the zones, and for configurations
 // that fail to load.
-type API struct{ meet Meet }
+type API struct{ evaluate Evaluate }
 
 // New returns the API. The function meet has the zones of a handler meet an example of a request.
-func New(meet Meet) API { return API{meet} }
+func New(evaluate Evaluate) API { return API{evaluate} }
 
 // CaddyModule returns the Caddy module information.
 func (a API) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "admin.api.sliding_window", New: func() caddy.Module { return &API{a.meet} }}
+	return caddy.ModuleInfo{ID: "admin.api.sliding_window", New: func() caddy.Module { return &API{a.evaluate} }}
 }
 
 // Routes implements caddy.AdminRouter.

@@ -60,10 +60,10 @@ func Unavailable(z *running.ActiveZone, err error) error {
 	return refused(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides until it is back", err, z.Configured.OnError))
 }
 
-// Meet has the zones of a handler meet a request on a walk, and adds what they would decide to the answer of the
+// Evaluate has the zones of a handler meet a request on a walk, and adds what they would decide to the answer of the
 // walk. It returns whether the request passes, and the status otherwise. known is false for handlers without zones.
 // ctx is that of the operator's request.
-type Meet func(ctx context.Context, w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
+type Evaluate func(ctx context.Context, w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
 // inspectRequest says which zones count an example of a request, and what they would decide.
 func (a API) inspectRequest(ctx context.Context, example *control.ExampleRequest) (int, any, error) {
@@ -75,8 +75,8 @@ func (a API) inspectRequest(ctx context.Context, example *control.ExampleRequest
 	if err != nil {
 		return 0, nil, refused(http.StatusNotFound, errors.New("request: no HTTP server runs"))
 	}
-	w, err := walk.NewWalk(app.(*caddyhttp.App), example, r, func(w *walk.Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (int, bool, bool, error) {
-		return a.meet(ctx, w, handler, r)
+	w, err := walk.NewTrace(app.(*caddyhttp.App), example, r, func(w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (int, bool, bool, error) {
+		return a.evaluate(ctx, w, handler, r)
 	})
 	if err != nil {
 		return 0, nil, err

@@ -23,7 +23,7 @@ var (
 )
 
 // handler is a handler with the next one, for the walk.
-func (w *Walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
+func (w *Trace) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {
 		if status, passes, known, err := w.limit(w, handler, r); known {
 			switch {
@@ -60,7 +60,7 @@ func (w *Walk) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handl
 }
 
 // module runs a handler, or leaves it out, by the name of its module.
-func (w *Walk) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (w *Trace) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	name := "unknown"
 	if m, ok := handler.(caddy.Module); ok {
 		name = m.CaddyModule().ID.Name()
@@ -78,7 +78,7 @@ func (w *Walk) module(handler caddyhttp.MiddlewareHandler, rw http.ResponseWrite
 	return next.ServeHTTP(rw, r)
 }
 
-func (w *Walk) subroute(h *caddyhttp.Subroute, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (w *Trace) subroute(h *caddyhttp.Subroute, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err := w.routes(h.Routes, next).ServeHTTP(rw, r)
 	if err == nil || h.Errors == nil || w.Failed != nil {
 		return err
@@ -87,7 +87,7 @@ func (w *Walk) subroute(h *caddyhttp.Subroute, rw http.ResponseWriter, r *http.R
 }
 
 // noteFields notes the fields of the request that handlers of routes set.
-func (w *Walk) noteFields(routes caddyhttp.RouteList) {
+func (w *Trace) noteFields(routes caddyhttp.RouteList) {
 	for _, route := range routes {
 		for _, handler := range route.Handlers {
 			switch h := handler.(type) {

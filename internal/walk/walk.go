@@ -17,9 +17,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
-// Walk takes a request through the routes of a server, without an answer, and with none of the
+// Trace takes a request through the routes of a server, without an answer, and with none of the
 // handlers that do more than change the request.
-type Walk struct {
+type Trace struct {
 	limit    limiter
 	server   *caddyhttp.Server
 	portless bool // the port of the client is not known
@@ -36,15 +36,15 @@ type Walk struct {
 
 // limiter asks the zones of a handler about the request of a walk. It returns whether they let it pass, and the
 // status otherwise. known is false for handlers of other kinds.
-type limiter func(w *Walk, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
+type limiter func(w *Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
-// NewWalk returns a walk of a request, which is not prepared yet, through the server that gets it.
-func NewWalk(app *caddyhttp.App, example *control.ExampleRequest, r *http.Request, limit limiter) (*Walk, error) {
+// NewTrace returns a walk of a request, which is not prepared yet, through the server that gets it.
+func NewTrace(app *caddyhttp.App, example *control.ExampleRequest, r *http.Request, limit limiter) (*Trace, error) {
 	name, server, err := serverOf(app, example, r)
 	if err != nil {
 		return nil, err
 	}
-	w := &Walk{limit: limit, server: server, portless: strings.HasSuffix(r.RemoteAddr, ":0"), groups: make(map[string]bool)}
+	w := &Trace{limit: limit, server: server, portless: strings.HasSuffix(r.RemoteAddr, ":0"), groups: make(map[string]bool)}
 	w.Answer.Server, w.Answer.Zones = name, []control.EvaluatedZone{}
 	return w, nil
 }
@@ -52,7 +52,7 @@ func NewWalk(app *caddyhttp.App, example *control.ExampleRequest, r *http.Reques
 // errDenied is what a zone answers on the walk. Error routes may have zones of their own.
 var errDenied = errors.New("rate limit exceeded")
 
-func (w *Walk) Run(r *http.Request) error {
+func (w *Trace) Run(r *http.Request) error {
 	repl := caddy.NewEmptyReplacer()
 	repl.Map(w.unknown) // before all others, of which some would need a connection
 	repl.Map(caddy.NewReplacer().Get)
@@ -71,7 +71,7 @@ var end = caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 
 // dropFields drops the fields that a server drops because of their names. Those that the server is
 // told to keep are few: they count as unknown.
-func (w *Walk) dropFields(r *http.Request) {
+func (w *Trace) dropFields(r *http.Request) {
 	kept := len(w.server.ExpectedUnderscoreHeaders)+len(w.server.ExpectedDotHeaders) > 0
 	for name := range r.Header {
 		if !strings.ContainsAny(name, "_.") {
@@ -85,7 +85,7 @@ func (w *Walk) dropFields(r *http.Request) {
 }
 
 // unknown has the names of placeholders that need a connection, a body, or what was not run.
-func (w *Walk) unknown(name string) (any, bool) {
+func (w *Trace) unknown(name string) (any, bool) {
 	if !w.isUnknown(name) {
 		return nil, false
 	}
@@ -95,7 +95,7 @@ func (w *Walk) unknown(name string) (any, bool) {
 	return nil, true
 }
 
-func (w *Walk) isUnknown(name string) bool {
+func (w *Trace) isUnknown(name string) bool {
 	has := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	switch {
 	case has("http.request.tls."):
@@ -111,14 +111,14 @@ func (w *Walk) isUnknown(name string) bool {
 }
 
 // Missing returns the placeholders that had no value since the last call.
-func (w *Walk) Missing() []string {
+func (w *Trace) Missing() []string {
 	asked := w.asked
 	w.asked = nil
 	return asked
 }
 
 // NoteMissing notes what decided on the way of the request.
-func (w *Walk) NoteMissing() {
+func (w *Trace) NoteMissing() {
 	for _, name := range w.Missing() {
 		if !slices.Contains(w.Answer.Unknown, name) {
 			w.Answer.Unknown = append(w.Answer.Unknown, name)
@@ -127,7 +127,7 @@ func (w *Walk) NoteMissing() {
 }
 
 // routes is caddyhttp.RouteList.Compile for the walk.
-func (w *Walk) routes(routes caddyhttp.RouteList, next caddyhttp.Handler) caddyhttp.Handler {
+func (w *Trace) routes(routes caddyhttp.RouteList, next caddyhttp.Handler) caddyhttp.Handler {
 	for i := range slices.Backward(routes) {
 		next = w.route(&routes[i], next)
 	}
@@ -135,7 +135,7 @@ func (w *Walk) routes(routes caddyhttp.RouteList, next caddyhttp.Handler) caddyh
 }
 
 // route is caddyhttp.Route.Compile for the walk.
-func (w *Walk) route(route *caddyhttp.Route, next caddyhttp.Handler) caddyhttp.Handler {
+func (w *Trace) route(route *caddyhttp.Route, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {
 		if route.Group != "" && w.groups[route.Group] {
 			return next.ServeHTTP(rw, r)
