@@ -43,7 +43,7 @@ type SharedStore struct {
 
 	foreignLog uptime.Rare
 	outages    *storestate.Outages // nil for a store that cannot be away
-	lookout    *storestate.Lookout // nil for a store that cannot be away
+	lookout    *storestate.Monitor // nil for a store that cannot be away
 
 	// Receipts that are not settled yet keep the store open. So do the configurations that use
 	// it, which count as one in unsettled.
@@ -83,7 +83,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 			s.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
 			s.outages = storestate.NewOutages(name, store)
 			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(s.ID)})
-			s.lookout = storestate.NewLookout(name, store, s.fallback)
+			s.lookout = storestate.NewMonitor(name, store, s.fallback)
 			s.Shadow.Presence, s.Shadow.Outages = s.fallback, s.outages
 		}
 		s.Settler = settler.New(store, s.fallback, s.hold, s.release)

@@ -22,9 +22,9 @@ const (
 	memoryNormal  = 0.7              // below which it no longer is
 )
 
-// Lookout looks at a store from when a configuration first runs with it to when none uses it
+// Monitor looks at a store from when a configuration first runs with it to when none uses it
 // any more. It tells in the log whether the store can be reached, and what its server is.
-type Lookout struct {
+type Monitor struct {
 	store    window.Store
 	fallback *fallback.Guard
 	name     string
@@ -56,13 +56,13 @@ func count(name string, n int) int {
 	return begun[name]
 }
 
-// NewLookout returns one for a store that may be away.
-func NewLookout(name string, store window.Store, fallback *fallback.Guard) *Lookout {
-	return &Lookout{store: store, fallback: fallback, name: name}
+// NewMonitor returns one for a store that may be away.
+func NewMonitor(name string, store window.Store, fallback *fallback.Guard) *Monitor {
+	return &Monitor{store: store, fallback: fallback, name: name}
 }
 
 // Begin has the store watched. It does not wait.
-func (l *Lookout) Begin() {
+func (l *Monitor) Begin() {
 	l.start.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		l.stop = cancel
@@ -72,7 +72,7 @@ func (l *Lookout) Begin() {
 }
 
 // End returns when nothing is watched any more.
-func (l *Lookout) End() {
+func (l *Monitor) End() {
 	l.start.Do(func() {}) // it does not begin after this
 	if l.stop != nil {
 		l.stop()
@@ -91,7 +91,7 @@ func (l *Lookout) End() {
 	l.noteServer(engine.Description{})
 }
 
-func (l *Lookout) run(ctx context.Context) {
+func (l *Monitor) run(ctx context.Context) {
 	if l.fallback.Reach(ctx) != nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (l *Lookout) run(ctx context.Context) {
 // mayBeAway reports whether a server that does not tell what it is may be away, and nobody else
 // finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
 // away one by one, and a ping tells of one only.
-func (l *Lookout) mayBeAway() bool {
+func (l *Monitor) mayBeAway() bool {
 	_, tells := l.store.(engine.Describer)
 	return tells && l.server.Mode != modeCluster
 }
@@ -136,7 +136,7 @@ const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
 // breaker tells of outages.
-func (l *Lookout) look(ctx context.Context) (engine.Description, bool) {
+func (l *Monitor) look(ctx context.Context) (engine.Description, bool) {
 	describer, ok := l.store.(engine.Describer)
 	if !ok {
 		return engine.Description{}, false
@@ -150,7 +150,7 @@ func (l *Lookout) look(ctx context.Context) (engine.Description, bool) {
 }
 
 // note shows what a server said in metrics, and warns once of each danger that begins.
-func (l *Lookout) note(d engine.Description) {
+func (l *Monitor) note(d engine.Description) {
 	metrics.StoreClockOffset.WithLabelValues(l.name).Set(d.ClockOffset.Seconds())
 	l.noteServer(d)
 	m := d.Memory
@@ -183,7 +183,7 @@ func (l *Lookout) note(d engine.Description) {
 }
 
 // noteServer shows which server the store has. An empty description takes that away.
-func (l *Lookout) noteServer(d engine.Description) {
+func (l *Monitor) noteServer(d engine.Description) {
 	if d.Version != l.server.Version || d.Mode != l.server.Mode {
 		metrics.StoreInfo.DeletePartialMatch(prometheus.Labels{"store": l.name})
 	}

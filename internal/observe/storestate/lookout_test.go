@@ -13,7 +13,7 @@ import (
 func TestDangersAreToldOnce(t *testing.T) {
 	take, end := events.Hear()
 	defer end()
-	w := &Lookout{name: "dangers"}
+	w := &Monitor{name: "dangers"}
 	for i, step := range []struct {
 		memory       *engine.ServerMemory
 		evicts, high bool
@@ -54,7 +54,7 @@ func TestServerIsShown(t *testing.T) {
 			}
 		}
 	}
-	a, b := &Lookout{name: "shown"}, &Lookout{name: "shown"}
+	a, b := &Monitor{name: "shown"}, &Monitor{name: "shown"}
 	a.note(engine.Description{Version: "redis 7.0", Mode: "standalone"})
 	want("at start", "redis 7.0")
 	a.note(engine.Description{Version: "redis 8.0\xff", Mode: "standalone"})
