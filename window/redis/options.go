@@ -132,7 +132,7 @@ func (o Options) universal() *goredis.UniversalOptions {
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		// The context of a call is what limits it. A connection that takes longer
-		// is made all the same, for the calls that follow. See client.Greeter for user, password
+		// is made all the same, for the calls that follow. See client.Handshake for user, password
 		// and database.
 		ContextTimeoutEnabled: true,
 		Dialer:                respguard.Dialer(o.connecting(), o.TLS, o.Master != "", o.Addresses[0]),

@@ -145,15 +145,15 @@ func (s *Store) onEach(o Options) {
 	each := func(server *goredis.Client) {
 		sharing := &client.Sharing{Retry: !s.cluster, Tell: o.Few}
 		server.AddHook(&client.Loader{Each: only(server), Background: s.background, Patience: s.patience})
-		server.AddHook(&client.Spares{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
+		server.AddHook(&client.WarmPool{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
 			return s.trip.IsFar() && !sharing.IsFew()
 		}})
 		server.AddHook(client.Topology{Address: server.Options().Addr})
 		server.AddHook(new(client.Renewal))
 		server.AddHook(sharing)
-		server.AddHook(client.Greeter{
+		server.AddHook(client.Handshake{
 			Username: o.Username, Password: o.Password, DB: o.DB,
-			Context: s.background.Context, Met: s.server.Store, Guess: s.trip.Guess,
+			Context: s.background.Context, OnHello: s.server.Store, Seed: s.trip.Seed,
 		})
 	}
 	switch c := s.client.(type) {

@@ -17,23 +17,23 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/resp"
 )
 
-// Greeter is a hook of the client of one server. It tells a new connection who the user is
+// Handshake is a hook of the client of one server. It tells a new connection who the user is
 // and which database to use before the client has the connection: the client would do so
 // within the time of the request that happens to be the first.
 //
 // The client still says HELLO, without a password. That is answered with what the server said
-// to the Greeter.
-type Greeter struct {
+// to the Handshake.
+type Handshake struct {
 	Username, Password string
 	DB                 int
 	Context            context.Context     // ends with the store
-	Met                func(*Hello)        // is told what the server says of itself
-	Guess              func(time.Duration) // is told how long the greeting took
+	OnHello            func(*Hello)        // is told what the server says of itself
+	Seed               func(time.Duration) // is told how long the greeting took
 }
 
 // DialHook implements goredis.Hook. The pool of the client dials apart from requests, with a
 // time of its own.
-func (g Greeter) DialHook(next goredis.DialHook) goredis.DialHook {
+func (g Handshake) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := next(ctx, network, address)
 		if err != nil {
@@ -59,10 +59,10 @@ func (g Greeter) DialHook(next goredis.DialHook) goredis.DialHook {
 }
 
 // ProcessHook implements goredis.Hook.
-func (Greeter) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+func (Handshake) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
 
 // ProcessPipelineHook implements goredis.Hook.
-func (Greeter) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (Handshake) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return next
 }
 
@@ -70,7 +70,7 @@ func (Greeter) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pro
 //
 // The calls are those that the client would make: a server that does not know HELLO, or not
 // this version of the protocol, gets AUTH, and is talked to in the older one.
-func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
+func (g Handshake) greet(conn net.Conn) (said []byte, err error) {
 	r := bufio.NewReader(conn)
 	ask := func(commands ...[]string) (replies [][]byte, err error) {
 		var b []byte
@@ -109,10 +109,10 @@ func (g Greeter) greet(conn net.Conn) (said []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	g.Guess(time.Since(start))
+	g.Seed(time.Since(start))
 	said = replies[0]
 	if refusal := resp.RefusalOf(said); refusal == nil {
-		g.Met(parseHello(said))
+		g.OnHello(parseHello(said))
 	} else if isClosing(refusal) {
 		return nil, refusal
 	} else {

@@ -11,9 +11,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/tasks"
 )
 
-// Spares is a hook of the client of one server. Where that is far away, it keeps connections
+// WarmPool is a hook of the client of one server. Where that is far away, it keeps connections
 // that nobody uses: a request has no time to wait for one.
-type Spares struct {
+type WarmPool struct {
 	Server     *goredis.Client
 	Background *tasks.Background
 	Patience   time.Duration // of making a connection
@@ -23,10 +23,10 @@ type Spares struct {
 }
 
 // DialHook implements goredis.Hook.
-func (*Spares) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (*WarmPool) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
 // ProcessHook implements goredis.Hook.
-func (p *Spares) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (p *WarmPool) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
 		p.keep()
@@ -35,7 +35,7 @@ func (p *Spares) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 }
 
 // ProcessPipelineHook implements goredis.Hook.
-func (p *Spares) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (p *WarmPool) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		err := next(ctx, cmds)
 		p.keep()
@@ -44,7 +44,7 @@ func (p *Spares) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 }
 
 // keep has more connections made if too few are idle: three, and one for four that there are.
-func (p *Spares) keep() {
+func (p *WarmPool) keep() {
 	if !p.Need() || p.making.Load() {
 		return
 	}
@@ -62,7 +62,7 @@ func (p *Spares) keep() {
 }
 
 // add sends a command on each of n connections at once. Missing connections are opened.
-func (p *Spares) add(n int) {
+func (p *WarmPool) add(n int) {
 	ctx, cancel := context.WithTimeout(p.Background.Context, p.Patience)
 	defer cancel()
 	var group sync.WaitGroup
