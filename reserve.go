@@ -178,7 +178,7 @@ func (req *request) leastCosts(most int64) []window.Charge {
 // isDeniedAnyway reports whether a request is known to be denied whatever its body says. A remote store is not asked:
 // it remembers what it has denied.
 func (h *Handler) isDeniedAnyway(ctx context.Context, req *request, most int64) bool {
-	ds := h.store.Foretell(ctx, req.leastCosts(most), h.OnError.Local(), h.Share)
+	ds := h.store.AnswerLocally(ctx, req.leastCosts(most), h.OnError.Local(), h.Share)
 	return ds != nil && !window.Allowed(ds)
 }
 

@@ -41,11 +41,11 @@ type Parted interface {
 	HasPart(name string) bool
 }
 
-// Foreteller is implemented by stores that answer some requests without their server.
-type Foreteller interface {
-	// Foretell returns what Take would answer at once without asking the server, but as Peek does:
+// LocalAnswerer is implemented by stores that answer some requests without their server.
+type LocalAnswerer interface {
+	// AnswerLocally returns what Take would answer at once without asking the server, but as Peek does:
 	// nothing is spent. It returns nil if Take would ask.
-	Foretell(charges []window.Charge) ([]window.Decision, Source)
+	AnswerLocally(charges []window.Charge) ([]window.Decision, Source)
 }
 
 // Source says what decides on a request.

@@ -28,8 +28,8 @@ func (g *Guard) peekStore(ctx context.Context, charges []window.Charge) ([]windo
 			return nil, engine.SourceStore, err
 		}
 	}
-	if f, ok := g.store.(engine.Foreteller); ok && !g.breaker.Open(charges...) {
-		if ds, by := f.Foretell(charges); ds != nil {
+	if f, ok := g.store.(engine.LocalAnswerer); ok && !g.breaker.Open(charges...) {
+		if ds, by := f.AnswerLocally(charges); ds != nil {
 			return ds, by, nil
 		}
 	}
@@ -37,13 +37,13 @@ func (g *Guard) peekStore(ctx context.Context, charges []window.Charge) ([]windo
 	return ds, engine.SourceStore, err
 }
 
-// Foretell returns what would be decided on charges now, if the store is not to be asked for that; else nil. local says that
+// AnswerLocally returns what would be decided on charges now, if the store is not to be asked for that; else nil. local says that
 // the counts of this process decide while the store is away.
-func (g *Guard) Foretell(charges []window.Charge, local, share bool) []window.Decision {
+func (g *Guard) AnswerLocally(charges []window.Charge, local, share bool) []window.Decision {
 	var ds []window.Decision
 	if !g.breaker.Open(charges...) {
-		if f, ok := g.store.(engine.Foreteller); ok {
-			ds, _ = f.Foretell(charges)
+		if f, ok := g.store.(engine.LocalAnswerer); ok {
+			ds, _ = f.AnswerLocally(charges)
 		}
 	} else if local {
 		ds, _ = g.peekLocal(charges, share) // nil with an error, which Take returns, too

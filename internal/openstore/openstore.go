@@ -252,11 +252,11 @@ func (s *SharedStore) Peek(ctx context.Context, charges []window.Charge, local, 
 	return s.fallback.Peek(ctx, charges, local, share)
 }
 
-// Foretell returns what Take would decide, as far as this process knows it: nothing is spent, no server is asked. It
+// AnswerLocally returns what Take would decide, as far as this process knows it: nothing is spent, no server is asked. It
 // returns nil if Take would have to ask.
-func (s *SharedStore) Foretell(ctx context.Context, charges []window.Charge, local, share bool) []window.Decision {
+func (s *SharedStore) AnswerLocally(ctx context.Context, charges []window.Charge, local, share bool) []window.Decision {
 	if s.fallback != nil {
-		return s.fallback.Foretell(charges, local, share)
+		return s.fallback.AnswerLocally(charges, local, share)
 	}
 	ds, err := s.Raw.Peek(ctx, charges)
 	if err != nil {

@@ -20,7 +20,7 @@ var _ interface {
 	engine.IntoTaker
 	engine.Pinger
 	engine.Parted
-	engine.Foreteller
+	engine.LocalAnswerer
 	engine.CounterNamer
 	engine.KeyHasher
 	engine.AlgorithmChecker

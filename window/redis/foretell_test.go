@@ -28,7 +28,7 @@ func TestForetell(t *testing.T) {
 			asks := true
 			for attempt := 0; attempt < 20 && asks; attempt++ {
 				before := w.asked.Load()
-				ds, by = redis.Full(w.Store).Foretell([]window.Charge{c})
+				ds, by = redis.Full(w.Store).AnswerLocally([]window.Charge{c})
 				asks = w.asked.Load() != before
 			}
 			if ds != nil && asks {
@@ -56,7 +56,7 @@ func TestForetell(t *testing.T) {
 		if err := w.Reset(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if ds, by := redis.Full(w.Store).Foretell([]window.Charge{c}); ds != nil {
+		if ds, by := redis.Full(w.Store).AnswerLocally([]window.Charge{c}); ds != nil {
 			t.Errorf("%v: after a reset: %+v by %q", algo, ds, by)
 		}
 	}

@@ -130,14 +130,14 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	return s.all(ctx, calls)
 }
 
-// Foretell implements engine.Foreteller: units of a lease and remembered denials decide without
+// AnswerLocally implements engine.LocalAnswerer: units of a lease and remembered denials decide without
 // the server.
-func (s engineStore) Foretell(charges []window.Charge) ([]window.Decision, engine.Source) {
+func (s engineStore) AnswerLocally(charges []window.Charge) ([]window.Decision, engine.Source) {
 	if engine.CheckCharges(charges) != nil || len(charges) == 0 {
 		return nil, engine.SourceStore
 	}
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
-		if ds := s.leases.Foretell(&charges[0]); ds != nil {
+		if ds := s.leases.AnswerLocally(&charges[0]); ds != nil {
 			return ds, engine.SourceLease
 		}
 	}

@@ -130,9 +130,9 @@ func (l *Leases) fetch(ctx context.Context, e *Holder, f *fetch, c *window.Charg
 	return ds, nil
 }
 
-// Foretell returns what a lease would say to a request of this charge before its cost is handed
+// AnswerLocally returns what a lease would say to a request of this charge before its cost is handed
 // out, or nil if there is no lease for it.
-func (l *Leases) Foretell(c *window.Charge) []window.Decision {
+func (l *Leases) AnswerLocally(c *window.Charge) []window.Decision {
 	if c.Cost == 0 || c.Cost > c.Lease.Units/2 || l.lifetime(c) == 0 {
 		return nil // as take does
 	}
