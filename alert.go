@@ -90,7 +90,7 @@ func parsePercentage(text string) (float64, error) {
 func (a *Alert) plain() *Alert {
 	p := *a
 	p.Denied = unless(string(Value(p.Denied).plainPercent()), defaultAlertDenied)
-	p.Over = unless(p.Over.plainDuration(), plainDuration(defaultAlertOver))
-	p.Min = unless(p.Min.plainInt(), Value(strconv.Itoa(defaultAlertMin)))
+	p.Over = unless(p.Over.canonicalDuration(), canonicalDuration(defaultAlertOver))
+	p.Min = unless(p.Min.canonicalInt(), Value(strconv.Itoa(defaultAlertMin)))
 	return &p
 }

@@ -173,22 +173,22 @@ func (a *Algorithm) plain(limits []Limit) *Algorithm {
 	if p.Name = unless(p.Name, "zset"); p.Name == "" {
 		return nil // it has no options
 	}
-	p.Count = unless(p.Count.plainInt(), Value(strconv.Itoa(window.DefaultSlices)))
-	p.Size = p.Size.plainDuration()
+	p.Count = unless(p.Count.canonicalInt(), Value(strconv.Itoa(window.DefaultSlices)))
+	p.Size = p.Size.canonicalDuration()
 	if l := a.Layers; l != nil {
-		p.Layers = &Layers{l.Coarse.plainDuration(), l.Fine.plainDuration()}
+		p.Layers = &Layers{l.Coarse.canonicalDuration(), l.Fine.canonicalDuration()}
 	}
 	if ad := a.Adaptive; ad != nil {
-		p.Adaptive = &Adaptive{ad.Min.plainDuration(), ad.Max.plainDuration()}
+		p.Adaptive = &Adaptive{ad.Min.canonicalDuration(), ad.Max.canonicalDuration()}
 	}
-	p.Burst = p.Burst.plainInt()
+	p.Burst = p.Burst.canonicalInt()
 	if len(limits) == 1 {
 		p.Burst = unless(p.Burst, limits[0].Max)
 	}
 	p.Native = unless(p.Native, nativeOff)
-	p.Keep = unless(p.Keep.plainDuration(), plainDuration(0))
-	p.MaxValue = unless(p.MaxValue.plainInt(), Value(strconv.Itoa(defaultMaxValue)))
-	p.MaxEntry = unless(p.MaxEntry.plainInt(), Value(strconv.FormatInt(a.defaultMaxEntry(), 10)))
+	p.Keep = unless(p.Keep.canonicalDuration(), canonicalDuration(0))
+	p.MaxValue = unless(p.MaxValue.canonicalInt(), Value(strconv.Itoa(defaultMaxValue)))
+	p.MaxEntry = unless(p.MaxEntry.canonicalInt(), Value(strconv.FormatInt(a.defaultMaxEntry(), 10)))
 	return &p
 }
 

@@ -54,16 +54,16 @@ func (v Value) int() (int64, error)              { return quantity.Int(string(v)
 func (v Value) duration() (time.Duration, error) { return quantity.Duration(string(v)) }
 func (v Value) percent() (float64, error)        { return quantity.Percent(string(v)) }
 
-// plainInt returns a whole number as it is usually spelt, and anything else as it is.
-func (v Value) plainInt() Value { return Value(quantity.PlainInt(string(v))) }
+// canonicalInt returns a whole number as it is usually spelt, and anything else as it is.
+func (v Value) canonicalInt() Value { return Value(quantity.CanonicalInt(string(v))) }
 
-// plainDuration does so with a duration.
-func (v Value) plainDuration() Value { return Value(quantity.PlainDuration(string(v))) }
+// canonicalDuration does so with a duration.
+func (v Value) canonicalDuration() Value { return Value(quantity.PlainDuration(string(v))) }
 
 // plainPercent does so with a percentage.
 func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
-func plainDuration(d time.Duration) Value { return Value(plain.Duration(d)) }
+func canonicalDuration(d time.Duration) Value { return Value(plain.Duration(d)) }
 
 // Limit is a number of units that may be spent in any window of a length.
 type Limit struct {
@@ -129,7 +129,7 @@ func (l Limit) known() Limit {
 }
 
 // plain returns the limit with its values spelt in one way.
-func (l Limit) plain() Limit { return Limit{l.Max.plainInt(), l.Window.plainDuration()} }
+func (l Limit) plain() Limit { return Limit{l.Max.canonicalInt(), l.Window.canonicalDuration()} }
 
 // defaultLeaseTTL is how long a lease lasts unless configured.
 const defaultLeaseTTL = time.Second

@@ -255,11 +255,11 @@ func (l *Load) plain() *Load {
 		}
 	}
 	if p.Latency != nil {
-		p.Latency = &LoadRange{p.Latency.Lo.plainDuration(), p.Latency.Hi.plainDuration()}
+		p.Latency = &LoadRange{p.Latency.Lo.canonicalDuration(), p.Latency.Hi.canonicalDuration()}
 	}
 	p.Floor = unless(p.Floor.plainPercent(), "30%")
 	p.Ceiling = unless(p.Ceiling.plainPercent(), "100%")
-	p.Recover = unless(p.Recover.plainDuration(), plainDuration(defaultRecover))
+	p.Recover = unless(p.Recover.canonicalDuration(), canonicalDuration(defaultRecover))
 	return &p
 }
 

@@ -285,10 +285,10 @@ func checkReceipts(z *Zone, c *compiled.Settings, option string) error {
 func (s *Settle) plain() *Settle {
 	p := *s
 	p.Header = http.CanonicalHeaderKey(p.Header)
-	p.ReserveBody, p.ReserveMax, p.Max = p.ReserveBody.plainInt(), p.ReserveMax.plainInt(), p.Max.plainInt()
+	p.ReserveBody, p.ReserveMax, p.Max = p.ReserveBody.canonicalInt(), p.ReserveMax.canonicalInt(), p.Max.canonicalInt()
 	p.Max = unless(p.Max, Value(strconv.FormatInt(usage.MaxCount, 10)))
 	for _, v := range []*Value{&p.OnMissing, &p.OnAbort} {
-		if *v = unless(v.plainInt(), untoldKeep); *v == "0" {
+		if *v = unless(v.canonicalInt(), untoldKeep); *v == "0" {
 			*v = untoldRefund
 		}
 	}

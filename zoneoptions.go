@@ -52,7 +52,7 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"pack", readValue(func(z *Zone) *Value { return &z.Pack }), checkPack, func(z, p *Zone) {
-			p.Pack = z.Pack.plainInt()
+			p.Pack = z.Pack.canonicalInt()
 		}},
 		{"algorithm", func(z *Zone, d *caddyfile.Dispenser) error {
 			z.Algorithm = new(Algorithm)
@@ -63,11 +63,11 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"cost", readValue(func(z *Zone) *Value { return &z.Cost }), checkCost, func(z, p *Zone) {
-			p.Cost = unless(z.Cost.plainInt(), "1")
+			p.Cost = unless(z.Cost.canonicalInt(), "1")
 		}},
 		{"lease", readLease, checkLease, func(z, p *Zone) {
 			if z.Lease != nil {
-				p.Lease = &Lease{z.Lease.Units.plainInt(), unless(z.Lease.TTL.plainDuration(), plainDuration(defaultLeaseTTL))}
+				p.Lease = &Lease{z.Lease.Units.canonicalInt(), unless(z.Lease.TTL.canonicalDuration(), canonicalDuration(defaultLeaseTTL))}
 			}
 		}},
 		{"enforce", readEnforce, func(z *Zone, c *compiled.Settings) (err error) {

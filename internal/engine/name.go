@@ -7,9 +7,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// maxPlain is the longest zone or key, in bytes, that stays readable in the
+// maxReadable is the longest zone or key, in bytes, that stays readable in the
 // name of a counter.
-const maxPlain = 64
+const maxReadable = 64
 
 // AppendKey appends the name of the charge's counter to dst:
 //
@@ -30,7 +30,7 @@ func AppendKey(dst []byte, c *window.Charge) []byte {
 
 // appendPart appends one part. Only the last part may hold a colon.
 func appendPart(dst []byte, s string, last bool) []byte {
-	if plain(s, last) {
+	if isReadable(s, last) {
 		return append(dst, s...)
 	}
 	sum := sha256.Sum256([]byte(s))
@@ -38,8 +38,8 @@ func appendPart(dst []byte, s string, last bool) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, sum[:])
 }
 
-func plain(s string, last bool) bool {
-	if len(s) > maxPlain {
+func isReadable(s string, last bool) bool {
+	if len(s) > maxReadable {
 		return false
 	}
 	for i := range len(s) {

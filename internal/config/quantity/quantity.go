@@ -59,8 +59,8 @@ func Percent(text string) (float64, error) {
 	return n / 100, nil
 }
 
-// PlainInt returns a whole number as it is usually spelt, and anything else as it is.
-func PlainInt(text string) string {
+// CanonicalInt returns a whole number as it is usually spelt, and anything else as it is.
+func CanonicalInt(text string) string {
 	if n, err := Int(text); err == nil {
 		return strconv.FormatInt(n, 10)
 	}
