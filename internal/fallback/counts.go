@@ -29,8 +29,8 @@ type Counts struct {
 	background
 
 	away  away
-	seen  atomic.Int64 // processes, see crew
-	users atomic.Int64 // see Use
+	seen  atomic.Int64 // processes, see presence
+	users atomic.Int64 // see EnableLocal
 	once  sync.Once
 	known *known // see table
 }

@@ -8,9 +8,9 @@ import (
 
 // Heartbeat has processes say more or less often that they are there, until undone.
 func Heartbeat(every time.Duration) (undo func()) {
-	old := heartbeat
-	heartbeat = every
-	return func() { heartbeat = old }
+	old := heartbeatInterval
+	heartbeatInterval = every
+	return func() { heartbeatInterval = old }
 }
 
 // Note keeps what the store is said to have decided.

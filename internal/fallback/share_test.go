@@ -18,13 +18,13 @@ import (
 // crewed is a remote that says how many processes there are.
 type crewed struct {
 	*remote
-	crew             atomic.Int64 // below 0: an error
+	peers            atomic.Int64 // below 0: an error
 	attended, parted atomic.Int64
 }
 
 func (c *crewed) Register(context.Context) (int64, error) {
 	c.attended.Add(1)
-	if n := c.crew.Load(); n >= 0 {
+	if n := c.peers.Load(); n >= 0 {
 		return n, nil
 	}
 	return 0, errors.New("away")
@@ -39,7 +39,7 @@ func (c *crewed) Leave(context.Context) error {
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &crewed{remote: newRemote()}
-		r.crew.Store(3)
+		r.peers.Store(3)
 		g := fallback.New(r, fallback.Options{})
 		want := func(what string, attended, parted, instances int64) {
 			t.Helper()
@@ -54,10 +54,10 @@ func TestHeartbeat(t *testing.T) {
 		want("at once", 1, 0, 3)
 		time.Sleep(12 * time.Second)
 		want("after 12 s", 3, 0, 3)
-		r.crew.Store(-1)
+		r.peers.Store(-1)
 		time.Sleep(5 * time.Second)
 		want("while the store is away", 4, 0, 3)
-		r.crew.Store(2)
+		r.peers.Store(2)
 		time.Sleep(5 * time.Second)
 		want("when it is back", 5, 0, 2)
 		g.Join() // as a reload does
@@ -81,11 +81,11 @@ func TestHeartbeat(t *testing.T) {
 func TestInstancesWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts, r := fallback.NewCounts(), &crewed{remote: newRemote()}
-		r.crew.Store(3)
+		r.peers.Store(3)
 		old := fallback.New(r, fallback.Options{Counts: counts})
 		old.Join()
 		synctest.Wait()
-		r.crew.Store(-1)
+		r.peers.Store(-1)
 		young := fallback.New(r, fallback.Options{Counts: counts})
 		young.Join()
 		synctest.Wait()
@@ -102,7 +102,7 @@ func TestInstancesWhileAway(t *testing.T) {
 func TestDivided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &crewed{remote: newRemote()}
-		r.crew.Store(3)
+		r.peers.Store(3)
 		s := &site{Guard: fallback.New(r, fallback.Options{}), remote: r.remote, share: true}
 		s.EnableLocal()
 		s.Join()

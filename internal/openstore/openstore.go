@@ -43,7 +43,7 @@ type SharedStore struct {
 
 	foreignLog uptime.Rare
 	outages    *storestate.Outages // nil for a store that cannot be away
-	lookout    *storestate.Monitor // nil for a store that cannot be away
+	monitor    *storestate.Monitor // nil for a store that cannot be away
 
 	// Receipts that are not settled yet keep the store open. So do the configurations that use
 	// it, which count as one in unsettled.
@@ -83,7 +83,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 			s.localSeconds = metrics.DecisionSeconds.WithLabelValues("local")
 			s.outages = storestate.NewOutages(name, store)
 			s.fallback = fallback.New(away, fallback.Options{OnChange: s.outages.Changed, OnPing: s.outages.Pinged, Counts: acquireCounts(s.ID)})
-			s.lookout = storestate.NewMonitor(name, store, s.fallback)
+			s.monitor = storestate.NewMonitor(name, store, s.fallback)
 			s.Shadow.Presence, s.Shadow.Outages = s.fallback, s.outages
 		}
 		s.Settler = settler.New(store, s.fallback, s.hold, s.release)
@@ -91,7 +91,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 	})
 	s := value.(*SharedStore)
 	if local && s.fallback != nil {
-		s.fallback.Use()
+		s.fallback.EnableLocal()
 	}
 	return s
 }
@@ -112,8 +112,8 @@ func (s *SharedStore) IsRemote() bool { return s.fallback != nil }
 
 // Watch looks at the server of the store from now on, until the store is closed.
 func (s *SharedStore) Watch() {
-	if s.lookout != nil {
-		s.lookout.Begin()
+	if s.monitor != nil {
+		s.monitor.Begin()
 	}
 }
 
@@ -154,8 +154,8 @@ func (s *SharedStore) State() control.StoreInfo {
 
 // Destruct implements caddy.Destructor.
 func (s *SharedStore) Destruct() error {
-	if s.lookout != nil {
-		s.lookout.End()
+	if s.monitor != nil {
+		s.monitor.End()
 	}
 	s.Settler.Drain(DrainLast)
 	err := s.Shadow.Close()

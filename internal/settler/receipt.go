@@ -13,10 +13,10 @@ import (
 // Receipt is that of a charge in a zone. It is settled once, after Admit.
 type Receipt struct {
 	engine.Receipt
-	zone    *Account
-	counter uint64          // see inflight.Receipts
-	backs   *inflight.Group // its units, while they are being given back
-	decided time.Duration   // in uptime
+	zone          *Account
+	counter       uint64          // see inflight.Receipts
+	pendingRefund *inflight.Group // its units, while they are being given back
+	decided       time.Duration   // in uptime
 }
 
 // Account is what the receipts of a zone have in common.

@@ -81,7 +81,7 @@ func (s *Settler) Settle(r *Receipt, units int64) <-chan struct{} {
 	}
 	r.zone.noteCharged(r.Charge.Key, units)
 	if own.Delta < 0 {
-		r.backs = s.inFlight.GiveBack(r.counter)
+		r.pendingRefund = s.inFlight.GiveBack(r.counter)
 	} else {
 		s.inFlight.Settle(r.counter)
 	}
@@ -183,7 +183,7 @@ func (s *Settler) settled(one *settling, err error) {
 		s.logUnsettled(z, one.Delta, err)
 	}
 	if one.Delta < 0 {
-		s.inFlight.Refunded(r.counter, r.backs)
+		s.inFlight.Refunded(r.counter, r.pendingRefund)
 	}
 	s.release()
 	if one.done != nil {

@@ -175,11 +175,11 @@ func TestDrain(t *testing.T) {
 // How settlements of three units go, as the metrics and those who wait see it, with a store in this process.
 func TestSettled(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		units int64
-		err   error
-		want  string
-		backs uint64
+		name    string
+		units   int64
+		err     error
+		want    string
+		refunds uint64
 	}{
 		{"kept", 3, nil, "3 kept, 0 given back, 0 excess, 0 lost, 0 unknown, 0 failed", 0},
 		{"given back", 1, nil, "1 kept, 2 given back, 0 excess, 0 lost, 0 unknown, 0 failed", 1},
@@ -229,8 +229,8 @@ func TestSettled(t *testing.T) {
 			if charged, _ := s.charged.Load("0"); charged != c.units {
 				t.Errorf("%v units are noted, want %d", charged, c.units)
 			}
-			if backs := s.InFlight().RefundsOf(all[0].counter).Load(); backs != c.backs || s.open(all) != 0 || s.held.Load() != 0 {
-				t.Errorf("%d give-backs, %d receipts are open and %d hold the store; want %d, 0 and 0", backs, s.open(all), s.held.Load(), c.backs)
+			if refunds := s.InFlight().RefundsOf(all[0].counter).Load(); refunds != c.refunds || s.open(all) != 0 || s.held.Load() != 0 {
+				t.Errorf("%d give-refunds, %d receipts are open and %d hold the store; want %d, 0 and 0", refunds, s.open(all), s.held.Load(), c.refunds)
 			}
 		})
 	}

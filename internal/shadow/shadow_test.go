@@ -236,7 +236,7 @@ func TestClose(t *testing.T) {
 }
 
 // While the store is away, local counts decide where a request says so. Limits are divided by the processes that
-// the crew has counted.
+// the shared guard has counted.
 func TestWhileAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		local, share bool
@@ -249,10 +249,10 @@ func TestWhileAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				enforced, own := &remoteStore{fakeStore: newStore()}, &remoteStore{fakeStore: newStore(), away: true}
-				crew := fallback.New(enforced, fallback.Options{})
-				crew.Join()
+				presence := fallback.New(enforced, fallback.Options{})
+				presence.Join()
 				synctest.Wait()
-				s := &Slot{Open: func() window.Store { return own }, Presence: crew}
+				s := &Slot{Open: func() window.Store { return own }, Presence: presence}
 				requests := add(s, 9, func(int) *asked { a := ask("k"); a.local, a.share = c.local, c.share; return a })
 				synctest.Wait()
 				word, passed := failed, 0
@@ -272,11 +272,11 @@ func TestWhileAway(t *testing.T) {
 					t.Errorf("%d pass, want %d", passed, c.passed)
 				}
 				closeSlot(t, s)
-				if err := crew.Close(); err != nil {
+				if err := presence.Close(); err != nil {
 					t.Error(err)
 				}
 				if enforced.attended == 0 || own.attended > 0 || len(enforced.batches) > 0 {
-					t.Errorf("the store of the crew attended %d times, the other one %d times; the first was asked %d times",
+					t.Errorf("the store of the shared guard was registered at %d times, the other one %d times; the first was asked %d times",
 						enforced.attended, own.attended, len(enforced.batches))
 				}
 				_ = enforced.Close()

@@ -33,11 +33,11 @@ type worker struct {
 }
 
 // newWorker returns a worker on a store, which it closes.
-func newWorker(store window.Store, crew *fallback.Guard, outages *storestate.Outages) *worker {
+func newWorker(store window.Store, presence *fallback.Guard, outages *storestate.Outages) *worker {
 	w := &worker{store: store}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	if away, ok := store.(fallback.Store); ok {
-		options := fallback.Options{Presence: crew}
+		options := fallback.Options{Presence: presence}
 		if outages != nil {
 			options.OnChange, options.OnPing = outages.Changed, outages.Pinged
 		}

@@ -43,7 +43,7 @@ func TestEcho(t *testing.T) {
 			_, take := s.Take(t.Context(), []window.Charge{c})
 			_, throttle := s.Take(t.Context(), []window.Charge{native})
 			_, attend := redis.Full(s).Register(t.Context())
-			for what, err := range map[string]error{"Take": take, "CL.THROTTLE": throttle, "ChargeMore": s.ChargeMore(t.Context(), c, 1), "Ping": s.Ping(t.Context()), "Attend": attend} {
+			for what, err := range map[string]error{"Take": take, "CL.THROTTLE": throttle, "ChargeMore": s.ChargeMore(t.Context(), c, 1), "Ping": s.Ping(t.Context()), "Register": attend} {
 				if !errors.Is(err, window.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
 					t.Errorf("%s, Cluster %v: %s = %v, want an error without secrets", name, cluster, what, err)
 				}

@@ -20,7 +20,7 @@ func TestInstances(t *testing.T) {
 	register := func(s *redis.Store, want int64) {
 		t.Helper()
 		if n, err := redis.Full(s).Register(t.Context()); n != want || err != nil {
-			t.Errorf("Attend = %d, %v, want %d", n, err, want)
+			t.Errorf("Register = %d, %v, want %d", n, err, want)
 		}
 	}
 	register(a, 1)

@@ -19,7 +19,7 @@ type locally struct {
 func (s *Store) Local() window.Store {
 	s.locally.once.Do(func() {
 		g := fallback.New(engineStore{s}, fallback.Options{})
-		g.Use()
+		g.EnableLocal()
 		s.locally.made = &local{s, g}
 	})
 	return s.locally.made

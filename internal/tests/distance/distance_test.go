@@ -95,7 +95,7 @@ func TestDistance(t *testing.T) {
 					o.Timeout = stretch * redis.DefaultTimeout
 					store := redis.New(o).Engine().(fallback.Store)
 					guard := fallback.New(store, fallback.Options{})
-					guard.Use()
+					guard.EnableLocal()
 					defer func() {
 						guard.DisableLocal()
 						_ = guard.Close()

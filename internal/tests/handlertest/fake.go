@@ -62,12 +62,12 @@ type Fake struct {
 
 	turn sync.Mutex // held while it decides; before mu
 
-	mu       sync.Mutex // guards what follows
-	decide   Decide
-	taken    [][]window.Charge
-	settled  int64
-	attended int
-	parted   int
+	mu         sync.Mutex // guards what follows
+	decide     Decide
+	taken      [][]window.Charge
+	settled    int64
+	registered int
+	parted     int
 }
 
 // NewFake registers a store for the test, and returns what configures it.
@@ -163,11 +163,11 @@ func (f *Fake) fails(ctx context.Context, charges []window.Charge) error {
 func (f *Fake) Register(context.Context) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.attended++
+	f.registered++
 	return 3, nil
 }
 
-// Leave ends what Attend began.
+// Leave ends what Register began.
 func (f *Fake) Leave(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,11 +199,11 @@ func (f *Fake) Settled() int64 {
 	return f.settled
 }
 
-// Attended returns how often Attend was called, and Leave.
-func (f *Fake) Attended() (attended, parted int) {
+// Registered returns how often Register was called, and Leave.
+func (f *Fake) Registered() (registered, parted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.attended, f.parted
+	return f.registered, f.parted
 }
 
 // ErrAway is why a store is away.

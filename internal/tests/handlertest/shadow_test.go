@@ -254,8 +254,8 @@ func TestShadowWhileAway(t *testing.T) {
 	if err := app.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if attended, _ := f.Shadow.Attended(); attended > 0 || len(f.Taken()) > 0 {
-		t.Errorf("the shadow store attended %d times, and %d requests asked the other", attended, len(f.Taken()))
+	if registered, _ := f.Shadow.Registered(); registered > 0 || len(f.Taken()) > 0 {
+		t.Errorf("the shadow store registered %d times, and %d requests asked the other", registered, len(f.Taken()))
 	}
 }
 

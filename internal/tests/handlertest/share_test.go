@@ -26,7 +26,7 @@ func TestShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	app := value.(*slidingwindow.App)
-	if attended, _ := f.Attended(); attended != 0 {
+	if registered, _ := f.Registered(); registered != 0 {
 		t.Error("the store is asked while the configuration loads")
 	}
 	if err := app.Start(); err != nil {
@@ -45,8 +45,8 @@ func TestShare(t *testing.T) {
 	if err := app.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if attended, parted := f.Attended(); attended != 1 || parted != 1 {
-		t.Errorf("attended %d times, left %d, want 1 and 1", attended, parted)
+	if registered, parted := f.Registered(); registered != 1 || parted != 1 {
+		t.Errorf("registered %d times, left %d, want 1 and 1", registered, parted)
 	}
 }
 

@@ -53,8 +53,8 @@ func (t *Trip) Note(start time.Time) {
 	t.nanoseconds.Store(old + (int64(d)-old)/4)
 }
 
-// Guess is Note for what is known before any call was made.
-func (t *Trip) Guess(d time.Duration) {
+// Seed is Note for what is known before any call was made.
+func (t *Trip) Seed(d time.Duration) {
 	t.nanoseconds.CompareAndSwap(0, int64(d))
 	t.shortest.CompareAndSwap(0, int64(d))
 }

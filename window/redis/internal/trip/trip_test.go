@@ -33,12 +33,12 @@ func TestNote(t *testing.T) {
 				t.Errorf("round trip %d: %s on average, and %s at least; want %s and %s", i, trip.Get(), trip.Shortest(), step.get, step.shortest)
 			}
 		}
-		trip.Guess(time.Minute)
+		trip.Seed(time.Minute)
 		if trip.Get() == time.Minute || trip.Shortest() == time.Minute {
 			t.Error("a guess takes the place of what is known")
 		}
 		unknown := New(time.Second, time.Second)
-		if unknown.Guess(5 * ms); unknown.Get() != 5*ms || unknown.Shortest() != 5*ms {
+		if unknown.Seed(5 * ms); unknown.Get() != 5*ms || unknown.Shortest() != 5*ms {
 			t.Errorf("%s after a guess of 5ms", unknown.Get())
 		}
 	})
@@ -54,7 +54,7 @@ func TestInTime(t *testing.T) {
 			{0, time.Second, time.Second}, {160 * ms, 0, 0}, // not known; no deadline
 		} {
 			trip := New(time.Second, time.Second)
-			trip.Guess(c.trip)
+			trip.Seed(c.trip)
 			ctx, end := t.Context(), time.Now().Add(c.left)
 			if c.left > 0 {
 				var cancel func()
@@ -93,7 +93,7 @@ func TestHasTimeFor(t *testing.T) {
 			want  bool
 		}{{ctx, 200 * ms, 2, true}, {ctx, 200 * ms, 3, false}, {ctx, 100 * ms, 9, true}, {t.Context(), 200 * ms, 9, true}} {
 			trip := New(time.Second, time.Second)
-			if trip.Guess(c.trip); trip.HasTimeFor(c.ctx, c.trips) != c.want {
+			if trip.Seed(c.trip); trip.HasTimeFor(c.ctx, c.trips) != c.want {
 				t.Errorf("%d trips of %s: %v, want %v", c.trips, c.trip, !c.want, c.want)
 			}
 		}

@@ -41,7 +41,7 @@ func TestDangersAreToldOnce(t *testing.T) {
 }
 
 // The metric of the server has one series for a store, of the server that was seen last, and none when nothing uses
-// the store any more. A lookout that ends takes away what another one of the store shows until its next look.
+// the store any more. A monitor that ends takes away what another one of the store shows until its next look.
 func TestServerIsShown(t *testing.T) {
 	labels := func(version string) []string {
 		return []string{"store", "shown", "version", version, "mode", "standalone"}

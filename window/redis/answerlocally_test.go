@@ -10,9 +10,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestForetell compares what is foretold without the server, or seen by it, with what the next
+// TestAnswerLocally compares what is answered without the server, or seen by it, with what the next
 // request gets: with units of a lease, a remembered denial, and neither.
-func TestForetell(t *testing.T) {
+func TestAnswerLocally(t *testing.T) {
 	for _, algo := range leasable {
 		w := watch(t, redis.Options{Prefix: "foretell " + t.Name()})
 		c := with(leased(charge("zone", algo.Name(), 40, time.Minute), 8, 10*time.Second), func(c *window.Charge) {

@@ -10,8 +10,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// heartbeat is how often a process says that it is there.
-var heartbeat = 5 * time.Second
+// heartbeatInterval is how often a process says that it is there.
+var heartbeatInterval = 5 * time.Second
 
 // presence counts the processes that share the store, through the store, as long as
 // somebody here wants to know.
@@ -51,7 +51,7 @@ func (w *presence) join() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(context.Background())
 	w.done = make(chan struct{})
-	go w.heartbeat(ctx, w.done, heartbeat)
+	go w.heartbeat(ctx, w.done, heartbeatInterval)
 }
 
 func (w *presence) leave() {
@@ -77,7 +77,7 @@ func (w *presence) stop() {
 	}
 }
 
-// heartbeat attends until the context ends, and leaves. While the store is away, the number
+// heartbeat registers this process until ctx ends, and leaves. While the store is away, the count
 // stays what it was.
 func (w *presence) heartbeat(ctx context.Context, done chan struct{}, every time.Duration) {
 	defer close(done)

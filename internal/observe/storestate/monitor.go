@@ -39,13 +39,13 @@ type Monitor struct {
 	server       engine.Description // as it was last seen
 }
 
-// begun counts the lookouts that have begun, and have not ended, by name.
+// begun counts the monitors that have begun, and have not ended, by name.
 var (
 	begunMu sync.Mutex
 	begun   = make(map[string]int)
 )
 
-// count adds to the lookouts of a name, and returns how many there are.
+// count adds to the monitors of a name, and returns how many there are.
 func count(name string, n int) int {
 	begunMu.Lock()
 	defer begunMu.Unlock()
