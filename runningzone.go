@@ -11,11 +11,11 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/adminapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/dryrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/walk"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -72,23 +72,23 @@ func (d decider) Enforced() int64 { return d.zone.enforced() }
 func (d decider) Enforce(o enforce.Order) error { return d.zone.setEnforce(o) }
 
 // evaluate implements adminapi.Evaluate.
-func evaluate(ctx context.Context, w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
+func evaluate(ctx context.Context, w *dryrun.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
 	h, known := handler.(*Handler)
 	if !known {
 		return 0, false, false, nil
 	}
-	passes, err = (&inspectedWalk{w, ctx}).limit(h, r)
+	passes, err = (&tracedRequest{w, ctx}).limit(h, r)
 	return h.Status, passes, true, err
 }
 
-// inspectedWalk is a walk on which somebody asks what zones would decide.
-type inspectedWalk struct {
-	*walk.Trace
+// tracedRequest is a trace on which somebody asks what zones would decide.
+type tracedRequest struct {
+	*dryrun.Trace
 	ctx context.Context // of who asks
 }
 
 // limit inspects the zones of h that count the request.
-func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err error) {
+func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err error) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 	req := &request{repl: repl, vars: vars}
@@ -146,7 +146,7 @@ func (w *inspectedWalk) limit(h *Handler, r *http.Request) (passes bool, err err
 }
 
 // peek inspects the charges of a request.
-func (w *inspectedWalk) peek(h *Handler, req *request) error {
+func (w *tracedRequest) peek(h *Handler, req *request) error {
 	req.reserve(nil, nil, h.mostReserved(req)) // the example has no body
 	ds, by, cause, err := h.store.Peek(w.ctx, req.charges, h.OnError.Local(), h.Share)
 	if err != nil {

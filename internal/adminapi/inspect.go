@@ -10,9 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/dryrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/walk"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -60,10 +60,10 @@ func Unavailable(z *running.ActiveZone, err error) error {
 	return refused(http.StatusServiceUnavailable, fmt.Errorf("%w; on_error %s decides until it is back", err, z.Configured.OnError))
 }
 
-// Evaluate has the zones of a handler meet a request on a walk, and adds what they would decide to the answer of the
-// walk. It returns whether the request passes, and the status otherwise. known is false for handlers without zones.
+// Evaluate asks the zones of a handler about the request of a trace, and adds what they would decide to the answer of
+// the trace. It returns whether the request passes, and the status otherwise. known is false for handlers without zones.
 // ctx is that of the operator's request.
-type Evaluate func(ctx context.Context, w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
+type Evaluate func(ctx context.Context, w *dryrun.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
 // inspectRequest says which zones count an example of a request, and what they would decide.
 func (a API) inspectRequest(ctx context.Context, example *control.ExampleRequest) (int, any, error) {
@@ -75,7 +75,7 @@ func (a API) inspectRequest(ctx context.Context, example *control.ExampleRequest
 	if err != nil {
 		return 0, nil, refused(http.StatusNotFound, errors.New("request: no HTTP server runs"))
 	}
-	w, err := walk.NewTrace(app.(*caddyhttp.App), example, r, func(w *walk.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (int, bool, bool, error) {
+	w, err := dryrun.NewTrace(app.(*caddyhttp.App), example, r, func(w *dryrun.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (int, bool, bool, error) {
 		return a.evaluate(ctx, w, handler, r)
 	})
 	if err != nil {

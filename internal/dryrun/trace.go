@@ -1,5 +1,5 @@
-// Package walk takes an example of a request through the routes of a server that runs.
-package walk
+// Package dryrun takes an example of a request through the routes of a server that runs.
+package dryrun
 
 import (
 	"errors"
@@ -30,15 +30,15 @@ type Trace struct {
 	asked []string
 	// Fields of the header that handlers set which were not run, as placeholders.
 	fields []string
-	// Why the walk ended early, as an error of the API.
+	// Why the trace ended early, as an error of the API.
 	Failed error
 }
 
-// limiter asks the zones of a handler about the request of a walk. It returns whether they let it pass, and the
+// limiter asks the zones of a handler about the request of a trace. It returns whether they let it pass, and the
 // status otherwise. known is false for handlers of other kinds.
 type limiter func(w *Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error)
 
-// NewTrace returns a walk of a request, which is not prepared yet, through the server that gets it.
+// NewTrace returns a trace of a request, which is not prepared yet, through the server that gets it.
 func NewTrace(app *caddyhttp.App, example *control.ExampleRequest, r *http.Request, limit limiter) (*Trace, error) {
 	name, server, err := serverOf(app, example, r)
 	if err != nil {
@@ -49,7 +49,7 @@ func NewTrace(app *caddyhttp.App, example *control.ExampleRequest, r *http.Reque
 	return w, nil
 }
 
-// errDenied is what a zone answers on the walk. Error routes may have zones of their own.
+// errDenied is what a zone answers on the trace. Error routes may have zones of their own.
 var errDenied = errors.New("rate limit exceeded")
 
 func (w *Trace) Run(r *http.Request) error {
@@ -126,7 +126,7 @@ func (w *Trace) NoteMissing() {
 	}
 }
 
-// routes is caddyhttp.RouteList.Compile for the walk.
+// routes is caddyhttp.RouteList.Compile for the trace.
 func (w *Trace) routes(routes caddyhttp.RouteList, next caddyhttp.Handler) caddyhttp.Handler {
 	for i := range slices.Backward(routes) {
 		next = w.route(&routes[i], next)
@@ -134,7 +134,7 @@ func (w *Trace) routes(routes caddyhttp.RouteList, next caddyhttp.Handler) caddy
 	return next
 }
 
-// route is caddyhttp.Route.Compile for the walk.
+// route is caddyhttp.Route.Compile for the trace.
 func (w *Trace) route(route *caddyhttp.Route, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {
 		if route.Group != "" && w.groups[route.Group] {

@@ -1,4 +1,4 @@
-package walk
+package dryrun
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
-// Handlers of Caddy on a walk, by the names of their modules.
+// Handlers of Caddy on a trace, by the names of their modules.
 var (
 	// They change the request, or end in an error, and do nothing else.
 	runOnWalk = map[string]bool{"vars": true, "map": true, "rewrite": true, "headers": true, "error": true}
@@ -22,7 +22,7 @@ var (
 	endOfWalk = map[string]bool{"static_response": true, "metrics": true}
 )
 
-// handler is a handler with the next one, for the walk.
+// handler is a handler with the next one, for the trace.
 func (w *Trace) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {
 		if status, passes, known, err := w.limit(w, handler, r); known {
