@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 )
 
 // Alert says from when on a zone denies so much that an operator should know.
@@ -54,7 +54,7 @@ func (a *Alert) rule() (*alert.Rule, error) {
 		}
 	}
 	if r.Over < shortestAlert || r.Over > longestAlert {
-		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, plain.Duration(shortestAlert), plain.Duration(longestAlert))
+		return nil, fmt.Errorf("alert: over %s: must be from %s to %s", a.Over, normalize.Duration(shortestAlert), normalize.Duration(longestAlert))
 	}
 	if a.Min != "" {
 		if r.Least, err = a.Min.int(); err != nil {

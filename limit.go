@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -63,7 +63,7 @@ func (v Value) canonicalDuration() Value { return Value(quantity.PlainDuration(s
 // plainPercent does so with a percentage.
 func (v Value) plainPercent() Value { return Value(quantity.PlainPercent(string(v))) }
 
-func canonicalDuration(d time.Duration) Value { return Value(plain.Duration(d)) }
+func canonicalDuration(d time.Duration) Value { return Value(normalize.Duration(d)) }
 
 // Limit is a number of units that may be spent in any window of a length.
 type Limit struct {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -81,7 +81,7 @@ func (z *liveZone) forOverrides(hasher overrides.Hasher) overrides.Target {
 		},
 		FoldPattern: func(literal string) string {
 			if z.FoldCase || z.c.Key.Spelling.IsHost() { // paths keep theirs
-				return plain.Fold(literal)
+				return normalize.Fold(literal)
 			}
 			return literal
 		},

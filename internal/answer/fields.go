@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -44,7 +44,7 @@ func NewQuotas(zone string, policies []window.Policy) *Quotas {
 	for i, p := range policies {
 		name := zone
 		if len(policies) > 1 {
-			name += ":" + plain.Duration(p.Window)
+			name += ":" + normalize.Duration(p.Window)
 		}
 		f.Limits[i].Name = name
 		quota, length := Announced(p)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -50,7 +50,7 @@ func TestFieldsAsTheLibraryWritesThem(t *testing.T) {
 			for i, p := range policies {
 				name := zone
 				if len(policies) > 1 {
-					name += ":" + plain.Duration(p.Window)
+					name += ":" + normalize.Duration(p.Window)
 				}
 				d := window.Decision{Allowed: true, Remaining: number(), EffectiveWindow: time.Duration(number())}
 				decisions[i] = d

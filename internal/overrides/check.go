@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -85,7 +85,7 @@ func (r *Record) checkLimit() error {
 		return err
 	}
 	for i, p := range policies {
-		r.Limits[i].Window = plain.Duration(p.Window)
+		r.Limits[i].Window = normalize.Duration(p.Window)
 	}
 	return nil
 }

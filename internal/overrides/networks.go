@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // networks find the longest network with an address. All are of IPv4, or all of IPv6.
@@ -64,7 +64,7 @@ func addressIn(key string) (netip.Addr, bool) {
 	if len(text) > longestAddress {
 		return netip.Addr{}, false
 	}
-	return plain.Address(text)
+	return normalize.Address(text)
 }
 
 // networksOf returns the networks among which those of a key are that is an address, or a group of

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -103,7 +103,7 @@ func oracle(records []Record, key string) (best string) {
 			return 4, 0
 		case r.CIDR != "":
 			p := netip.MustParsePrefix(r.CIDR)
-			if a, ok := plain.Address(key); ok && p.Contains(a) {
+			if a, ok := normalize.Address(key); ok && p.Contains(a) {
 				return 3, p.Bits()
 			}
 		case r.Pattern != "":

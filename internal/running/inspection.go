@@ -6,8 +6,8 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -45,7 +45,7 @@ func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Ne
 // limitState returns what is used of a limit.
 func (z *ActiveZone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
 	state := control.LimitState{
-		Max: p.Limit, Window: plain.Duration(p.Window), Used: used, Remaining: d.Remaining,
+		Max: p.Limit, Window: normalize.Duration(p.Window), Used: used, Remaining: d.Remaining,
 		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
 	}
 	if d.RetryAfter != window.Never {

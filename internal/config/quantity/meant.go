@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // numberError is the error of a text that is not a whole number. The text may come from a
@@ -162,7 +162,7 @@ func (l Limit) Meant() (meant Limit, fault string, ok bool) {
 	length, _ := Duration(l.Window)
 	for times := 2; times <= 1000; times++ {
 		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
-			longer := plain.Duration(length * time.Duration(times))
+			longer := normalize.Duration(length * time.Duration(times))
 			return Limit{strconv.FormatFloat(math.Round(product), 'f', -1, 64), longer}, fmt.Sprintf("max %q is not a whole number", maximum), true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 var errNoNumber = errors.New(`"" is not a whole number`)
@@ -70,7 +70,7 @@ func CanonicalInt(text string) string {
 // PlainDuration does so with a duration.
 func PlainDuration(text string) string {
 	if d, err := Duration(text); err == nil {
-		return plain.Duration(d)
+		return normalize.Duration(d)
 	}
 	return text
 }

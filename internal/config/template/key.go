@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // DefaultKey is what a zone counts by unless told otherwise.
@@ -208,7 +208,7 @@ func (k *Key) spell(name, value string, s Spelling) string {
 		value = s.of(value)
 	}
 	if k.FoldCase {
-		value = plain.Fold(strings.TrimSpace(value))
+		value = normalize.Fold(strings.TrimSpace(value))
 	}
 	return k.Prefixes.group(value)
 }
@@ -261,7 +261,7 @@ func (p Prefixes) group(value string) string {
 	if p.V4 == DefaultIPv4Prefix && strings.IndexByte(value, ':') < 0 {
 		return value
 	}
-	addr, ok := plain.Address(value)
+	addr, ok := normalize.Address(value)
 	if !ok {
 		return value
 	}

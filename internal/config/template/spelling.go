@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // Spelling says how to get the value of a placeholder that clients can spell in several
@@ -26,20 +26,20 @@ func (s Spelling) IsHost() bool {
 // without "http.request.". Caddy's matchers read hosts and paths like this, so that
 // all spellings reach the same handler.
 var spellings = map[string]Spelling{
-	"host":            {"hostport", plain.HostPort}, // without the error that {host} costs Caddy
-	"hostport":        {"hostport", plain.HostPort},
-	"tls.server_name": {"tls.server_name", plain.Host},
+	"host":            {"hostport", normalize.HostPort}, // without the error that {host} costs Caddy
+	"hostport":        {"hostport", normalize.HostPort},
+	"tls.server_name": {"tls.server_name", normalize.Host},
 
-	"uri":           {"uri", plain.URI},
-	"uri_escaped":   {"uri", func(v string) string { return url.QueryEscape(plain.URI(v)) }},
-	"uri.path":      {"uri.path", plain.Path},
-	"orig_uri":      {"orig_uri", plain.URI},
-	"orig_uri.path": {"orig_uri.path", plain.Path},
+	"uri":           {"uri", normalize.URI},
+	"uri_escaped":   {"uri", func(v string) string { return url.QueryEscape(normalize.URI(v)) }},
+	"uri.path":      {"uri.path", normalize.Path},
+	"orig_uri":      {"orig_uri", normalize.URI},
+	"orig_uri.path": {"orig_uri.path", normalize.Path},
 
-	"uri.path_escaped":           {"uri.path", func(v string) string { return url.QueryEscape(plain.Path(v)) }},
+	"uri.path_escaped":           {"uri.path", func(v string) string { return url.QueryEscape(normalize.Path(v)) }},
 	"uri.path.file":              {"uri.path", pathFile},
 	"uri.path.file.base":         {"uri.path", pathBase},
-	"uri.path.file.ext":          {"uri.path", func(v string) string { return path.Ext(plain.Path(v)) }},
+	"uri.path.file.ext":          {"uri.path", func(v string) string { return path.Ext(normalize.Path(v)) }},
 	"uri.path.dir":               {"uri.path", pathDir},
 	"orig_uri.path.file":         {"orig_uri.path", pathFile},
 	"orig_uri.path.file_escaped": {"orig_uri.path", func(v string) string { return url.PathEscape(pathFile(v)) }},
@@ -47,17 +47,17 @@ var spellings = map[string]Spelling{
 }
 
 func pathFile(v string) string {
-	_, file := path.Split(plain.Path(v))
+	_, file := path.Split(normalize.Path(v))
 	return file
 }
 
 func pathDir(v string) string {
-	dir, _ := path.Split(plain.Path(v))
+	dir, _ := path.Split(normalize.Path(v))
 	return dir
 }
 
 func pathBase(v string) string {
-	v = plain.Path(v)
+	v = normalize.Path(v)
 	return strings.TrimSuffix(path.Base(v), path.Ext(v))
 }
 
@@ -85,9 +85,9 @@ func spellingOfPart(name string) (Spelling, bool) {
 	}
 	switch of := name[:dot]; of {
 	case "host.labels":
-		return Spelling{"hostport", func(v string) string { return plain.Label(plain.HostPort(v), n) }}, true
+		return Spelling{"hostport", func(v string) string { return normalize.Label(normalize.HostPort(v), n) }}, true
 	case "uri.path", "orig_uri.path":
-		return Spelling{of, func(v string) string { return plain.Part(plain.Path(v), n) }}, true
+		return Spelling{of, func(v string) string { return normalize.Part(normalize.Path(v), n) }}, true
 	}
 	return Spelling{}, false
 }

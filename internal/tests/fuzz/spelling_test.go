@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/plain"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // FuzzSpelling: what Caddy's matchers take for one host or one path has one key, and
@@ -34,18 +34,18 @@ func FuzzSpelling(f *testing.F) {
 		r := &http.Request{Method: http.MethodGet, Host: host, URL: &url.URL{Path: path}, Header: http.Header{}, RemoteAddr: "192.0.2.1:1"}
 		r = caddyhttp.PrepareRequest(r, repl, w, &caddyhttp.Server{})
 		for _, site := range []string{"one.test", "key.test", "::1"} {
-			if match, _ := (caddyhttp.MatchHost{site}).MatchWithError(r); match && plain.HostPort(host) != site {
-				t.Errorf("Host %q reaches %s, and counts as %q", host, site, plain.HostPort(host))
+			if match, _ := (caddyhttp.MatchHost{site}).MatchWithError(r); match && normalize.HostPort(host) != site {
+				t.Errorf("Host %q reaches %s, and counts as %q", host, site, normalize.HostPort(host))
 			}
 		}
 		name, _ := repl.GetString("http.request.host")
-		if got, want := plain.Host(name), plain.HostPort(host); got != want {
+		if got, want := normalize.Host(name), normalize.HostPort(host); got != want {
 			t.Errorf("Host %q: {host} counts as %q, {hostport} as %q", host, got, want)
 		}
-		if match, _ := (caddyhttp.MatchPath{"/login"}).MatchWithError(r); match && !strings.EqualFold(plain.Path(path), "/login") {
-			t.Errorf("path %q reaches /login, and counts as %q", path, plain.Path(path))
+		if match, _ := (caddyhttp.MatchPath{"/login"}).MatchWithError(r); match && !strings.EqualFold(normalize.Path(path), "/login") {
+			t.Errorf("path %q reaches /login, and counts as %q", path, normalize.Path(path))
 		}
-		if got, want := plain.Path(path), caddyhttp.CleanPath(path, true); got != want && path != "" {
+		if got, want := normalize.Path(path), caddyhttp.CleanPath(path, true); got != want && path != "" {
 			t.Errorf("path %q counts as %q, for Caddy it is %q", path, got, want)
 		}
 	})

@@ -1,4 +1,4 @@
-package plain
+package normalize
 
 import (
 	"net/netip"
