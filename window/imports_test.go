@@ -36,7 +36,7 @@ func TestImportDirection(t *testing.T) {
 		"internal/fallback": oneOf(module+"/window", engine, module+"/internal/breaker", module+"/internal/owed"),
 		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/internal/fallback", module+"/internal/owed", module+"/lua"),
 		"window/httplimit":  oneOf(module+"/window", module+"/internal/answer"),
-		"internal/answer":   oneOf(module+"/window", module+"/internal/plain", "github.com/munnerz/goautoneg"),
+		"internal/answer":   oneOf(module+"/window", module+"/internal/normalize", "github.com/munnerz/goautoneg"),
 		".":                 func(i string) bool { return !strings.HasPrefix(i, goRedis) },
 	} {
 		found := imports(t, filepath.Join("..", dir), false)

@@ -48,7 +48,7 @@ func (s *Store) takeInTurn(ctx context.Context, charges []window.Charge, room []
 		}
 		waited, turn = at, wait
 		if timer == nil {
-			timer = time.NewTimer(min(s.timeout/2, max(0, s.timeout-s.trip.Get()*9/8)))
+			timer = time.NewTimer(min(s.timeout/2, max(0, s.timeout-s.rtt.Get()*9/8)))
 			defer timer.Stop()
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, s.timeout) // of the wait and the call
@@ -116,7 +116,7 @@ func (s *Store) decideApart(ctx context.Context, op wire.Op, requests [][]window
 func (s *Store) takeSuspect(ctx context.Context, charges []window.Charge, suspect int) window.Result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if !s.trip.HasTimeFor(ctx, 2) {
+	if !s.rtt.HasTimeFor(ctx, 2) {
 		return s.take(ctx, charges, nil)
 	}
 	var calls, rest []*wire.Call
@@ -229,7 +229,7 @@ func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (
 func (s *Store) giveBack(ctx context.Context, undo []*wire.Call) {
 	var now []*wire.Call
 	for _, c := range undo {
-		if c.Err == nil && !s.trip.HasTimeFor(ctx, 1) {
+		if c.Err == nil && !s.rtt.HasTimeFor(ctx, 1) {
 			c.Err = failure.ErrLater
 		}
 		if c.Err == nil {

@@ -53,8 +53,8 @@ func (s *Store) newBatcher() *batch.Batcher {
 	return batch.New(batch.Env{
 		Timeout:     s.timeout,
 		MaxInFlight: s.connections(),
-		Trip:        s.trip.Get,
-		Distance:    s.trip.Shortest,
+		RTT:         s.rtt.Get,
+		Distance:    s.rtt.Shortest,
 		Weight:      s.weightOf,
 		Decider: func() func(context.Context, [][]window.Charge) []window.Result {
 			r := new(round)
@@ -198,14 +198,14 @@ func (s *Store) send(ctx context.Context, calls []*wire.Call) {
 		return
 	}
 	whole := ctx
-	ctx, cancel := s.trip.InTime(whole)
+	ctx, cancel := s.rtt.InTime(whole)
 	defer cancel()
 	start := time.Now()
 	wire.Send(ctx, s.client, calls)
 	if calls[0].Err == nil {
-		s.trip.Note(start)
+		s.rtt.Note(start)
 	} else if ctx != whole {
-		s.trip.NoConnection(whole, ctx, calls)
+		s.rtt.NoConnection(whole, ctx, calls)
 	}
 }
 

@@ -59,5 +59,5 @@ func (s engineStore) Timeout() time.Duration { return s.timeout }
 // HasTimeFor reports whether this number of round trips fits into the time until the deadline of
 // ctx. Close servers always have time.
 func (s engineStore) HasTimeFor(ctx context.Context, trips int64) bool {
-	return s.trip.HasTimeFor(ctx, trips)
+	return s.rtt.HasTimeFor(ctx, trips)
 }

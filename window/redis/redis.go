@@ -24,8 +24,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/gate"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/leases"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/rtt"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/tasks"
-	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/trip"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
@@ -69,7 +69,7 @@ type Store struct {
 	background *tasks.Background
 	// The last description that a server gave of itself.
 	server atomic.Pointer[client.Hello]
-	trip   *trip.Trip
+	rtt    *rtt.Estimate
 	holds  holds
 	// Charges that Ping must try: a window.Charge for each kind of counter with which a
 	// request failed since the last successful ping.
@@ -110,7 +110,7 @@ func newStore(client goredis.UniversalClient, o Options) *Store {
 		clock:      clock,
 		report:     o.Report,
 		background: tasks.NewBackground(),
-		trip:       trip.New(o.Timeout, o.connecting()),
+		rtt:        rtt.New(o.Timeout, o.connecting()),
 	}
 	s.words = failure.Words{
 		Store: s.name, Timeout: s.timeout, Cluster: s.cluster,
@@ -146,14 +146,14 @@ func (s *Store) onEach(o Options) {
 		sharing := &client.Sharing{Retry: !s.cluster, Tell: o.Few}
 		server.AddHook(&client.Loader{Each: only(server), Background: s.background, Patience: s.patience})
 		server.AddHook(&client.WarmPool{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
-			return s.trip.IsFar() && !sharing.IsFew()
+			return s.rtt.IsFar() && !sharing.IsFew()
 		}})
 		server.AddHook(client.Topology{Address: server.Options().Addr})
 		server.AddHook(new(client.Renewal))
 		server.AddHook(sharing)
 		server.AddHook(client.Handshake{
 			Username: o.Username, Password: o.Password, DB: o.DB,
-			Context: s.background.Context, OnHello: s.server.Store, Seed: s.trip.Seed,
+			Context: s.background.Context, OnHello: s.server.Store, Seed: s.rtt.Seed,
 		})
 	}
 	switch c := s.client.(type) {

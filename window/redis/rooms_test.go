@@ -31,7 +31,7 @@ func TestRooms(t *testing.T) {
 		{"resp", []string{"failure"}},
 		{"wire", []string{client, "failure", "naming", "scripts"}},
 		{"respguard", []string{client, "failure", "resp"}},
-		{"trip", []string{"failure", "wire"}},
+		{"rtt", []string{"failure", "wire"}},
 		{"client", []string{client, "failure", "resp", "scripts", "tasks"}},
 	}
 	var rooms []string

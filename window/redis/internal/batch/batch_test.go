@@ -47,7 +47,7 @@ func newServer(t *testing.T, change ...func(*Env)) *server {
 	s := &server{t: t, left: timeout}
 	env := Env{
 		Timeout: timeout, MaxInFlight: 8,
-		Trip:     func() time.Duration { return s.trip },
+		RTT:      func() time.Duration { return s.trip },
 		Distance: func() time.Duration { return s.trip },
 		Weight:   func(charges []window.Charge) int64 { return charges[0].Cost },
 		Decider:  s.decider,
@@ -182,7 +182,7 @@ func TestSoloAllocatesNothing(t *testing.T) {
 	results := []window.Result{{Decisions: make([]window.Decision, 1)}}
 	b := New(Env{
 		Timeout:  time.Minute,
-		Trip:     func() time.Duration { return 0 },
+		RTT:      func() time.Duration { return 0 },
 		Distance: func() time.Duration { return 0 },
 		Decider: func() func(context.Context, [][]window.Charge) []window.Result {
 			return func(context.Context, [][]window.Charge) []window.Result { return results }

@@ -35,8 +35,8 @@ type Env struct {
 	Timeout time.Duration
 	// The number of batches in flight to a server that is far away, at most.
 	MaxInFlight int
-	// Trip returns how long a round trip to the server takes; 0: not known.
-	Trip func() time.Duration
+	// RTT returns how long a round trip to the server takes; 0: not known.
+	RTT func() time.Duration
 	// Distance returns the shortest of the last round trips, to which a busy server or
 	// client has added least; 0: not known.
 	Distance func() time.Duration

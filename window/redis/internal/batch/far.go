@@ -13,7 +13,7 @@ const leastInterval = 250 * time.Microsecond
 // startFar is start for a server that is far away. Two batches that are overdue may be all
 // that is sent to a server that has stopped answering. b.mu must be held.
 func (b *Batcher) startFar(now time.Duration) {
-	trip, most := b.env.Trip(), b.env.MaxInFlight
+	trip, most := b.env.RTT(), b.env.MaxInFlight
 	switch {
 	case len(b.waiting) == 0 || b.runners >= most:
 		return

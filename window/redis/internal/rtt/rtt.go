@@ -1,6 +1,6 @@
-// Package trip knows how long a round trip takes to servers that may be far away, and what there is
+// Package rtt estimates how long a round trip takes to servers that may be far away, and what there is
 // time for.
-package trip
+package rtt
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
-// Trip is how long a round trip to the servers of a store takes: an average of the last ones
+// Estimate is how long a round trip to the servers of a store takes: an average of the last ones
 // that had an answer. 0 is not known.
-type Trip struct {
+type Estimate struct {
 	timeout  time.Duration // of a call
 	patience time.Duration // of a connection
 
@@ -24,12 +24,12 @@ type Trip struct {
 	lost        atomic.Int64 // when an answer had not come in time, in Unix milliseconds
 }
 
-// Get returns it.
-func (t *Trip) Get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
+// Get returns the average; 0: not known.
+func (t *Estimate) Get() time.Duration { return time.Duration(t.nanoseconds.Load()) }
 
 // Shortest returns the shortest of the last round trips: to the others, a busy server or client
 // has added more. 0 is not known.
-func (t *Trip) Shortest() time.Duration { return time.Duration(t.shortest.Load()) }
+func (t *Estimate) Shortest() time.Duration { return time.Duration(t.shortest.Load()) }
 
 // forgotten is how much of what the shortest round trip is shorter than each later one is forgotten
 // with that: a part of this many.
@@ -37,7 +37,7 @@ const forgotten = 64
 
 // Note takes one more into account, which began at a time. Of two that end at the same time,
 // one may be lost.
-func (t *Trip) Note(start time.Time) {
+func (t *Estimate) Note(start time.Time) {
 	d := time.Since(start)
 	t.last.Store(start.Add(d).UnixMilli())
 	if shortest := t.shortest.Load(); shortest == 0 || int64(d) < shortest {
@@ -54,13 +54,15 @@ func (t *Trip) Note(start time.Time) {
 }
 
 // Seed is Note for what is known before any call was made.
-func (t *Trip) Seed(d time.Duration) {
+func (t *Estimate) Seed(d time.Duration) {
 	t.nanoseconds.CompareAndSwap(0, int64(d))
 	t.shortest.CompareAndSwap(0, int64(d))
 }
 
 // New returns a trip that is not known.
-func New(timeout, patience time.Duration) *Trip { return &Trip{timeout: timeout, patience: patience} }
+func New(timeout, patience time.Duration) *Estimate {
+	return &Estimate{timeout: timeout, patience: patience}
+}
 
 // soon is a context for calls that have to wait for a connection. Done is closed when there
 // would be no time for an answer any more: such a call is not sent, and the connection is
@@ -76,7 +78,7 @@ func (s soon) Deadline() (time.Time, bool) { return s.end, true }
 
 // InTime returns a soon of ctx, and what ends it. Where a round trip takes no more than a
 // tenth of the timeout, that is ctx itself.
-func (t *Trip) InTime(ctx context.Context) (context.Context, func()) {
+func (t *Estimate) InTime(ctx context.Context) (context.Context, func()) {
 	trip := t.Get()
 	end, ok := ctx.Deadline()
 	if !ok || !t.IsFar() {
@@ -92,7 +94,7 @@ func (t *Trip) InTime(ctx context.Context) (context.Context, func()) {
 
 // NoConnection tells calls that could not be sent in time from those that a server did not
 // answer, if the servers have answered others since, in the last second or so.
-func (t *Trip) NoConnection(ctx, early context.Context, calls []*wire.Call) {
+func (t *Estimate) NoConnection(ctx, early context.Context, calls []*wire.Call) {
 	now, last := time.Now().UnixMilli(), t.last.Load()
 	if !errors.As(calls[0].Err, new(failure.UnwrittenError)) {
 		t.lost.Store(now)
@@ -109,11 +111,11 @@ func (t *Trip) NoConnection(ctx, early context.Context, calls []*wire.Call) {
 
 // IsFar reports whether a connection takes so long that requests do not wait for it as others
 // do.
-func (t *Trip) IsFar() bool { return t.Get() > t.timeout/10 }
+func (t *Estimate) IsFar() bool { return t.Get() > t.timeout/10 }
 
 // HasTimeFor reports whether this number of round trips fits into the time until the deadline of
 // ctx. Close servers always have time.
-func (t *Trip) HasTimeFor(ctx context.Context, trips int64) bool {
+func (t *Estimate) HasTimeFor(ctx context.Context, trips int64) bool {
 	end, ok := ctx.Deadline()
 	return !ok || !t.IsFar() || time.Duration(trips)*t.Get() < time.Until(end)
 }

@@ -1,4 +1,4 @@
-package trip
+package rtt
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 const ms = time.Millisecond
 
 // after notes a round trip of a length.
-func (t *Trip) after(d time.Duration) {
+func (t *Estimate) after(d time.Duration) {
 	start := time.Now()
 	time.Sleep(d)
 	t.Note(start)
