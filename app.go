@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/jsonform"
-	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
@@ -20,6 +19,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -45,7 +45,7 @@ type App struct {
 	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
-	zones map[engine.ZoneID]*zoneUse
+	zones map[engine.ZoneID]*zone.Use
 	// The first store of each name, and whether the log names another one.
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
@@ -65,27 +65,6 @@ type namedStore struct {
 	warned bool
 }
 
-// zoneUse is what the handlers that use a zone have in common. It is complete once the
-// configuration has loaded. What is derived from it earlier is derived again, see joins.
-type zoneUse struct {
-	definition string
-	// Whether a handler charges for other zones as well, so that a script has to
-	// decide in all of them: a counter is kept in one way.
-	script bool
-	// Zones of handlers that were provisioned while script was false.
-	alone []*overridebook.Subscriber
-	// Whether the log has what is most likely a mistake in the zone.
-	warned bool
-	// All zones of the handlers with it, if they have others.
-	beside []*liveZone
-	// Whether the store of a handler keeps no counters of requests that are not denied.
-	noShadow bool
-	// When the log may say again that an option came out empty.
-	noValueLog placeholders.Due
-	// Whether answers tell their cost, in a zone with settle.
-	seeking seeking
-}
-
 // CaddyModule returns the Caddy module information.
 func (App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "sliding_window", New: func() caddy.Module { return new(App) }}
@@ -100,7 +79,7 @@ func (a *App) UnmarshalJSON(b []byte) error {
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.loaded = running.Zones.Expect()
-	a.zones, a.stores = make(map[engine.ZoneID]*zoneUse), make(map[string]*namedStore)
+	a.zones, a.stores = make(map[engine.ZoneID]*zone.Use), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
 	a.OnError = cmp.Or(a.OnError, control.OnErrorLocal)
 	if err := cmp.Or(checkOnError(a.OnError), checkShare(a.OnError, a.Share)); err != nil {
@@ -240,15 +219,15 @@ func (a *App) addStore(ctx caddy.Context, id engine.StoreID) {
 
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
-func (a *App) addZone(store engine.StoreID, zone, definition string) (*zoneUse, error) {
-	id := engine.ZoneID{Store: store, Zone: zone}
+func (a *App) addZone(store engine.StoreID, name, definition string) (*zone.Use, error) {
+	id := engine.ZoneID{Store: store, Zone: name}
 	use, ok := a.zones[id]
 	if !ok {
-		use = &zoneUse{definition: definition}
+		use = &zone.Use{Definition: definition}
 		a.zones[id] = use
 	}
-	if use.definition != definition {
-		return nil, fmt.Errorf("zone %s: %w", zone, errDiffer("", differences(use.definition, definition)))
+	if use.Definition != definition {
+		return nil, fmt.Errorf("zone %s: %w", name, errDiffer("", differences(use.Definition, definition)))
 	}
 	return use, nil
 }
@@ -287,18 +266,6 @@ func differences(one, two string) string {
 		all = append(all, "on_error local { share } holds for one of them")
 	}
 	return strings.Join(all, ", ")
-}
-
-// joins adds a handler's zone. It returns the zones whose overrides have to be compiled: z, and those before it
-// if a server could decide on them until z came.
-func (u *zoneUse) joins(z *overridebook.Subscriber) []*overridebook.Subscriber {
-	u.alone = append(u.alone, z)
-	if !u.script {
-		return u.alone[len(u.alone)-1:]
-	}
-	all := u.alone
-	u.alone = nil
-	return all
 }
 
 // Interface guards.

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
@@ -42,8 +39,6 @@ type Load struct {
 	// The time in which the factor rises from the floor to 1 at the earliest, from `1s` to `1h`.
 	// It falls at once. Default: `1m`.
 	Recover Value `json:"recover,omitempty"`
-
-	options load.Options
 }
 
 // LoadRange is where a signal acts.
@@ -62,9 +57,9 @@ const (
 	defaultRecover = time.Minute
 )
 
-// compile reports what is wrong with l by itself, and makes it ready.
-func (l *Load) compile() error {
-	o := load.Options{Floor: defaultFloor, Ceiling: defaultCeiling, Recover: defaultRecover}
+// compile returns l as requests use it, or what is wrong with it by itself.
+func (l *Load) compile() (*load.Options, error) {
+	o := &load.Options{Floor: defaultFloor, Ceiling: defaultCeiling, Recover: defaultRecover}
 	for _, signal := range []struct {
 		of      load.Signal
 		r       *LoadRange
@@ -81,21 +76,20 @@ func (l *Load) compile() error {
 		}
 		r, err := signal.r.compile(signal.read)
 		if err != nil {
-			return fmt.Errorf("%s: %w, as in %s", signal.of, err, signal.example)
+			return nil, fmt.Errorf("%s: %w, as in %s", signal.of, err, signal.example)
 		}
 		if r.Hi > signal.most {
-			return fmt.Errorf("%s: %s is above the most, which is %s; write a lower one, as in %s", signal.of, signal.r.Hi, map[bool]string{true: "100%", false: "1m"}[signal.most == 1], signal.example)
+			return nil, fmt.Errorf("%s: %s is above the most, which is %s; write a lower one, as in %s", signal.of, signal.r.Hi, map[bool]string{true: "100%", false: "1m"}[signal.most == 1], signal.example)
 		}
 		o.Ranges[signal.of] = r
 	}
 	if o.Ranges == (load.Options{}).Ranges {
-		return errors.New("nothing says what the load is; write cpu 70% 95%, memory 80% 95% or latency 200ms 1s")
+		return nil, errors.New("nothing says what the load is; write cpu 70% 95%, memory 80% 95% or latency 200ms 1s")
 	}
-	if err := l.compileBounds(&o); err != nil {
-		return err
+	if err := l.compileBounds(o); err != nil {
+		return nil, err
 	}
-	l.options = o
-	return nil
+	return o, nil
 }
 
 // compileBounds reads floor, ceiling and recover.
@@ -153,11 +147,11 @@ func (v Value) seconds() (float64, error) {
 }
 
 // checkLoad reports what is wrong with load, or with what is configured beside it.
-func checkLoad(z *Zone, c *compiled.Settings) error {
+func checkLoad(z *Zone, c *compiled.Settings) (err error) {
 	if z.Load == nil {
 		return nil
 	}
-	if err := z.Load.compile(); err != nil {
+	if c.Scaling, err = z.Load.compile(); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	if z.Lease != nil {
@@ -197,7 +191,7 @@ func checkScaled(z *Zone, c *compiled.Settings) error {
 		}
 	}
 	for i, p := range scaled {
-		if err := window.CheckPolicy(c.Algorithm, load.Scale(p, z.Load.options.Ceiling)); err != nil {
+		if err := window.CheckPolicy(c.Algorithm, load.Scale(p, c.Scaling.Ceiling)); err != nil {
 			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", written[i].Max, written[i].Window, z.Load.Ceiling, err)
 		}
 	}
@@ -210,40 +204,6 @@ func shortLimit(l *compiled.LimitTemplate) int64 {
 		return 100
 	}
 	return max(1, int64(math.Round(float64(l.Known.Limit)*float64(time.Second)/float64(l.Known.Window))))
-}
-
-// reduced reports whether nothing but the load denies the request: as far as is known, the limits as
-// they are configured have room for it. A cost above a limit that the factor made smaller waits for
-// a window.
-func (req *request) reduced() bool {
-	reduced := req.keyless == nil
-	for i, z := range req.zones {
-		c, ds := &req.charges[i], req.decisionsOf(i)
-		if window.Allowed(ds) {
-			continue
-		}
-		if z.load == nil || req.ruleHere(z.Name) != nil {
-			reduced = false
-			continue
-		}
-		base := z.c.Policies
-		if base == nil {
-			base, _ = z.c.ExpandLimits(z.c.Limits, req.repl)
-		}
-		for j := range ds {
-			d := &ds[j]
-			switch {
-			case d.Allowed:
-			case len(base) != len(ds): // placeholders have changed since
-				reduced = false
-			case d.Limit-d.Remaining > base[j].Limit-c.Cost:
-				reduced = false
-			case d.RetryAfter == window.Never:
-				d.RetryAfter = c.Policies[j].Window
-			}
-		}
-	}
-	return reduced
 }
 
 // plain returns l with values written in one way and without those that are the default.
@@ -261,37 +221,4 @@ func (l *Load) plain() *Load {
 	p.Ceiling = unless(p.Ceiling.plainPercent(), "100%")
 	p.Recover = unless(p.Recover.canonicalDuration(), canonicalDuration(defaultRecover))
 	return &p
-}
-
-// serveTimed has the next handlers answer a request that was admitted, and measures how long they take
-// if a zone wants to know.
-func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
-	if !h.times || req.TimedZone(0) == nil {
-		return next.ServeHTTP(w, r)
-	}
-	return load.Serve(w, r, &timedRequest{req, h.clients}, req.vars, next)
-}
-
-// TimedZone implements load.TimedRequest.
-func (req *request) TimedZone(i int) *load.Controller {
-	for _, z := range req.zones {
-		if z.load.Timed() {
-			if i == 0 {
-				return z.load.Controller
-			}
-			i--
-		}
-	}
-	if req.shadows == nil {
-		return nil
-	}
-	for j := range *req.shadows {
-		if s := &(*req.shadows)[j]; s.applies && s.zone.load.Timed() {
-			if i == 0 {
-				return s.zone.load.Controller
-			}
-			i--
-		}
-	}
-	return nil
 }

@@ -3,6 +3,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,24 +13,42 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/adminapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/jsonform"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/dryrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
-	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
+	"github.com/slidingwindow/caddy-sliding-window/internal/request"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	_ "github.com/slidingwindow/caddy-sliding-window/stores" // the stores that come with it
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
+// The words for which fields an answer gets.
+const (
+	fieldsIETF   = "ietf"
+	fieldsLegacy = "legacy"
+	fieldsBoth   = "both"
+	fieldsNone   = "none"
+)
+
+// The words for how the bodies of denials are written.
+const (
+	errorsProblem   = "problem"
+	errorsOpenAI    = "openai"
+	errorsAnthropic = "anthropic"
+)
+
+// apis are the APIs whose clients read the bodies.
+var apis = map[string]*answer.API{errorsOpenAI: answer.OpenAI, errorsAnthropic: answer.Anthropic}
+
 func init() {
 	caddy.RegisterModule(Handler{})
+	caddy.RegisterModule(adminapi.New(evaluate))
 }
 
 // Handler limits how many requests pass. A request is counted in every zone that
@@ -96,14 +115,9 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
-	store   *openstore.SharedStore
-	zones   []*liveZone
-	settles bool        // whether a zone has count_if or settle
-	loads   bool        // whether a zone has load
-	times   bool        // whether a zone measures answer times
-	api     *answer.API // as Errors says; nil: problem details
-	clients []clientZone
-	logger  *zap.Logger
+	store    *openstore.SharedStore
+	zones    []*zone.Live
+	requests *request.Handler
 }
 
 // CaddyModule returns the Caddy module information.
@@ -119,7 +133,6 @@ func (h *Handler) UnmarshalJSON(b []byte) error {
 
 // Provision implements caddy.Provisioner. It does not connect to anything.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
 	if err := h.check(); err != nil {
 		return err
 	}
@@ -150,55 +163,44 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.store = openstore.Acquire(store, openShadow, h.OnError.Local())
 	app.addStore(ctx, h.store.ID)
+	var matchers []caddyhttp.MatcherSets
 	for _, z := range h.Zones {
 		use, err := app.addZone(h.store.ID, z.Name, z.definition(h.Share))
 		if err != nil {
 			return err
 		}
-		live := &liveZone{Zone: z, use: use, hold: zonepool.Of(engine.ZoneID{Store: h.store.ID, Zone: z.Name})}
-		h.zones = append(h.zones, live) // Cleanup releases it
-		if err := live.provision(ctx, store, h.LogKey); err != nil {
+		m, err := z.provision(ctx, use)
+		if err != nil {
 			return err
 		}
-		use.script = use.script || !h.decidesAlone(z)
-		h.loads, h.times = h.loads || live.load != nil, h.times || live.load.Timed()
-		use.noShadow = use.noShadow || openShadow == nil
+		live, err := zone.New(z.c, use, zone.Options{Store: h.store, OnError: h.OnError, Share: h.Share, LogsKeys: h.LogKey})
+		h.zones, matchers = append(h.zones, live), append(matchers, m) // Cleanup releases it
+		if err != nil {
+			return err
+		}
+		use.Note(h.decidesAlone(z), openShadow != nil)
 		if z.c.Percent != enforce.All {
-			if err := use.checkShadow(); err != nil {
+			if err := use.CheckShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}
 		}
 	}
-	if len(h.zones) > 1 {
-		for _, z := range h.zones {
-			z.use.beside = append(z.use.beside, h.zones...)
-		}
-	}
-	if h.times {
-		h.clients = clientZones(h.zones)
-	}
-	if h.Status == 0 {
-		h.Status = http.StatusTooManyRequests
-	}
-	if h.Headers == "" {
-		h.Headers = fieldsIETF
-	}
-	h.api = apis[h.Errors]
-	if h.settles = slices.ContainsFunc(h.Zones, (*Zone).settles); h.settles {
-		h.store.Settler.Use()
-	}
-	h.warnOfReservations()
+	zone.Join(h.zones)
+	h.Status, h.Headers = cmp.Or(h.Status, http.StatusTooManyRequests), cmp.Or(h.Headers, fieldsIETF)
+	h.requests = request.New(h.zones, matchers, request.Options{
+		Store: h.store, OnError: h.OnError, Share: h.Share, Status: h.Status, Jitter: h.Jitter, LogKey: h.LogKey, Logger: ctx.Logger(),
+		IETF: h.Headers == fieldsIETF || h.Headers == fieldsBoth, Legacy: h.Headers == fieldsLegacy || h.Headers == fieldsBoth, API: apis[h.Errors],
+	})
 	if h.Share {
 		app.join(h.store)
 	}
 	for _, z := range h.zones {
-		running := h.newRunningZone(z)
-		for _, o := range z.use.joins(running.InBook) {
+		for _, o := range z.Use.Joins(z.Running.InBook) {
 			h.store.Overrides.Preload(o, ctx.Storage())
 		}
-		app.running = append(app.running, running)
+		app.running = append(app.running, z.Running)
 	}
-	return registerMetrics(ctx)
+	return zone.RegisterMetrics(ctx.GetMetricsRegistry())
 }
 
 // check reports what is wrong with the handler as configured.
@@ -221,7 +223,7 @@ func (h *Handler) check() error {
 	}
 	for _, z := range h.Zones {
 		if a := z.Algorithm; a != nil && a.Native == nativeOn && !h.decidesAlone(z) {
-			return fmt.Errorf("zone %s: %w", z.Name, errNative(checkNative(z, z.c, false)))
+			return fmt.Errorf("zone %s: %w", z.Name, errNative(errors.New("there are other zones in the handler")))
 		}
 	}
 	for _, err := range []error{
@@ -264,7 +266,7 @@ func checkJitter(jitter float64) error {
 // on after it: stores allow for that.
 func (h *Handler) Cleanup() error {
 	for _, z := range h.zones {
-		z.hold.Release()
+		z.Release()
 	}
 	if h.store != nil {
 		h.store.Release(h.OnError.Local())
@@ -274,93 +276,17 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	req, err := h.newRequest(r)
-	if err != nil {
-		return err
-	}
-	if req.keyless == nil && len(req.charges) == 0 {
-		req.allowed = true
-		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
-			req.publish()
-		}
-		return h.serveSettled(w, r, req, next)
-	}
-	var body *usage.Start // what was read of the request's body
-	if req.keyless == nil {
-		if h.settles {
-			if body, err = h.reserve(w, r, req); err != nil {
-				return h.refuseBody(w, r, err)
-			}
-		}
-		start := load.Waiting()
-		if h.settles {
-			err = h.decideSettled(r.Context(), req)
-		} else {
-			err = h.decide(r.Context(), req)
-		}
-		load.WaitedSince(start, req.vars)
-		if err != nil {
-			return h.undecided(w, r, req, err, next)
-		}
-		h.setFields(w.Header(), req)
-	}
-	h.watch(r, req)
-	req.publish()
-	req.count()
-	if req.allowed {
-		return h.serveSettled(w, r, req, next)
-	}
-	if body != nil {
-		h.rememberDenied(r.Context(), req)
-	}
-	return h.deny(w, r, req)
+	return h.requests.Serve(w, r, next)
 }
 
-// decide asks the store, and while it is away does what on_error says. An error
-// leaves it to undecided.
-func (h *Handler) decide(ctx context.Context, req *request) error {
-	req.place, req.unsure = engine.InStore, false
-	ds, err := h.store.Take(ctx, req.charges, req.decisions[:cap(req.decisions)])
-	if err != nil && h.OnError.Local() && ctx.Err() == nil && h.store.IsRemote() {
-		if c := h.logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
-			c.Write(zap.Error(err))
-		}
-		req.place, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
-		ds, err = h.store.TakeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
+// evaluate implements adminapi.Evaluate.
+func evaluate(ctx context.Context, w *dryrun.Trace, handler caddyhttp.MiddlewareHandler, r *http.Request) (status int, passes, known bool, err error) {
+	h, known := handler.(*Handler)
+	if !known {
+		return 0, false, false, nil
 	}
-	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
-	return err
-}
-
-// statusClientClosed is what proxies log for a client that hung up.
-const statusClientClosed = 499
-
-func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
-	switch {
-	case r.Context().Err() != nil:
-		return caddyhttp.Error(statusClientClosed, err)
-	case !errors.Is(err, window.ErrUnavailable):
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
-	if c := h.logger.Check(zap.DebugLevel, "store could not decide"); c != nil {
-		c.Write(zap.String("on_error", string(h.OnError)), zap.Error(err))
-	}
-	for i, z := range req.zones {
-		c := &req.charges[i]
-		z.recorder.Failed(c, h.OnError.Open())
-		if h.OnError.Open() {
-			z.counters.FailedOpen.Count(c.Cost)
-		} else {
-			z.counters.FailedClosed.Count(c.Cost)
-		}
-	}
-	req.allowed = h.OnError.Open()
-	h.watch(r, req)
-	req.publish()
-	if req.allowed {
-		return h.serveSettled(w, r, req, next)
-	}
-	return h.unavailable(w, r, req)
+	passes, err = h.requests.Inspect(ctx, w, r)
+	return h.Status, passes, true, err
 }
 
 // Interface guards.

@@ -65,14 +65,6 @@ type Settle struct {
 
 	// The most that an answer may say that it cost. Default: 1000000000000.
 	Max Value `json:"max,omitempty"`
-
-	source             *usage.Source // nil: the header
-	fields             *usage.Fields // nil: cost is reserved
-	weights            usage.Weights
-	most               int64
-	perToken           int64 // bytes of the body; 0: they do not count
-	reserveMost        int64 // 0: the limits alone hold
-	onMissing, onAbort untold
 }
 
 // Weight is the units that tokens cost. Three decimals count.
@@ -93,71 +85,60 @@ const (
 	untoldRefund = "refund"
 )
 
-// untold is what a request costs whose answer does not tell.
-type untold struct {
-	kept  bool
-	units int64 // unless kept
-}
-
-// cost returns what a request costs that has reserved units, and whose answer has told some by then.
-func (u untold) cost(reserved, told int64) int64 {
-	if u.kept {
-		return max(reserved, told)
-	}
-	return max(u.units, told)
-}
-
 // newUntold reads a value of on_missing or on_abort.
-func newUntold(option string, v Value) (untold, error) {
+func newUntold(option string, v Value) (compiled.Untold, error) {
 	switch v {
 	case "", untoldKeep:
-		return untold{kept: true}, nil
+		return compiled.Untold{Kept: true}, nil
 	case untoldRefund:
-		return untold{}, nil
+		return compiled.Untold{}, nil
 	}
 	n, err := v.int()
 	if err != nil || n < 0 || n > usage.MaxCount {
-		return untold{}, fmt.Errorf("%s %q is unknown; use keep, refund, or a number of units from 0 to %d", option, string(v), int64(usage.MaxCount))
+		return compiled.Untold{}, fmt.Errorf("%s %q is unknown; use keep, refund, or a number of units from 0 to %d", option, string(v), int64(usage.MaxCount))
 	}
-	return untold{units: n}, nil
+	return compiled.Untold{Units: n}, nil
 }
 
-// compile reports what is wrong by itself, and makes s ready.
-func (s *Settle) compile() error {
-	if err := s.compileSource(); err != nil {
-		return err
+// compile returns s as requests use it, or what is wrong with it by itself.
+func (s *Settle) compile() (*compiled.Settle, error) {
+	c := &compiled.Settle{Header: s.Header, Strip: s.Strip, Tokens: s.Usage != "", RefundIf: s.RefundIf, Most: usage.MaxCount}
+	if err := s.compileSource(c); err != nil {
+		return nil, err
 	}
-	if err := s.compileWeight(); err != nil {
-		return err
+	if err := s.compileWeight(c); err != nil {
+		return nil, err
 	}
-	if err := s.compileReserve(); err != nil {
-		return err
+	if err := s.compileReserve(c); err != nil {
+		return nil, err
 	}
 	var err error
-	if s.onMissing, err = newUntold("on_missing", s.OnMissing); err != nil {
-		return err
+	if c.OnMissing, err = newUntold("on_missing", s.OnMissing); err != nil {
+		return nil, err
 	}
-	if s.onAbort, err = newUntold("on_abort", s.OnAbort); err != nil {
-		return err
+	if c.OnAbort, err = newUntold("on_abort", s.OnAbort); err != nil {
+		return nil, err
 	}
-	if s.RefundIf != nil {
+	switch {
+	case s.RefundIf != nil:
 		if err := checkMatcher("refund_if", s.RefundIf); err != nil {
-			return err
+			return nil, err
 		}
+	case s.Usage != "":
+		c.RefundIf = failed
 	}
-	s.most = usage.MaxCount
 	if s.Max != "" {
-		if s.most, err = s.Max.int(); err != nil {
-			return fmt.Errorf("max %w", err)
+		if c.Most, err = s.Max.int(); err != nil {
+			return nil, fmt.Errorf("max %w", err)
 		}
 	}
-	if s.most < 1 || s.most > usage.MaxCount {
-		return fmt.Errorf("max %s: must be from 1 to %d", s.Max, int64(usage.MaxCount))
+	if c.Most < 1 || c.Most > usage.MaxCount {
+		return nil, fmt.Errorf("max %s: must be from 1 to %d", s.Max, int64(usage.MaxCount))
 	}
-	return nil
+	return c, nil
 }
 
-func (s *Settle) compileSource() (err error) {
+func (s *Settle) compileSource(c *compiled.Settle) (err error) {
 	var sources []string
 	for _, source := range [][2]string{{"usage", s.Usage}, {"header", s.Header}, {"json", s.JSON}} {
 		if source[1] != "" {
@@ -178,9 +159,9 @@ func (s *Settle) compileSource() (err error) {
 			return fmt.Errorf("header %q is not the name of a header field", s.Header)
 		}
 	case s.JSON != "":
-		s.source, err = usage.Path(s.JSON)
+		c.Source, err = usage.Path(s.JSON)
 	default:
-		s.source = usages[s.Usage]
+		c.Source = usages[s.Usage]
 		err = checkWord("usage", s.Usage, "openai", "anthropic")
 	}
 	return err
@@ -189,73 +170,81 @@ func (s *Settle) compileSource() (err error) {
 // usages are the sources of known APIs. Zones with the same one read an answer once.
 var usages = map[string]*usage.Source{"openai": usage.OpenAI(), "anthropic": usage.Anthropic()}
 
-func (s *Settle) compileWeight() error {
-	s.weights = usage.Weights{Input: 1, Cached: 1, Output: 1}
-	w := s.Weight
-	if w == nil {
+func (s *Settle) compileWeight(c *compiled.Settle) error {
+	c.Weights = s.Weight.units()
+	if s.Weight == nil {
 		return nil
 	}
 	if s.Usage == "" {
 		return errors.New("weight is that of a token, and only usage tells tokens; take out weight")
 	}
-	if w.Input != nil {
-		s.weights.Input, s.weights.Cached = *w.Input, *w.Input
-	}
-	if w.Cached != nil {
-		s.weights.Cached = *w.Cached
-	}
-	if w.Output != nil {
-		s.weights.Output = *w.Output
-	}
-	if s.weights.Input < 0.001 && s.weights.Output < 0.001 && s.weights.Input >= 0 && s.weights.Output >= 0 {
+	if w := c.Weights; w.Input < 0.001 && w.Output < 0.001 && w.Input >= 0 && w.Output >= 0 {
 		return errors.New("weight: with 0 for input and output, requests cost nothing; write weight input <units> output <units>")
 	}
-	return s.weights.Check()
+	return c.Weights.Check()
 }
 
-func (s *Settle) compileReserve() (err error) {
+// units returns the weights, with the defaults.
+func (w *Weight) units() usage.Weights {
+	units := usage.Weights{Input: 1, Cached: 1, Output: 1}
+	if w == nil {
+		return units
+	}
+	if w.Input != nil {
+		units.Input, units.Cached = *w.Input, *w.Input
+	}
+	if w.Cached != nil {
+		units.Cached = *w.Cached
+	}
+	if w.Output != nil {
+		units.Output = *w.Output
+	}
+	return units
+}
+
+func (s *Settle) compileReserve(c *compiled.Settle) (err error) {
 	if s.ReserveJSON != nil {
-		if s.fields, err = usage.NewFields(s.ReserveJSON...); err != nil {
+		if c.Fields, err = usage.NewFields(s.ReserveJSON...); err != nil {
 			return fmt.Errorf("reserve_json: %w", err)
 		}
 	}
-	if err := s.compileReserveMax(); err != nil || s.ReserveBody == "" {
+	if err := s.compileReserveMax(c); err != nil || s.ReserveBody == "" {
 		return err
 	}
-	if s.Usage == "" || s.fields == nil {
+	if s.Usage == "" || c.Fields == nil {
 		return fmt.Errorf("reserve_body %s adds tokens of input to what reserve_json reserves, with usage; write usage and reserve_json, or take out reserve_body", s.ReserveBody)
 	}
-	if s.perToken, err = s.ReserveBody.int(); err != nil {
+	if c.PerToken, err = s.ReserveBody.int(); err != nil {
 		return fmt.Errorf("reserve_body %w", err)
 	}
-	if s.perToken < 1 || s.perToken > usage.MaxBody {
+	if c.PerToken < 1 || c.PerToken > usage.MaxBody {
 		return fmt.Errorf("reserve_body %s: must be from 1 to %d bytes", s.ReserveBody, usage.MaxBody)
 	}
 	return nil
 }
 
-func (s *Settle) compileReserveMax() (err error) {
+func (s *Settle) compileReserveMax(c *compiled.Settle) (err error) {
 	switch {
 	case s.ReserveMax == "":
 		return nil
-	case s.fields == nil:
+	case c.Fields == nil:
 		return fmt.Errorf("reserve_max %s bounds what reserve_json reserves; write reserve_json, or take out reserve_max", s.ReserveMax)
 	}
-	if s.reserveMost, err = s.ReserveMax.int(); err != nil {
+	if c.ReserveMost, err = s.ReserveMax.int(); err != nil {
 		return fmt.Errorf("reserve_max %w", err)
 	}
-	if s.reserveMost < 1 || s.reserveMost > usage.MaxCount {
+	if c.ReserveMost < 1 || c.ReserveMost > usage.MaxCount {
 		return fmt.Errorf("reserve_max %s: must be from 1 to %d", s.ReserveMax, int64(usage.MaxCount))
 	}
 	return nil
 }
 
 // checkSettle reports what is wrong with settle, or with what is configured beside it.
-func checkSettle(z *Zone, c *compiled.Settings) error {
+func checkSettle(z *Zone, c *compiled.Settings) (err error) {
 	if z.Settle == nil {
 		return nil
 	}
-	if err := z.Settle.compile(); err != nil {
+	if c.Settle, err = z.Settle.compile(); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	if z.CountIf != nil {
@@ -264,10 +253,10 @@ func checkSettle(z *Zone, c *compiled.Settings) error {
 	if c.Cost == 0 {
 		return errors.New("settle: cost 0 reserves nothing that could be settled; write what a request is thought to cost, or take out cost")
 	}
-	if c.Cost > z.Settle.most {
+	if c.Cost > c.Settle.Most {
 		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
 	}
-	if z.Settle.reserveMost > 0 && c.Cost > z.Settle.reserveMost {
+	if c.Settle.ReserveMost > 0 && c.Cost > c.Settle.ReserveMost {
 		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
 	}
 	return checkReceipts(z, c, "settle")
@@ -293,7 +282,7 @@ func (s *Settle) plain() *Settle {
 		}
 	}
 	if p.Weight != nil {
-		w := s.weights
+		w := p.Weight.units()
 		p.Weight = &Weight{&w.Input, &w.Cached, &w.Output}
 		if w == (usage.Weights{Input: 1, Cached: 1, Output: 1}) {
 			p.Weight = nil
@@ -307,40 +296,3 @@ func (s *Settle) plain() *Settle {
 
 // failed matches answers that tell no cost: they are errors.
 var failed = &caddyhttp.ResponseMatcher{StatusCode: []int{4, 5}}
-
-// refunds reports whether an answer that does not tell what it cost costs nothing.
-func (s *Settle) refunds(status int, header http.Header) bool {
-	switch {
-	case s.RefundIf != nil:
-		return s.RefundIf.Match(status, header)
-	case s.Usage != "":
-		return failed.Match(status, header)
-	}
-	return false
-}
-
-// cost returns the units that an answer costs, and why it does not tell them, if so.
-func (s *Settle) cost(reserved int64, result usage.Result, status int, header http.Header) (int64, usage.Reason) {
-	told := min(s.weights.Units(result), s.most)
-	switch {
-	case result.Missing == "":
-		return told, ""
-	case result.Missing == usage.Aborted:
-		return s.onAbort.cost(reserved, told), result.Missing
-	case s.refunds(status, header):
-		return told, result.Missing
-	}
-	return s.onMissing.cost(reserved, told), result.Missing
-}
-
-// fromHeader returns what a header tells.
-func (s *Settle) fromHeader(header http.Header) usage.Result {
-	n, err := strconv.ParseInt(strings.TrimSpace(header.Get(s.Header)), 10, 64)
-	if errors.Is(err, strconv.ErrRange) && n > 0 {
-		err = nil
-	}
-	if err != nil || n < 0 {
-		return usage.Result{Missing: usage.NoUsage}
-	}
-	return usage.Result{Input: min(n, usage.MaxCount)}
-}

@@ -123,13 +123,6 @@ type Zone struct {
 	c *compiled.Settings // made by check
 }
 
-// The words for what happens to an empty key.
-const (
-	emptyShared = "shared"
-	emptySkip   = "skip"
-	emptyDeny   = "deny"
-)
-
 // withShare ends the definition of a zone whose handler has share.
 const withShare = " with share"
 
@@ -163,6 +156,3 @@ func unless[T ~string](configured, standard T) T {
 	}
 	return configured
 }
-
-// settles reports whether charges of the zone are settled by the answers to their requests.
-func (z *Zone) settles() bool { return z.CountIf != nil || z.Settle != nil }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -16,7 +17,10 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -29,6 +33,28 @@ func (z *Zone) check() error {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
 	return nil
+}
+
+// compiled returns what needs no check of a compiled zone.
+func (z *Zone) compiled() *compiled.Settings {
+	c := &compiled.Settings{
+		Name: z.Name, EmptyKey: z.EmptyKey, EmptyKeyStatus: z.EmptyKeyStatus, CountIf: z.CountIf, Placeholders: z.names(cmp.Or(z.Key, template.DefaultKey)),
+		Configured: control.ZoneInfo{Name: z.Name, Key: template.Short(cmp.Or(z.Key, template.DefaultKey)), Algorithm: window.Zset{}.Name(), TopTalkers: z.TopTalkers},
+	}
+	if z.Algorithm != nil && z.Algorithm.Name != "" {
+		c.Configured.Algorithm = z.Algorithm.Name
+	}
+	for _, l := range z.Limits {
+		p := l.plain()
+		c.Configured.Limits = append(c.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
+	}
+	switch {
+	case z.CountIf != nil:
+		c.Receipts = "count_if"
+	case z.Settle != nil:
+		c.Receipts = "settle"
+	}
+	return c
 }
 
 func checkZoneName(name string) error {
@@ -49,7 +75,7 @@ func checkZoneName(name string) error {
 // checkUpTo compiles the zone, and reports what is wrong with it. A zone of which more lines may follow is compiled up to an
 // option, and what is wrong with that one counts.
 func (z *Zone) checkUpTo(option string) error {
-	z.c = new(compiled.Settings)
+	z.c = z.compiled()
 	for _, o := range zoneOptions() {
 		var err error
 		if o.check != nil {
@@ -83,10 +109,10 @@ func checkEmptyKey(z *Zone, _ *compiled.Settings) error {
 	if err := errors.Join(checkPrefix("ipv4_prefix", z.IPv4Prefix, 32), checkPrefix("ipv6_prefix", z.IPv6Prefix, 128)); err != nil {
 		return err
 	}
-	if err := checkWord("empty_key", z.EmptyKey, "", emptyShared, emptySkip, emptyDeny); err != nil {
+	if err := checkWord("empty_key", z.EmptyKey, "", compiled.EmptyShared, compiled.EmptySkip, compiled.EmptyDeny); err != nil {
 		return err
 	}
-	if z.EmptyKeyStatus != 0 && z.EmptyKey != emptyDeny {
+	if z.EmptyKeyStatus != 0 && z.EmptyKey != compiled.EmptyDeny {
 		return fmt.Errorf("empty_key_status %d: only empty_key deny has a status; write empty_key deny %[1]d, or take the status out", z.EmptyKeyStatus)
 	}
 	if err := checkStatus(z.EmptyKeyStatus); err != nil {
@@ -233,7 +259,7 @@ func checkAlgorithm(z *Zone, c *compiled.Settings) (err error) {
 		}
 	}
 	if c.Native.Native == window.NativeOn {
-		return errNative(checkNative(z, c, true))
+		return errNative(c.CheckNative())
 	}
 	return nil
 }
@@ -244,24 +270,6 @@ func errNative(reason error) error {
 		return nil
 	}
 	return fmt.Errorf("algorithm gcra: native on: %w; use native auto", reason)
-}
-
-// checkNative returns why no server can decide by itself on the zone; nil if one can. alone is whether the zone
-// is the only one of its handler.
-func checkNative(z *Zone, c *compiled.Settings, alone bool) error {
-	switch {
-	case !alone:
-		return errors.New("there are other zones in the handler")
-	case z.Pack != "":
-		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
-	case len(c.Limits) > 1:
-		return errors.New("there is more than one limit")
-	case len(c.Limits) == 0:
-		return nil // of the limit
-	case z.Limits[0].dynamic():
-		return fmt.Errorf("limit %s %s holds a placeholder", z.Limits[0].Max, z.Limits[0].Window)
-	}
-	return window.CheckPolicy(c.Native, c.Limits[0].Known)
 }
 
 func checkLease(z *Zone, c *compiled.Settings) (err error) {
@@ -340,8 +348,8 @@ func checkMatcher(option string, m *caddyhttp.ResponseMatcher) error {
 	return nil
 }
 
-// names returns the placeholders of a zone, without those of the default key.
-func (z *Zone) names() []placeholders.Use {
+// names returns the placeholders of a zone with a key.
+func (z *Zone) names(key string) []placeholders.Use {
 	var uses []placeholders.Use
 	add := func(option string, names []string) {
 		for _, name := range names {
@@ -350,7 +358,7 @@ func (z *Zone) names() []placeholders.Use {
 			}
 		}
 	}
-	add("key", template.Names(z.Key))
+	add("key", template.Names(key))
 	for _, l := range z.Limits {
 		add("limit", template.Names(string(l.Max)))
 		add("limit", template.Names(string(l.Window)))
@@ -367,6 +375,27 @@ func (z *Zone) names() []placeholders.Use {
 		}
 	}
 	return uses
+}
+
+// provision loads the matchers of the zone, and logs what is most likely a mistake in it.
+func (z *Zone) provision(ctx caddy.Context, use *zone.Use) (matchers caddyhttp.MatcherSets, err error) {
+	if !use.Warned {
+		use.Warned = true
+		placeholders.Warn(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)
+		z.warn(ctx.Logger())
+	}
+	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
+	if z.MatcherSetsRaw == nil {
+		return nil, nil
+	}
+	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
+	if err != nil {
+		return nil, fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
+	}
+	if err := matchers.FromInterface(loaded); err != nil {
+		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	return matchers, nil
 }
 
 // isInHandler reports whether a handler has a zone of the name, if it is one with zones.

@@ -71,7 +71,7 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"enforce", readEnforce, func(z *Zone, c *compiled.Settings) (err error) {
-			c.Percent, err = z.checkEnforce(z.Enforce)
+			c.Percent, err = c.CheckEnforce(z.Enforce)
 			return err
 		}, func(z, p *Zone) {
 			if percent, err := enforce.Percent(z.Enforce); err == nil {
@@ -98,7 +98,7 @@ func zoneOptions() []zoneOption {
 			if z.Load, err = unmarshalLoad(d); err != nil {
 				return err
 			}
-			if err = z.Load.compile(); err != nil {
+			if _, err = z.Load.compile(); err != nil {
 				err = fmt.Errorf("load: %w", err)
 			}
 			return wrap(d, err)
@@ -129,7 +129,7 @@ func zoneOptions() []zoneOption {
 			}
 		}},
 		{"fold_case", readWord(func(z *Zone) *bool { return &z.FoldCase }), nil, nil},
-		{"empty_key", readEmptyKey, checkEmptyKey, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, emptyShared) }},
+		{"empty_key", readEmptyKey, checkEmptyKey, func(z, p *Zone) { p.EmptyKey = unless(z.EmptyKey, compiled.EmptyShared) }},
 		{"top_talkers", readWord(func(z *Zone) *bool { return &z.TopTalkers }), nil, nil},
 	}
 }
@@ -279,7 +279,7 @@ func readEnforce(z *Zone, d *caddyfile.Dispenser) error {
 func readEmptyKey(z *Zone, d *caddyfile.Dispenser) error {
 	words := suggest.PeekArgs(d)
 	if len(words) != 2 {
-		return parseWord(d, "empty_key", &z.EmptyKey, emptyShared, emptySkip, emptyDeny)
+		return parseWord(d, "empty_key", &z.EmptyKey, compiled.EmptyShared, compiled.EmptySkip, compiled.EmptyDeny)
 	}
 	z.EmptyKey = words[0]
 	status, err := strconv.Atoi(words[1])

@@ -47,7 +47,7 @@ func TestNoOtherClock(t *testing.T) {
 	other := regexp.MustCompile(`\btime\.(Now|Since|Until)\b`)
 	for _, pattern := range []string{
 		"../overrides/*.go", "../overridebook/*.go", "../enforce/*.go", "../running/*.go",
-		"../../overridezone.go", "../../enforce.go", "../../runningzone.go", "../adminapi/overrides.go", "../adminapi/enforce.go", "../adminapi/record.go",
+		"../zone/*.go", "../request/inspect.go", "../adminapi/overrides.go", "../adminapi/enforce.go", "../adminapi/record.go",
 	} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {

@@ -3,38 +3,97 @@ package compiled
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
+// The words for what happens to an empty key.
+const (
+	EmptyShared = "shared"
+	EmptySkip   = "skip"
+	EmptyDeny   = "deny"
+)
+
 // Settings is a zone that has been checked. Nothing of it changes.
 type Settings struct {
-	Key       template.Key
-	Algorithm window.Algorithm
-	Native    window.GCRA // what the server of a store may decide with; NativeOff for nothing
-	Limits    []LimitTemplate
-	Policies  []window.Policy // the Limits; nil if one is dynamic
-	Quotas    *answer.Quotas  // nil if one is dynamic
-	Fallback  window.Policy   // the zero Policy without one
-	Longest   time.Duration   // of the windows that are known without a request
-	Pack      int64           // 0: not packed
-	Cost      int64           // 1 if Spends is dynamic
-	Spends    template.Text
-	Lease     window.Lease
-	Percent   int64            // of keys that are denied
-	Notes     *template.Fields // nil: nothing is noted of requests
-	Alerting  *alert.Rule      // nil: no alert
+	Configured   control.ZoneInfo   // as operators see it, without what its handler says
+	Placeholders []placeholders.Use // of all options
+
+	Name           string
+	Key            template.Key
+	EmptyKey       string // empty: as EmptyShared, and the log warns
+	EmptyKeyStatus int    // 0: that of the handler
+	Algorithm      window.Algorithm
+	Native         window.GCRA // what the server of a store may decide with; NativeOff for nothing
+	Limits         []LimitTemplate
+	Policies       []window.Policy // the Limits; nil if one is dynamic
+	Quotas         *answer.Quotas  // nil if one is dynamic
+	Fallback       window.Policy   // the zero Policy without one
+	Longest        time.Duration   // of the windows that are known without a request
+	Pack           int64           // 0: not packed
+	Cost           int64           // 1 if Spends is dynamic
+	Spends         template.Text
+	Lease          window.Lease
+	Percent        int64            // of keys that are denied
+	Notes          *template.Fields // nil: nothing is noted of requests
+	Alerting       *alert.Rule      // nil: no alert
+	Scaling        *load.Options    // nil: limits do not follow the load
+
+	Receipts string // the option by which answers say what requests cost: count_if or settle; empty: they do not
+	CountIf  *caddyhttp.ResponseMatcher
+	Settle   *Settle
+}
+
+// Settles reports whether charges of the zone are settled by the answers to their requests.
+func (z *Settings) Settles() bool { return z.Receipts != "" }
+
+// Estimates reports whether the zone reserves what bodies say.
+func (z *Settings) Estimates() bool { return z.Settle != nil && z.Settle.Fields != nil }
+
+// CheckEnforce returns the percentage of keys that a word enforces, or why the zone cannot be enforced so.
+func (z *Settings) CheckEnforce(word string) (percent int64, err error) {
+	if percent, err = enforce.Percent(word); err != nil {
+		return 0, err
+	}
+	if percent != enforce.All && percent != enforce.None && z.Key.Placeholders == 0 {
+		return 0, fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
+	}
+	if percent != enforce.All && z.Settles() {
+		return 0, fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, z.Receipts, z.Receipts)
+	}
+	return percent, nil
+}
+
+// CheckNative returns why no server can decide by itself on the zone; nil if one can.
+func (z *Settings) CheckNative() error {
+	switch {
+	case z.Pack != 0:
+		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
+	case len(z.Limits) > 1:
+		return errors.New("there is more than one limit")
+	case len(z.Limits) == 0:
+		return nil // of the limit
+	}
+	if l := &z.Limits[0]; l.Dynamic() {
+		return fmt.Errorf("limit %s %s holds a placeholder", l.max.String(), l.window.String())
+	}
+	return window.CheckPolicy(z.Native, z.Limits[0].Known)
 }
 
 // LimitTemplate is a limit of which a part may be known only once a request comes.
@@ -74,11 +133,16 @@ func (l *LimitTemplate) expand(repl *caddy.Replacer) (window.Policy, error) {
 	return p, p.Check()
 }
 
-// Window returns the window of the limit for one request; 0 if it is not valid.
-func (l LimitTemplate) Window(repl *caddy.Replacer) time.Duration {
+// Needs reports whether a part of the limit has no value without a request, for which repl has none.
+func (l *LimitTemplate) Needs(repl *caddy.Replacer) bool {
+	return l.max.Needs(repl) || l.window.Needs(repl)
+}
+
+// WindowWithout returns the window of the limit without a request; 0 if only one tells it.
+func (l LimitTemplate) WindowWithout(repl *caddy.Replacer) time.Duration {
 	l.max.Dynamic = false
 	p, err := l.expand(repl)
-	if err != nil {
+	if err != nil || l.window.Needs(repl) {
 		return 0
 	}
 	return p.Window

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -20,6 +21,17 @@ func NewText(text string) Text {
 		t.single = k.Single
 	}
 	return t
+}
+
+// String returns the value as it is written.
+func (t *Text) String() string { return t.text }
+
+// Needs reports whether a placeholder of the value has none in repl, as without a request.
+func (t *Text) Needs(repl *caddy.Replacer) bool {
+	return t.Dynamic && slices.ContainsFunc(Names(t.text), func(name string) bool {
+		_, ok := repl.Get(name)
+		return !ok
+	})
 }
 
 // Expand returns the value with its placeholders replaced.

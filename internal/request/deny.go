@@ -1,4 +1,4 @@
-package slidingwindow
+package request
 
 import (
 	"cmp"
@@ -11,81 +11,8 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/routes"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
-
-// The words for which fields an answer gets.
-const (
-	fieldsIETF   = "ietf"
-	fieldsLegacy = "legacy"
-	fieldsBoth   = "both"
-	fieldsNone   = "none"
-)
-
-// setFields tells the client what is left, in the fields of
-// draft-ietf-httpapi-ratelimit-headers-11, in the legacy X-RateLimit fields, or in both.
-func (h *Handler) setFields(header http.Header, req *request) {
-	if h.Headers == fieldsIETF || h.Headers == fieldsBoth {
-		req.announce(header)
-	}
-	if h.Headers == fieldsLegacy || h.Headers == fieldsBoth {
-		answer.SetLegacy(header, req.tightest())
-	}
-	h.setAPIFields(header, req)
-}
-
-// announce writes the lines of RateLimit-Policy and RateLimit: one each, with the
-// tightest limits of the response, at most answer.MostAnnounced of them.
-func (req *request) announce(header http.Header) {
-	if len(req.charges) > 1 || len(req.charges[0].Policies) > answer.MostAnnounced || answer.IsAnnounced(header) {
-		req.announceSeveral(header)
-		return
-	}
-	req.lines.Set(header, req.quotas(0), req.decisionsOf(0))
-	req.announced = true
-}
-
-// announceSeveral is announce for several zones, or beside what is in the fields.
-func (req *request) announceSeveral(header http.Header) {
-	var room [answer.MostAnnounced]answer.Item
-	items := room[:0]
-	before, beside := req.announcedBefore(header), false
-	if before != nil {
-		items = before.appendTightest(items)
-	} else {
-		beside = answer.IsAnnounced(header)
-	}
-	req.lines.SetItems(header, req.appendOwn(items), beside)
-	req.announced = !beside
-}
-
-// announcedBefore returns what an earlier handler decided on the same request, if the
-// fields hold what it wrote and nothing else.
-func (req *request) announcedBefore(header http.Header) *request {
-	before, _ := req.vars[requestVar].(*request)
-	if before == nil || !before.announced || !before.lines.AreIn(header) {
-		return nil
-	}
-	return before
-}
-
-// appendTightest appends what the handlers up to this one announced.
-func (req *request) appendTightest(items []answer.Item) []answer.Item {
-	if req.previous != nil {
-		items = req.previous.appendTightest(items)
-	}
-	if !req.announced {
-		return items
-	}
-	return req.appendOwn(items)
-}
-
-// appendOwn appends the limits of the request, the tightest of all.
-func (req *request) appendOwn(items []answer.Item) []answer.Item {
-	for i := range req.charges {
-		items = answer.AppendTightest(items, req.quotas(i), req.decisionsOf(i))
-	}
-	return items
-}
 
 // Errors that error routes get.
 var (
@@ -93,6 +20,9 @@ var (
 	errNoKey       = errors.New("the request lacks what it is counted by")
 	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
 )
+
+// statusClientClosed is what proxies log for a client that hung up.
+const statusClientClosed = 499
 
 // denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
@@ -118,8 +48,8 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if req.retryAfter > 0 {
 		header["Retry-After"] = lines[1][:]
 	}
-	if h.api != nil {
-		h.api.SetRetry(header, req.retryAfter)
+	if h.API != nil {
+		h.API.SetRetry(header, req.retryAfter)
 	}
 	h.logDenial(req)
 
@@ -138,9 +68,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	p := answer.Problem{
 		Detail: detail, RetryAfter: req.retryAfter, Status: status,
-		Title: "Rate limit exceeded", Kind: kind, Violated: req.violated(), API: h.api,
+		Title: "Rate limit exceeded", Kind: kind, Violated: req.violated(), API: h.API,
 	}
-	if h.api != nil {
+	if h.API != nil {
 		p.Units = req.deniedUnits()
 	}
 	if cause == errNoKey && status != http.StatusTooManyRequests { //nolint:errorlint // it is that very error
@@ -163,7 +93,7 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *reque
 	}
 	p := answer.Problem{
 		Detail: "The rate limit cannot be checked at the moment.", Status: http.StatusServiceUnavailable,
-		Title: "Temporarily unavailable", Kind: answer.ProblemCapacity, API: h.api,
+		Title: "Temporarily unavailable", Kind: answer.ProblemCapacity, API: h.API,
 	}
 	p.Write(w, r)
 	return nil
@@ -189,14 +119,14 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	}
 	p := answer.Problem{
 		Detail: detail, Status: refusal.StatusCode,
-		Title: cmp.Or(http.StatusText(refusal.StatusCode), "Request refused"), Kind: answer.ProblemOfStatus, API: h.api,
+		Title: cmp.Or(http.StatusText(refusal.StatusCode), "Request refused"), Kind: answer.ProblemOfStatus, API: h.API,
 	}
 	p.Write(w, r)
 	return nil
 }
 
 func (h *Handler) logDenial(req *request) {
-	c := h.logger.Check(zap.DebugLevel, "rate limit exceeded")
+	c := h.Logger.Check(zap.DebugLevel, "rate limit exceeded")
 	if c == nil {
 		return
 	}
@@ -215,4 +145,52 @@ func (h *Handler) logDenial(req *request) {
 		}
 	}
 	c.Write(fields...)
+}
+
+// reduced reports whether nothing but the load denies the request: as far as is known, the limits as
+// they are configured have room for it. A cost above a limit that the factor made smaller waits for
+// a window.
+func (req *request) reduced() bool {
+	reduced := req.keyless == nil
+	for i, z := range req.zones {
+		c, ds := &req.charges[i], req.decisionsOf(i)
+		if window.Allowed(ds) {
+			continue
+		}
+		if z.Load == nil || req.ruleHere(z.Name) != nil {
+			reduced = false
+			continue
+		}
+		base := z.Policies
+		if base == nil {
+			base, _ = z.ExpandLimits(z.Limits, req.repl)
+		}
+		for j := range ds {
+			d := &ds[j]
+			switch {
+			case d.Allowed:
+			case len(base) != len(ds): // placeholders have changed since
+				reduced = false
+			case d.Limit-d.Remaining > base[j].Limit-c.Cost:
+				reduced = false
+			case d.RetryAfter == window.Never:
+				d.RetryAfter = c.Policies[j].Window
+			}
+		}
+	}
+	return reduced
+}
+
+// deniedUnits returns what the zone counts that denies the request longest.
+func (req *request) deniedUnits() answer.Units {
+	if req.keyless != nil {
+		return unitsOf(req.keyless)
+	}
+	name := req.tightestZone()
+	for _, z := range req.zones {
+		if z.Name == name {
+			return unitsOf(z)
+		}
+	}
+	return answer.Requests
 }

@@ -1,4 +1,4 @@
-package slidingwindow
+package request
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -34,14 +35,14 @@ const (
 //
 // start is nil if nothing was read. An error answers a request whose body does not come.
 func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, req *request) (start *usage.Start, err error) {
-	var awaits *liveZone
+	var awaits *zone.Live
 	reads := false
 	for i, z := range req.zones {
-		if z.settles() && req.charges[i].Cost > 0 {
+		if z.Settles() && req.charges[i].Cost > 0 {
 			if awaits == nil {
 				awaits = z
 			}
-			reads = reads || z.estimates()
+			reads = reads || z.Estimates()
 		}
 	}
 	if awaits == nil {
@@ -68,41 +69,9 @@ func (h *Handler) reserve(w http.ResponseWriter, r *http.Request, req *request) 
 func (req *request) reserve(r *http.Request, start *usage.Start, most int64) {
 	for i, z := range req.zones {
 		if c := &req.charges[i]; z.Settle != nil && c.Cost > 0 {
-			z.Settle.reserve(r, start, c, most)
+			z.Settle.Reserve(r, start, c, most)
 		}
 	}
-}
-
-// estimates reports whether the zone reserves what bodies say.
-func (z *Zone) estimates() bool { return z.Settle != nil && z.Settle.fields != nil }
-
-// reserve makes a charge spend what the answer is thought to cost, at most what is given. start is nil for a body
-// that was not read.
-func (s *Settle) reserve(r *http.Request, start *usage.Start, c *window.Charge, most int64) {
-	if s.fields != nil && start != nil {
-		c.Cost = s.estimate(s.fields.Estimate(r, start), c.Cost)
-	}
-	if s.reserveMost > 0 {
-		most = min(most, s.reserveMost)
-	}
-	c.Cost = max(1, min(c.Cost, most))
-}
-
-// estimate returns what an answer may cost at most by the body of its request. Where that does not say it for
-// sure, it is otherwise at least, for each of the answers that are asked for.
-func (s *Settle) estimate(e usage.Estimate, otherwise int64) int64 {
-	result := usage.Result{Output: e.Output}
-	if s.Usage == "" {
-		result = usage.Result{Input: e.Output}
-	}
-	if s.perToken > 0 {
-		result.Input = (e.Size + s.perToken - 1) / s.perToken
-	}
-	units := s.weights.Units(result)
-	if e.Sure {
-		return units
-	}
-	return max(units, min(otherwise, usage.MaxCount/e.Times)*e.Times)
 }
 
 // mostReserved returns the most that a request may reserve in any zone: the smallest limit of all zones of the
@@ -112,50 +81,24 @@ func (h *Handler) mostReserved(req *request) int64 {
 	most := int64(math.MaxInt64)
 	for i, z := range req.zones {
 		if z.Settle != nil {
-			most = min(most, smallestOf(req.charges[i].Policies))
+			most = min(most, zone.Smallest(req.charges[i].Policies))
 		}
 	}
 	if len(req.zones) == len(h.zones) {
 		return most
 	}
-	return min(most, h.mostOf(func(z *liveZone) bool { return !slices.Contains(req.zones, z) }))
-}
-
-// mostBeside returns the most that a request of a zone may reserve, as far as other zones of the handler say.
-func (h *Handler) mostBeside(z *liveZone) int64 {
-	return h.mostOf(func(other *liveZone) bool { return other.Name != z.Name })
-}
-
-// mostOf returns the most that a request may reserve, by the configured limits of the zones with settle for which
-// counts returns true.
-func (h *Handler) mostOf(counts func(*liveZone) bool) int64 {
-	most := int64(math.MaxInt64)
-	for _, z := range h.zones {
-		if z.Settle != nil && counts(z) {
-			most = min(most, z.c.SmallestLimit())
-		}
-	}
-	return most
-}
-
-// smallestOf returns the smallest limit of policies.
-func smallestOf(policies []window.Policy) int64 {
-	smallest := int64(math.MaxInt64)
-	for _, p := range policies {
-		smallest = min(smallest, p.Limit)
-	}
-	return smallest
+	return min(most, zone.MostOf(h.live, func(z *zone.Live) bool { return !slices.Contains(req.zones, z) }))
 }
 
 // warnOfReservations logs zones whose cost never is reserved as another zone of the handler has a smaller limit.
 func (h *Handler) warnOfReservations() {
-	for _, z := range h.zones {
-		for _, other := range h.zones {
-			if z == other || z.Settle == nil || other.Settle == nil || z.c.Cost <= other.c.SmallestLimit() || z.c.Cost > z.c.SmallestLimit() {
+	for _, z := range h.live {
+		for _, other := range h.live {
+			if z == other || z.Settle == nil || other.Settle == nil || z.Cost <= other.SmallestLimit() || z.Cost > z.SmallestLimit() {
 				continue
 			}
-			h.logger.Warn("cost is above the limit of another zone of the directive with settle, and no more than that limit is reserved; lower cost, or write a sliding_window directive for each zone",
-				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("other", other.Name), zap.Int64("limit", other.c.SmallestLimit()))
+			h.Logger.Warn("cost is above the limit of another zone of the directive with settle, and no more than that limit is reserved; lower cost, or write a sliding_window directive for each zone",
+				zap.String("zone", z.Name), zap.Int64("cost", z.Cost), zap.String("other", other.Name), zap.Int64("limit", other.SmallestLimit()))
 		}
 	}
 }
@@ -166,10 +109,10 @@ func (req *request) leastCosts(most int64) []window.Charge {
 	for i, z := range req.zones {
 		switch c := &charges[i]; {
 		case c.Cost == 0 || z.Settle == nil:
-		case z.estimates():
+		case z.Estimates():
 			c.Cost = 1
 		default:
-			z.Settle.reserve(nil, nil, c, most)
+			z.Settle.Reserve(nil, nil, c, most)
 		}
 	}
 	return charges
@@ -178,24 +121,24 @@ func (req *request) leastCosts(most int64) []window.Charge {
 // isDeniedAnyway reports whether a request is known to be denied whatever its body says. A remote store is not asked:
 // it remembers what it has denied.
 func (h *Handler) isDeniedAnyway(ctx context.Context, req *request, most int64) bool {
-	ds := h.store.AnswerLocally(ctx, req.leastCosts(most), h.OnError.Local(), h.Share)
+	ds := h.Store.AnswerLocally(ctx, req.leastCosts(most), h.OnError.Local(), h.Share)
 	return ds != nil && !window.Allowed(ds)
 }
 
 // rememberDenied has a remote store remember, of a request that was denied after its body was read, that no other body
 // helps, if that is so. isDeniedAnyway finds it. A unit that has come free since is given back.
 func (h *Handler) rememberDenied(ctx context.Context, req *request) {
-	if !h.store.IsRemote() || req.place != engine.InStore {
+	if !h.Store.IsRemote() || req.place != engine.InStore {
 		return
 	}
 	for i, z := range req.zones {
-		if !z.estimates() || !slices.ContainsFunc(req.decisionsOf(i), isUsedUp) {
+		if !z.Estimates() || !slices.ContainsFunc(req.decisionsOf(i), isUsedUp) {
 			continue
 		}
 		c := req.charges[i]
 		c.Cost = 1
-		if ds, err := h.store.Take(ctx, []window.Charge{c}, nil); err == nil && window.Allowed(ds) {
-			_ = h.store.Raw.GiveBack(ctx, c, ds[0].At, 1) // or it counts for one window
+		if ds, err := h.Store.Take(ctx, []window.Charge{c}, nil); err == nil && window.Allowed(ds) {
+			_ = h.Store.Raw.GiveBack(ctx, c, ds[0].At, 1) // or it counts for one window
 		}
 	}
 }
@@ -215,11 +158,11 @@ func boundBody(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // awaitBody reads the start of the body of a request for a zone.
-func awaitBody(r *http.Request, z *liveZone, all bool) (*usage.Start, error) {
+func awaitBody(r *http.Request, z *zone.Live, all bool) (*usage.Start, error) {
 	start, err := usage.ReadStart(r, all)
 	if err == nil {
 		if start.NoRoom {
-			z.countUnread(unreadNoRoom)
+			countUnread(z, unreadNoRoom)
 		}
 		return start, nil
 	}
@@ -229,17 +172,17 @@ func awaitBody(r *http.Request, z *liveZone, all bool) (*usage.Start, error) {
 	case errors.As(err, &tooLong):
 		err = caddyhttp.Error(http.StatusRequestEntityTooLarge, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		z.countUnread(unreadLate)
+		countUnread(z, unreadLate)
 		return nil, caddyhttp.Error(http.StatusRequestTimeout, err)
 	case r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF):
 		err = caddyhttp.Error(statusClientClosed, err)
 	default:
 		err = caddyhttp.Error(http.StatusBadRequest, err)
 	}
-	z.countUnread(unreadBroken)
+	countUnread(z, unreadBroken)
 	return nil, err
 }
 
-func (z *liveZone) countUnread(reason string) {
+func countUnread(z *zone.Live, reason string) {
 	metrics.UnreadBodiesTotal.WithLabelValues(z.Name, reason).Inc()
 }

@@ -1,4 +1,4 @@
-package slidingwindow
+package request
 
 import (
 	"cmp"
@@ -8,25 +8,26 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 )
 
 // clientZones returns the zones whose keys tell clients apart, the most specific one first: the one whose
 // limit is the lowest. A zone whose answers are timed counts many clients together, as a rule.
-func clientZones(zones []*liveZone) (all []clientZone) {
+func clientZones(zones []*zone.Live) (all []clientZone) {
 	for _, z := range zones {
-		if z.c.Key.Placeholders == 0 || z.load.Timed() {
+		if z.Key.Placeholders == 0 || z.Load.Timed() {
 			continue
 		}
-		empty, _ := z.c.Key.Expand(nil, caddy.NewEmptyReplacer())
+		empty, _ := z.Key.Expand(nil, caddy.NewEmptyReplacer())
 		all = append(all, clientZone{z, empty})
 	}
-	slices.SortStableFunc(all, func(a, b clientZone) int { return cmp.Compare(a.zone.c.PerSecond(), b.zone.c.PerSecond()) })
+	slices.SortStableFunc(all, func(a, b clientZone) int { return cmp.Compare(a.zone.PerSecond(), b.zone.PerSecond()) })
 	return all
 }
 
 // clientZone is a zone whose key tells clients apart.
 type clientZone struct {
-	zone  *liveZone
+	zone  *zone.Live
 	empty string // the key of requests without a value for it
 }
 
@@ -49,7 +50,7 @@ func (req *timedRequest) Client() load.Client {
 }
 
 // keyIn returns the key of the request in a zone. It reports false if the zone does not count it.
-func (req *request) keyIn(z *liveZone) (string, bool) {
+func (req *request) keyIn(z *zone.Live) (string, bool) {
 	if i := slices.Index(req.zones, z); i >= 0 {
 		return req.charges[i].Key, true
 	}
@@ -57,9 +58,33 @@ func (req *request) keyIn(z *liveZone) (string, bool) {
 		return "", false
 	}
 	for i := range *req.shadows {
-		if s := &(*req.shadows)[i]; s.zone == z && s.applies && !s.denied {
+		if s := &(*req.shadows)[i]; s.zone.Live == z && s.applies && !s.denied {
 			return s.charge.Key, true
 		}
 	}
 	return "", false
+}
+
+// TimedZone implements load.TimedRequest.
+func (req *request) TimedZone(i int) *load.Controller {
+	for _, z := range req.zones {
+		if z.Load.Timed() {
+			if i == 0 {
+				return z.Load.Controller
+			}
+			i--
+		}
+	}
+	if req.shadows == nil {
+		return nil
+	}
+	for j := range *req.shadows {
+		if s := &(*req.shadows)[j]; s.applies && s.zone.Load.Timed() {
+			if i == 0 {
+				return s.zone.Load.Controller
+			}
+			i--
+		}
+	}
+	return nil
 }

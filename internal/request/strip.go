@@ -1,14 +1,16 @@
-package slidingwindow
+package request
 
 import (
 	"maps"
 	"net/http"
 	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 )
 
 // strips returns what takes a field off the answer to a request that was admitted: also where it costs
 // nothing, and under an override that exempts its key.
-func (h *Handler) strips(req *request) (all []*Settle) {
+func (h *Handler) strips(req *request) (all []*compiled.Settle) {
 	for _, z := range req.zones {
 		if z.Settle != nil && z.Settle.Strip {
 			all = append(all, z.Settle)
@@ -66,7 +68,7 @@ func (a *answered) WriteHeader(status int) {
 }
 
 // tellingHeader returns the header that has the field of s.
-func (a *answered) tellingHeader(s *Settle) http.Header {
+func (a *answered) tellingHeader(s *compiled.Settle) http.Header {
 	if off, ok := a.req.vars[stripped].(http.Header); ok && a.header.Values(s.Header) == nil {
 		return off
 	}

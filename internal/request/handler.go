@@ -1,0 +1,147 @@
+// Package request takes a request through the zones of a handler, one way: expand finds the zones that count it, and what it
+// spends there; decide asks the store, or who decides in its place; announce tells the client, metrics and logs; serve has the
+// next handlers answer, and settles what the answer cost; watch counts it in zones that do not deny it.
+package request
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Options are what a handler says of requests in all of its zones.
+type Options struct {
+	Store        *openstore.SharedStore
+	OnError      control.OnError
+	Share        bool
+	Status       int         // of a denial
+	IETF, Legacy bool        // which fields answers get
+	API          *answer.API // whose clients read bodies and fields; nil: problem details
+	Jitter       float64
+	LogKey       bool
+	Logger       *zap.Logger
+}
+
+// Handler takes requests through the zones of a handler. It is safe for concurrent use.
+type Handler struct {
+	Options
+	zones   []counted
+	live    []*zone.Live // the same
+	settles bool         // whether a zone has count_if or settle
+	loads   bool         // whether a zone has load
+	times   bool         // whether a zone measures answer times
+	clients []clientZone
+}
+
+// counted is a zone, and the requests that it counts.
+type counted struct {
+	*zone.Live
+	matchers caddyhttp.MatcherSets
+}
+
+// applies reports whether the zone counts the request.
+func (z *counted) applies(r *http.Request) (bool, error) {
+	if len(z.matchers) == 0 {
+		return true, nil
+	}
+	return z.matchers.AnyMatchWithError(r)
+}
+
+// New returns a Handler of zones, which count the requests that their matchers match.
+func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handler {
+	h := &Handler{Options: o, live: zones}
+	for i, z := range zones {
+		h.zones = append(h.zones, counted{z, matchers[i]})
+		h.settles, h.loads, h.times = h.settles || z.Settles(), h.loads || z.Load != nil, h.times || z.Load.Timed()
+	}
+	if h.times {
+		h.clients = clientZones(zones)
+	}
+	if h.settles {
+		h.Store.Settler.Use()
+	}
+	h.warnOfReservations()
+	return h
+}
+
+// Serve takes a request through the zones, and has the next handlers answer it if it passes.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	req, err := h.expand(r)
+	if err != nil {
+		return err
+	}
+	if req.keyless == nil && len(req.charges) == 0 {
+		req.allowed = true
+		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
+			req.publish()
+		}
+		return h.serve(w, r, req, next)
+	}
+	var body *usage.Start // what was read of the request's body
+	if req.keyless == nil {
+		if h.settles {
+			if body, err = h.reserve(w, r, req); err != nil {
+				return h.refuseBody(w, r, err)
+			}
+		}
+		start := load.Waiting()
+		if h.settles {
+			err = h.decideSettled(r.Context(), req)
+		} else {
+			err = h.decide(r.Context(), req)
+		}
+		load.WaitedSince(start, req.vars)
+		if err != nil {
+			return h.undecided(w, r, req, err, next)
+		}
+		h.setFields(w.Header(), req)
+	}
+	h.watch(r, req)
+	req.publish()
+	req.count()
+	if req.allowed {
+		return h.serve(w, r, req, next)
+	}
+	if body != nil {
+		h.rememberDenied(r.Context(), req)
+	}
+	return h.deny(w, r, req)
+}
+
+func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
+	switch {
+	case r.Context().Err() != nil:
+		return caddyhttp.Error(statusClientClosed, err)
+	case !errors.Is(err, window.ErrUnavailable):
+		return caddyhttp.Error(http.StatusInternalServerError, err)
+	}
+	if c := h.Logger.Check(zap.DebugLevel, "store could not decide"); c != nil {
+		c.Write(zap.String("on_error", string(h.OnError)), zap.Error(err))
+	}
+	for i, z := range req.zones {
+		c := &req.charges[i]
+		z.Recorder.Failed(c, h.OnError.Open())
+		if h.OnError.Open() {
+			z.Counters.FailedOpen.Count(c.Cost)
+		} else {
+			z.Counters.FailedClosed.Count(c.Cost)
+		}
+	}
+	req.allowed = h.OnError.Open()
+	h.watch(r, req)
+	req.publish()
+	if req.allowed {
+		return h.serve(w, r, req, next)
+	}
+	return h.unavailable(w, r, req)
+}

@@ -1,0 +1,228 @@
+package request
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// request is one request in one handler: what it wants to spend, and what was
+// decided. It lives as long as the request, for placeholders that are read later.
+type request struct {
+	zones     []*zone.Live // one per charge
+	charges   []window.Charge
+	decisions []window.Decision // one per policy; empty, with room for them, if nothing was decided
+	allowed   bool
+	// Whether the fields of the response held what this request announced and what
+	// earlier handlers did, and nothing else.
+	announced bool
+	place     engine.Origin // where it was, if it was
+	unsure    bool          // in this process, and perhaps in the store
+	// The zone that denies for want of a key, or by an override; the store was not asked then.
+	keyless *zone.Live
+	// Overrides of the request's keys; nil without any.
+	overridden *overridden
+	// The value of Retry-After; 0 for none.
+	retryAfter int64
+	// The request in zones that do not deny it; nil without such zones.
+	shadows *[]shadowed
+	// What an earlier handler decided on the same request.
+	previous *request
+
+	// The request's replacer and variables; looking them up takes time.
+	repl *caddy.Replacer
+	vars map[string]any
+
+	// Room for the first lines of RateLimit-Policy and RateLimit.
+	lines answer.Lines
+}
+
+// What most handlers need for a request, in one piece of memory, as each piece and each
+// byte costs every request: one zone with one limit, or two of these.
+type (
+	requestOfOne struct {
+		request
+		zoneRoom     [1]*zone.Live
+		chargeRoom   [1]window.Charge
+		decisionRoom [1]window.Decision
+	}
+	requestOfTwo struct {
+		request
+		zoneRoom     [2]*zone.Live
+		chargeRoom   [2]window.Charge
+		decisionRoom [2]window.Decision
+	}
+)
+
+// emptyRequest returns a request with room for what the zones will say of it.
+func (h *Handler) emptyRequest() *request {
+	if len(h.zones) == 1 && len(h.zones[0].Limits) == 1 {
+		req := new(requestOfOne)
+		req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
+		return &req.request
+	}
+	req := new(requestOfTwo)
+	req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
+	return &req.request
+}
+
+// requestVar is the variable of the HTTP request that holds the *request of the
+// last handler that it came by. A placeholder ends at a brace, so that none has this
+// name, and no variable of an operator's is likely to.
+const requestVar = "sliding_window}"
+
+// shadowed is a request in a zone that does not deny it.
+type shadowed struct {
+	*Options
+	zone     *counted
+	charge   window.Charge
+	assessed bool // the matchers have been asked
+	applies  bool
+	denied   bool // for want of a key, or by an override
+	// The decisions of the zone, once they are known.
+	decisions atomic.Pointer[[]window.Decision]
+	rule      *overrides.Rule // the override of the key; nil without one
+}
+
+// overridden has the overrides of a request in one handler.
+type overridden struct {
+	rules  []zoneRule
+	denies *overrides.Rule // of the zone request.keyless; nil if none denies
+	key    string          // that it denies
+}
+
+type zoneRule struct {
+	zone *zone.Live
+	*overrides.Rule
+}
+
+// decisionsOf returns the decisions on charge i, one per policy.
+func (req *request) decisionsOf(i int) []window.Decision {
+	from := engine.CountPolicies(req.charges[:i])
+	return req.decisions[from : from+len(req.charges[i].Policies)]
+}
+
+// quotas returns what RateLimit fields say of charge i's limits.
+func (req *request) quotas(i int) *answer.Quotas {
+	z := req.zones[i]
+	quotas := z.Quotas
+	if z.Load != nil {
+		quotas = z.Load.QuotasOf(req.charges[i].Policies)
+	}
+	if quotas != nil && req.ruleHere(z.Name) == nil {
+		return quotas
+	}
+	return answer.NewQuotas(req.charges[i].Zone, req.charges[i].Policies)
+}
+
+// tightest returns the decision that matters most to the client.
+func (req *request) tightest() *window.Decision {
+	return &req.decisions[answer.Tightest(req.decisions)]
+}
+
+func (req *request) tightestZone() string {
+	if req.keyless != nil {
+		return req.keyless.Name
+	}
+	if len(req.decisions) == 0 {
+		return ""
+	}
+	at := answer.Tightest(req.decisions)
+	for i := range req.charges {
+		if at -= len(req.charges[i].Policies); at < 0 {
+			return req.charges[i].Zone
+		}
+	}
+	return ""
+}
+
+// wait returns the time until the request would pass.
+func (req *request) wait() time.Duration {
+	if rule := req.denyingRule(); rule != nil {
+		return rule.Left()
+	}
+	if req.keyless != nil {
+		return window.Never
+	}
+	return req.tightest().RetryAfter
+}
+
+// violated returns the names of the policies that deny, as RateLimit-Policy
+// spells them.
+func (req *request) violated() []string {
+	if req.keyless != nil {
+		return []string{req.keyless.Name}
+	}
+	var names []string
+	for i := range req.charges {
+		for j, d := range req.decisionsOf(i) {
+			if !d.Allowed {
+				names = append(names, req.quotas(i).Limits[j].Name)
+			}
+		}
+	}
+	return names
+}
+
+// ruleHere returns the override of the request in a zone of this handler; nil without one.
+func (req *request) ruleHere(zone string) *overrides.Rule {
+	if req.overridden != nil {
+		for _, r := range req.overridden.rules {
+			if r.zone.Name == zone {
+				return r.Rule
+			}
+		}
+	}
+	if s := req.shadowOf(zone); s != nil {
+		return s.rule
+	}
+	return nil
+}
+
+// denyingRule returns the override that denies the request; nil if none does.
+func (req *request) denyingRule() *overrides.Rule {
+	if req.overridden == nil {
+		return nil
+	}
+	return req.overridden.denies
+}
+
+// isShadowed reports whether a zone counts the request here and does not deny it.
+func (req *request) isShadowed() bool {
+	if req.shadows == nil {
+		return false
+	}
+	for i := range *req.shadows {
+		if (*req.shadows)[i].applies {
+			return true
+		}
+	}
+	return false
+}
+
+// shadowOf returns the request in a zone that counts it here and does not deny it, or nil without
+// such a zone.
+func (req *request) shadowOf(zone string) *shadowed {
+	if req.shadows == nil {
+		return nil
+	}
+	for i := range *req.shadows {
+		if s := &(*req.shadows)[i]; s.applies && s.zone.Name == zone {
+			return s
+		}
+	}
+	return nil
+}
+
+// DeniedLater implements load.TimedRequest. It reports whether a later handler of this module has denied the request.
+func (req *request) DeniedLater() bool {
+	last, _ := req.vars[requestVar].(*request)
+	return last != nil && last != req && !last.allowed
+}

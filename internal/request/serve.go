@@ -1,0 +1,190 @@
+package request
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
+	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
+	"github.com/slidingwindow/caddy-sliding-window/internal/tee"
+	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
+)
+
+// serve has the next handlers answer a request that was admitted, and makes it cost
+// what its answer says. The fields of an API take the place of those that the answer has.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+	if !h.settles && h.API == nil {
+		return h.serveTimed(w, r, req, next)
+	}
+	receipts := h.receipts(req)
+	strips := h.strips(req)
+	if len(receipts) == 0 && len(strips) == 0 && h.API == nil {
+		return h.serveTimed(w, r, req, next)
+	}
+	a := &answered{req: req, handler: h, receipts: receipts, strips: strips}
+	a.Writer = *tee.New(w, r, a.begin)
+	returned, err := false, error(nil)
+	defer func() { a.end(returned, err) }()
+	err = h.serveTimed(a, r, req, next)
+	returned = true
+	return err
+}
+
+// serveTimed has the next handlers answer a request that was admitted, and measures how long they take
+// if a zone wants to know.
+func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+	if !h.times || req.TimedZone(0) == nil {
+		return next.ServeHTTP(w, r)
+	}
+	return load.Serve(w, r, &timedRequest{req, h.clients}, req.vars, next)
+}
+
+// receipt is that of a charge in a zone.
+type receipt struct {
+	settler.Receipt
+	zone *zone.Live
+}
+
+// receipts returns those of a request that was admitted, for zones that settle.
+func (h *Handler) receipts(req *request) []receipt {
+	if len(req.decisions) == 0 {
+		return nil // nobody decided
+	}
+	var all []receipt
+	for i, z := range req.zones {
+		if !z.Settles() || req.charges[i].Cost == 0 {
+			continue
+		}
+		if all == nil {
+			all = make([]receipt, 0, len(req.zones)-i)
+		}
+		d := &req.decisionsOf(i)[0]
+		all = append(all, receipt{zone: z})
+		r := &all[len(all)-1]
+		r.Charge, r.At, r.Former, r.Origin, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
+		r.Charge.Fields = nil
+		h.Store.Settler.Admit(&r.Receipt, z.Counters.Settled)
+	}
+	return all
+}
+
+// answered is the answer to a request that was admitted. It settles the receipts of the request.
+type answered struct {
+	tee.Writer
+	req      *request
+	handler  *Handler
+	receipts []receipt
+	strips   []*compiled.Settle // that take a field off
+	header   http.Header        // of an answer that has begun
+	readers  readers            // of its body
+	landing  []<-chan struct{}
+}
+
+// begin settles what depends on the status and the header of the answer. It returns what reads the body
+// for the rest.
+func (a *answered) begin(status int, header http.Header) io.Writer {
+	a.header = header
+	denied := a.req.DeniedLater()
+	unanswered := a.Ending() == tee.Unanswered || a.TooLong()
+	upgraded := status == http.StatusSwitchingProtocols || a.Tunnel && status < 300
+	for i := range a.receipts {
+		r := &a.receipts[i]
+		switch s := r.zone.Settle; {
+		case denied:
+			a.handler.Store.Settler.Settle(&r.Receipt, 0)
+		case s == nil && (unanswered || r.zone.CountIf.Match(status, header)): // the client does not choose what counts
+			a.handler.Store.Settler.Settle(&r.Receipt, r.Charge.Cost)
+		case s == nil:
+			a.handler.Store.Settler.Settle(&r.Receipt, 0)
+		case s.Source == nil:
+			a.tell(r, s.FromHeader(a.tellingHeader(s)), status)
+		case upgraded:
+			a.tell(r, usage.Result{Missing: usage.NoUsage}, status)
+		default:
+			a.readers.add(s.Source, header)
+		}
+	}
+	a.strip()
+	a.handler.setAPIFields(header, a.req)
+	if len(a.readers) == 0 {
+		return nil
+	}
+	return a.readers
+}
+
+// tell settles a receipt by what an answer has told.
+func (a *answered) tell(r *receipt, result usage.Result, status int) {
+	if result.Missing != "" && a.Ending() == tee.Unanswered {
+		result.Missing = usage.Aborted // whatever the header says of the body
+	}
+	units, missing := r.zone.Settle.CostOf(r.Charge.Cost, result, status, a.header)
+	if status < http.StatusBadRequest {
+		r.zone.NoteTold(a.handler.Logger, missing)
+	}
+	if missing != "" {
+		r.zone.Counters.Missing[missing].Inc()
+	}
+	if done := a.handler.Store.Settler.Settle(&r.Receipt, units); done != nil {
+		a.landing = append(a.landing, done)
+	}
+}
+
+// end settles what is not settled when the handlers have returned, or panicked, which goes on. It returns
+// when what the answer cost above the reservation is charged, so that no more passes above the limit than
+// what was under way when the limit was reached.
+func (a *answered) end(returned bool, err error) {
+	a.settleRest(returned, err)
+	a.stripTrailers()
+	for _, done := range a.landing {
+		<-done
+	}
+}
+
+func (a *answered) settleRest(returned bool, err error) {
+	whole := a.End(returned, err) == tee.Complete
+	results := a.readers.done(whole)
+	for i := range a.receipts {
+		if s := a.receipts[i].zone.Settle; s != nil && s.Source != nil && !a.receipts[i].Settled() {
+			a.tell(&a.receipts[i], results[s.Source], a.Status)
+		}
+	}
+}
+
+// readers read what an answer costs, each for zones with the same source.
+type readers []sourceReader
+
+type sourceReader struct {
+	*usage.Reader
+	source *usage.Source
+}
+
+// add has an answer with a header read, unless it is read already.
+func (rs *readers) add(s *usage.Source, header http.Header) {
+	for _, r := range *rs {
+		if r.source == s {
+			return
+		}
+	}
+	*rs = append(*rs, sourceReader{s.NewReader(header.Get("Content-Type"), header.Get("Content-Encoding")), s})
+}
+
+// Write implements io.Writer.
+func (rs readers) Write(p []byte) (int, error) {
+	for _, r := range rs {
+		_, _ = r.Reader.Write(p) // it never fails
+	}
+	return len(p), nil
+}
+
+// done returns what the answer costs by each source.
+func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
+	results := make(map[*usage.Source]usage.Result, len(rs))
+	for _, r := range rs {
+		results[r.source] = r.Done(whole)
+	}
+	return results
+}

@@ -1,0 +1,79 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// watch counts the request, if it passes, in zones that do not deny it. They decide beside the next
+// handlers. What their matchers say, to placeholders above all, these handlers do not see.
+func (h *Handler) watch(r *http.Request, req *request) {
+	if req.shadows == nil {
+		return
+	}
+	if !req.allowed {
+		req.shadows = nil
+		return
+	}
+	view := &request{vars: req.vars}
+	for i := range *req.shadows {
+		s := &(*req.shadows)[i]
+		if s.assessed {
+			view.repl = req.repl
+		} else {
+			view.repl = overlay(req.repl)
+			applies, err := s.zone.applies(r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, view.repl)))
+			h.assess(s, view, applies, err)
+		}
+		if s.applies && !s.denied {
+			h.Store.Shadow.Add(s)
+		}
+	}
+}
+
+// overlay returns a replacer that knows what another one knows, and tells it nothing.
+func overlay(repl *caddy.Replacer) *caddy.Replacer {
+	over := caddy.NewEmptyReplacer()
+	over.Map(repl.Get)
+	return over
+}
+
+// Charge implements shadow.Request.
+func (s *shadowed) Charge() *window.Charge { return &s.charge }
+
+// Local implements shadow.Request.
+func (s *shadowed) Local() (local, share bool) {
+	return s.OnError.Local(), s.Share
+}
+
+// Decided implements shadow.Request.
+func (s *shadowed) Decided(ds []window.Decision) {
+	s.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
+	if window.Allowed(ds) {
+		s.counters().Allowed.Count(s.charge.Cost)
+		s.zone.Top.Charged(s.charge.Key, s.charge.Cost)
+		return
+	}
+	s.counters().Denied.Count(s.charge.Cost)
+	s.zone.Top.Denied(s.charge.Key)
+}
+
+// Failed implements shadow.Request.
+func (s *shadowed) Failed(err error) {
+	if errors.Is(err, window.ErrUnavailable) && s.OnError.Open() {
+		s.counters().FailedOpen.Count(s.charge.Cost)
+		return
+	}
+	s.counters().FailedClosed.Count(s.charge.Cost)
+}
+
+// Dropped implements shadow.Request.
+func (s *shadowed) Dropped() { s.counters().Dropped.Count(s.charge.Cost) }
+
+func (s *shadowed) counters() metrics.ShadowCounters { return s.zone.Control.Shadow() }
