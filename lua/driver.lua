@@ -78,7 +78,7 @@ local undone, uncertain, forbidden, with_times, in_full = -1, -2, -3, -4, -5 -- 
 local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does. By its
--- microseconds, which nobody chooses, one call of eight has to tidy up what is over.
+-- microseconds, which no client chooses, one call of eight has to tidy up what is over.
 local now, tidies = tonumber(ARGV[1]), true
 if not now then
   local time = redis.call('TIME')

@@ -195,7 +195,7 @@ local function falls(c, now, j, n)
   return edge + window - now
 end
 
--- Adds n units at now, after it dropped the slices that nobody looks at any more.
+-- Adds n units at now, after it dropped the slices that are not read any more.
 local function add(c, now, n)
   local h = c.own
   h.window, h.till = horizon.after(c, now, h.window, h.till, function() return h.fine.open and h.fine.open.at end)

@@ -25,7 +25,7 @@ local function expiry(now, window)
   return (floor(now / quarter) + 1) * quarter + window
 end
 
--- Adds n units at now, and forgets what nobody looks at any more. Writes that need memory
+-- Adds n units at now, and forgets what is not read any more. Writes that need memory
 -- come first: without it nothing at all is changed.
 local function add(c, now, n)
   local l = c.own.log

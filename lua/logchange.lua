@@ -3,7 +3,7 @@
 -- pull_back(c, now)
 --         Moves everything that lies in the future to now.
 -- rebase(c, now)
---         Makes room for running totals: forgets what nobody looks at any more, and counts
+--         Makes room for running totals: forgets what is not read any more, and counts
 --         from there.
 -- give_back(c, at, n)
 --         Gives back up to n of the units that were spent at a time.

@@ -319,7 +319,7 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// pack has the server write a list in MessagePack.
+// pack makes the server write a list in MessagePack.
 func pack(t *testing.T, c *redis.Client, list []any) string {
 	text, err := json.Marshal(list)
 	if err != nil {

@@ -190,7 +190,7 @@ local function length(c, now, n, j)
   return long
 end
 
--- Adds n units at now. Then drops the slices that nobody looks at any more, and merges
+-- Adds n units at now. Then drops the slices that are not read any more, and merges
 -- neighbours that are no longer than one slice together.
 local function add(c, now, n)
   local all, own = c.own.slices, c.own

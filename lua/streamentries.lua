@@ -3,7 +3,7 @@
 -- Entry   in Redis, the id <ms>-<n> and the fields
 --           cost    units of the request
 --           total   running total of units, with this entry: the number of its last unit
---           gone    total of those that nobody looked at any more by then; the horizon
+--           gone    total of those that were not read any more by then; the horizon
 --                   (see horizon.lua), <window> or, unless till is 0, <window>:<till>; and,
 --                   once units were given back, the id of the entry that says which
 --           ...     the charge's fields

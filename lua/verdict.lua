@@ -13,7 +13,7 @@
 --         the time of the newest unit, if there is one. With repair, units that lie in the
 --         future are moved to now before.
 --   add(c, now, n)
---         Adds n units at now, and forgets those at which nobody looks any more.
+--         Adds n units at now, and forgets those that are not read any more.
 local max, min = math.max, math.min
 
 return function(read, count, falls, newest, add)

@@ -168,7 +168,7 @@ local function tidy(c, edge)
   end
 end
 
--- Adds n units at now, and tidies up what nobody looks at any more.
+-- Adds n units at now, and tidies up what is not read any more.
 local function add(c, now, n)
   local args, gone, own = {}, {}, c.own
   local window, till = horizon.after(c, now, own.kept, own.till, function() return newest(c) end)

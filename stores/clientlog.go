@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// logClients has go-redis write to Caddy's log in place of standard error. That holds for the whole
+// logClients makes go-redis write to Caddy's log in place of standard error. That holds for the whole
 // process: go-redis has one log for all clients, other plugins' included, and does not tell which
 // client writes. See clientLog for what becomes of whose lines.
 var logClients = sync.OnceFunc(func() { goredis.SetLogger(clientLog{}) })

@@ -38,7 +38,7 @@ var memories = caddy.NewUsagePool()
 var caps = struct {
 	sync.Mutex
 	of map[*Memory]int64
-	// The stores that ShadowStore has returned and nobody has closed.
+	// The stores that ShadowStore has returned and that are not closed.
 	shadows map[*shadowMemory]struct{}
 }{of: make(map[*Memory]int64), shadows: make(map[*shadowMemory]struct{})}
 

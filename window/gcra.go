@@ -282,7 +282,7 @@ func (s gcraState) excess(now int64, c *Charge, j int) (after int64, ok bool) {
 	return after, s.buckets[at].window == window && s.buckets[at].level > c.Algorithm.atOnce(p)*window && after > 0
 }
 
-// empty implements Algorithm. Buckets run empty only by a give-back, or else when nobody
+// empty implements Algorithm. Buckets run empty only by a give-back, or else when no client
 // looks at them any more: a counter whose units are all given back starts afresh.
 func (GCRA) empty(h History) bool {
 	var room gcraRoom

@@ -10,7 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// TestWeightedFarBeyond has a slice hold so much more than the limit that its units times
+// TestWeightedFarBeyond makes a slice hold so much more than the limit that its units times
 // the milliseconds of the slice are beyond int64.
 func TestWeightedFarBeyond(t *testing.T) {
 	const hour = int64(time.Hour / time.Millisecond)

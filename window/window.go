@@ -176,7 +176,7 @@ type Result struct {
 //
 // A denial is a Decision, never an error. Errors wrap ErrUnavailable, or
 // ErrInvalid for charges that make no sense, and keep the context's error
-// visible. After an error that wraps ErrUnknown nobody knows whether the request was
+// visible. After an error that wraps ErrUnknown it is unknown whether the request was
 // charged; it was charged at most once. After any other error it was not.
 type Store interface {
 	// Take decides on one request: everything is spent or nothing. It returns

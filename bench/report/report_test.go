@@ -109,7 +109,7 @@ func TestMarkdown(t *testing.T) {
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	table.Ratios = []Ratio{{Of: "ours", To: "nobody"}}
+	table.Ratios = []Ratio{{Of: "ours", To: "unmeasured"}}
 	if _, err := table.Markdown(); err == nil {
 		t.Error("a ratio to a row that does not exist is no error")
 	}

@@ -41,7 +41,7 @@ type tally struct {
 // perSecond returns decisions per second.
 func (t tally) perSecond() float64 { return float64(t.decisions) / t.seconds }
 
-// during has callers take one of `keys` keys at random for a length of time. A denial is an
+// during makes callers take one of `keys` keys at random for a length of time. A denial is an
 // error: denying is other work, and faster.
 func during(length time.Duration, callers, keys int, l limiter) (tally, error) {
 	var stop atomic.Bool
@@ -57,7 +57,7 @@ func during(length time.Duration, callers, keys int, l limiter) (tally, error) {
 	return t, err
 }
 
-// times has callers take one of `keys` keys at random, `calls` times in all.
+// times makes callers take one of `keys` keys at random, `calls` times in all.
 func times(calls, callers, keys int, l limiter) (tally, error) {
 	return drive(callers, l, func(caller int) func() (string, bool) {
 		random, left := seeded(caller), calls/callers
@@ -65,7 +65,7 @@ func times(calls, callers, keys int, l limiter) (tally, error) {
 	})
 }
 
-// once has callers take each key once.
+// once makes callers take each key once.
 func once(callers, keys int, l limiter) error {
 	_, err := drive(callers, l, func(caller int) func() (string, bool) {
 		at := caller - callers
@@ -77,7 +77,7 @@ func once(callers, keys int, l limiter) error {
 	return err
 }
 
-// drive has callers take the keys that next gives them, until it gives no more.
+// drive makes callers take the keys that next gives them, until it gives no more.
 func drive(callers int, l limiter, next func(caller int) func() (string, bool)) (tally, error) {
 	ctx := context.Background()
 	all := make([]tally, callers)

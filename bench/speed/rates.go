@@ -142,7 +142,7 @@ func (b *bench) atRate(addr string, rate int) ([]float64, error) {
 	return p.figures(all, from, until)
 }
 
-// withKeys has each request take a key at random.
+// withKeys makes each request take a key at random.
 func withKeys(addr string) vegeta.Targeter {
 	return func(t *vegeta.Target) error {
 		t.Method, t.URL = http.MethodGet, "http://"+addr+"/"
@@ -151,7 +151,7 @@ func withKeys(addr string) vegeta.Targeter {
 	}
 }
 
-// pacer has vegeta send a request when it is due.
+// pacer makes vegeta send a request when it is due.
 type pacer struct {
 	rate  int // per second
 	began time.Time

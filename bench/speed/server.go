@@ -30,7 +30,7 @@ const (
 	timeout  = 3 * time.Second
 )
 
-// newClient returns a client with nothing in it that costs time and that nobody
+// newClient returns a client with nothing in it that costs time and is not
 // asked for.
 func newClient(addr string, connections int) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{

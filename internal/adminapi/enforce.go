@@ -22,7 +22,7 @@ const (
 	noteUnsent = "the store is away: this Caddy tells the others that share it when it is back"
 )
 
-// setEnforcement has zones deny, or not, for a while: on this Caddy at once, and on those that share the store soon.
+// setEnforcement sets whether zones deny, for a while: on this Caddy at once, and on those that share the store soon.
 func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	e, err := control.DecodeEnforce(body)
 	if err != nil {

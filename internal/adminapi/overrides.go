@@ -262,7 +262,7 @@ func changeOverrides(s *openstore.SharedStore, r *http.Request, what string, ans
 	return http.StatusOK, answer, nil
 }
 
-// tell has the log and handlers of events know what was done with records, and why; nil if the records say so. Keys stay out of
+// tell logs, and sends as events, what was done with records, and why; nil if the records say so. Keys stay out of
 // events, and out of the log without log_key.
 func tell(s *openstore.SharedStore, r *http.Request, what, version string, records []overrides.Record, why *control.Why) {
 	logger := storestate.Logger(s.Name())
@@ -282,7 +282,7 @@ func tell(s *openstore.SharedStore, r *http.Request, what, version string, recor
 	}
 }
 
-// emitOverride has handlers of events hear that an operator has set, deleted or replaced overrides
+// emitOverride sends the event that an operator has set, deleted or replaced overrides
 // by this Caddy. The zone and the ID are empty if there are many of them.
 func emitOverride(store, what, version string, o *overrides.Record, why *control.Why) {
 	events.Emit(events.Override, map[string]any{"store": store, "change": what, "zone": o.Zone, "id": o.ID, "by": why.By, "reason": why.Reason, "version": version})

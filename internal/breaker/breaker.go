@@ -59,9 +59,9 @@ type Breaker struct {
 	opening func()          // nil, or of a test: runs between the two writes of opens
 }
 
-// New guards store, which has to be a Pinger, and may be Parted. onChange is told of
+// New guards store, which has to be a Pinger, and may be Parted. onChange is called on
 // every change of state of every part, one after the other, and onPing of every ping that fails
-// while a part is open; nil: nobody is told. The name of the part is empty for the store as a
+// while a part is open; nil: not called. The name of the part is empty for the store as a
 // whole.
 func New(store interface {
 	window.Store
@@ -169,7 +169,7 @@ func (b *Breaker) Reset(ctx context.Context, charge window.Charge) error {
 }
 
 // Peek is Store.Peek, or ErrUnavailable and ErrOpen at once. Its errors do not count as failures:
-// nobody but an operator asks.
+// only operators ask.
 func (b *Breaker) Peek(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	if b.Open(charges...) {
 		return nil, errBreakerOpen
@@ -274,7 +274,7 @@ func (b *Breaker) Close() error {
 }
 
 // failed counts a failure of a call that began at a tick, for the parts that the error names,
-// or else for the one that the charges need. Where they need several, nobody knows which.
+// or else for the one that the charges need. If they need several parts, the failed one is unknown.
 func (b *Breaker) failed(began int64, charges []window.Charge, err error) {
 	for _, none := range []error{context.Canceled, window.ErrInvalid, window.ErrBusy, window.ErrForeign} {
 		if errors.Is(err, none) {

@@ -1,6 +1,6 @@
 package breaker
 
-// OnOpening has f run when a part opens: its failures say so already, and its requests do not know yet.
+// OnOpening runs f when a part opens: its failures say so already, and its requests do not know yet.
 func (b *Breaker) OnOpening(f func()) { b.opening = f }
 
 // PartNames returns the names of the parts that have failed, and how many are failing.

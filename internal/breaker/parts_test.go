@@ -185,7 +185,7 @@ func TestBreakerPartsTogether(t *testing.T) {
 		b.wantChanges("b true", "b false")
 
 		b.store.set("a", "b")
-		b.store.silent = true // nobody knows which
+		b.store.silent = true // which one is unknown
 		for range 10 {
 			b.wantAsked(true, "a", "b")
 		}

@@ -221,7 +221,7 @@ func (c *command) run(cmd *cobra.Command, method, path string, question, answer 
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	table(&output{out, c.widthOf(cmd.OutOrStdout())})
-	return out.Flush() // which tells of all errors before
+	return out.Flush() // which returns all errors before
 }
 
 func (c *command) ask(method, path string, question any) ([]byte, error) {

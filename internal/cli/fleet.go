@@ -44,7 +44,7 @@ func (c *command) askAll(method, path string, question any) []reply {
 	addresses := c.distinct()
 	pending := make([]chan reply, len(addresses))
 	for i, address := range addresses {
-		pending[i] = make(chan reply, 1) // for a goroutine that nobody waits for any more
+		pending[i] = make(chan reply, 1) // for a goroutine without a waiter
 		go func() {
 			body, err := askAdmin(address, method, control.Base+path, "", question)
 			if err != nil && !strings.Contains(err.Error(), address) {

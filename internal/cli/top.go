@@ -22,7 +22,7 @@ import (
 // topInterval is how often top --watch asks. Each time is a line of Caddy's log for every zone.
 const topInterval = 2 * time.Second
 
-// clearScreen has a terminal begin at its upper left corner again.
+// clearScreen clears a terminal and moves the cursor to its upper left corner.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func (c *command) topCommand() *cobra.Command {
@@ -141,7 +141,7 @@ func (c *command) watchTop(cmd *cobra.Command, queries []control.TopQuery, shown
 			_, _ = io.WriteString(out, "\n")
 		}
 		if _, err := out.Write(shown); err != nil {
-			return err // nobody reads it any more
+			return err // the reader is gone
 		}
 		select {
 		case <-ctx.Done():

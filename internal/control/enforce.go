@@ -6,7 +6,7 @@ import "errors"
 const (
 	EnforceOn     = "on"
 	EnforceShadow = "shadow"
-	// The zone denies nobody and counts nothing. This is in answers only: where all zones are to be in shadow, zones that
+	// The zone denies no request and counts nothing. This is in answers only: where all zones are to be in shadow, zones that
 	// cannot count without denying are exempt.
 	EnforceExempt = "exempt"
 )

@@ -19,5 +19,5 @@ var OnErrors = []OnError{OnErrorLocal, OnErrorAllow, OnErrorDeny}
 // Local reports whether this process decides in the store's place.
 func (o OnError) Local() bool { return o == OnErrorLocal }
 
-// Open reports whether a request passes on which nobody could decide.
+// Open reports whether a request passes that was not decided on.
 func (o OnError) Open() bool { return o == OnErrorAllow }

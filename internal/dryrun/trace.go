@@ -211,7 +211,7 @@ func listensOn(s *caddyhttp.Server, port uint) bool {
 
 func refused(status int, err error) error { return caddy.APIError{HTTPStatus: status, Err: err} }
 
-// unread is an answer that nobody reads.
+// unread is an answer that is not read.
 type unread struct{}
 
 func (unread) Header() http.Header         { return make(http.Header) }

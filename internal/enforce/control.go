@@ -106,7 +106,7 @@ func (c *Control) Logger() *zap.Logger {
 	return storestate.Logger(c.zone.Store.Name).With(zap.String("zone", c.zone.Zone))
 }
 
-// Emit has handlers of events hear how the zone is enforced now.
+// Emit sends the event that says how the zone is enforced now.
 func (c *Control) Emit(word, until string, w control.Why) {
 	events.Emit(events.Enforce, map[string]any{"zone": c.zone.Zone, "store": c.zone.Store.Name, "enforce": word, "until": until, "by": w.By, "reason": w.Reason})
 }

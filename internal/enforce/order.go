@@ -15,7 +15,7 @@ const Longest = 30 * 24 * time.Hour
 // Config is the word for what the configuration says.
 const Config = "config"
 
-// Order has a zone enforced in a way on every Caddy that shares its store. The store has the last one of
+// Order says how a zone is enforced on every Caddy that shares its store. The store has the last one of
 // each zone, as JSON. All times are by the clock of the store.
 type Order struct {
 	Mode  string    `json:"mode"`
@@ -60,7 +60,7 @@ func (s *Sync) Make(now time.Time, o Order, ttl time.Duration, obey func(Order) 
 	return nil
 }
 
-// Moved has an order that the store does not have yet begin and end as much later as the clock has moved: the order was made
+// Moved shifts begin and end of an order that the store does not have yet by as much as the clock has moved: the order was made
 // when this Caddy did not know the time of the store.
 func (s *Sync) Moved(by time.Duration, obey func(Order)) {
 	s.mu.Lock()

@@ -33,11 +33,11 @@ func Percent(word string) (percent int64, err error) {
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
 	case err == nil && !isPercentage && n == 0:
-		return 0, fmt.Errorf("enforce %q is unknown; write shadow to deny nobody", word)
+		return 0, fmt.Errorf("enforce %q is unknown; write shadow to deny no request", word)
 	case err == nil && !isPercentage && n == 1:
 		return 0, fmt.Errorf("enforce %q is unknown; write on, or 1%% for one key of a hundred", word)
 	case err == nil && n == 0:
-		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny nobody", word)
+		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%; write shadow to deny no request", word)
 	case err == nil && (n < 1 || n > 100):
 		return 0, fmt.Errorf("enforce %s: must be from 1%% to 100%%", word)
 	case err == nil:
@@ -64,9 +64,8 @@ func Word(percent int64) string {
 	return strconv.FormatInt(percent, 10) + "%"
 }
 
-// IsEnforced reports whether a key is one of a percentage of a zone's keys. It is so on every
-// Caddy, and a higher percentage has the keys of a lower one. A client that chooses its key can
-// choose one that is not.
+// IsEnforced reports whether a key is one of a percentage of a zone's keys. The result is the same on every instance.
+// Raising the percentage only adds keys. A client that chooses its key can choose one that is not enforced.
 func IsEnforced(zone, key string, percent int64) bool {
 	var room [128]byte
 	text := append(room[:0], zone...)

@@ -64,8 +64,8 @@ func TestEnforcedShareIsFixed(t *testing.T) {
 func TestPercent(t *testing.T) {
 	for word, want := range map[string]string{
 		"10": "10%", "10%": "10%", "2": "2%", "99": "99%", "100": "on", "100%": "on", "1%": "1%", "on": "on", "shadow": "shadow",
-		"0": `enforce "0" is unknown; write shadow to deny nobody`, "1": `enforce "1" is unknown; write on, or 1% for one key of a hundred`,
-		"0%": "enforce 0%: must be from 1% to 100%; write shadow to deny nobody", "101": "enforce 101: must be from 1% to 100%", "-5": "enforce -5: must be from 1% to 100%",
+		"0": `enforce "0" is unknown; write shadow to deny no request`, "1": `enforce "1" is unknown; write on, or 1% for one key of a hundred`,
+		"0%": "enforce 0%: must be from 1% to 100%; write shadow to deny no request", "101": "enforce 101: must be from 1% to 100%", "-5": "enforce -5: must be from 1% to 100%",
 		"2.5": `enforce "2.5" is unknown; use one of on, shadow, or a percentage such as 25%`,
 	} {
 		got, err := Percent(word)

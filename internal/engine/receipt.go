@@ -10,7 +10,7 @@ import (
 // Origin is where a charge was admitted.
 type Origin uint8
 
-// The places. What nobody has charged has no receipt.
+// The places. A charge that was not made has no receipt.
 const (
 	InStore   Origin = iota // the store, or its server
 	InProcess               // counts of this process, in the store's place

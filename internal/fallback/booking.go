@@ -27,7 +27,7 @@ const (
 	bookLast = time.Second
 )
 
-// background are the open guards, one of which books what is owed on counters that nobody asks for here, for other
+// background are the open guards, one of which books what is owed on counters that no request asks for here, for other
 // processes to see it.
 type background struct {
 	mu     sync.Mutex

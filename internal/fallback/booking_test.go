@@ -34,7 +34,7 @@ func (r *bookedAt) ChargeMore(ctx context.Context, c window.Charge, units int64)
 	return err
 }
 
-// What is owed is booked once the store is back, though nobody asks for it: the oldest
+// What is owed is booked once the store is back, though no request asks for it: the oldest
 // first, few at first, and never more in a while than is documented.
 func TestBookedInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -117,12 +117,12 @@ func TestResetWhileAway(t *testing.T) {
 	})
 }
 
-// A reset that nobody asks the counter for afterwards reaches the store in the background.
+// A reset that no request asks the counter for afterwards reaches the store in the background.
 func TestResetInTheBackground(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("zone", "key", 10, time.Hour)
 		s.want(t, "with the store", 10, c)
-		s.remote.become(lost) // nobody knows whether it is done: it is repeated
+		s.remote.become(lost) // whether it is done is unknown: it is repeated
 		if done, err := s.Guard.Reset(t.Context(), c); done || err != nil {
 			t.Fatalf("Reset = %v, %v, want that it is done later", done, err)
 		}

@@ -47,7 +47,7 @@ func counter(c *window.Charge) window.Charge {
 	}
 }
 
-// none is the cheap way to know that there is nothing.
+// none reports whether no units are owed. It takes no lock.
 func (d debts) none() bool { return d.store.Keys() == 0 }
 
 // of returns the units of c.

@@ -6,7 +6,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Heartbeat has processes say more or less often that they are there, until undone.
+// Heartbeat sets how often processes register, until undo is called.
 func Heartbeat(every time.Duration) (undo func()) {
 	old := heartbeatInterval
 	heartbeatInterval = every

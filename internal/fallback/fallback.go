@@ -25,10 +25,10 @@ type Store interface {
 
 // Options of a Guard.
 type Options struct {
-	// Is told of every change of the state of the store, or of a part of it, one after the
-	// other; see NewBreaker. Nil: nobody.
+	// Called on every change of the state of the store, or of a part of it, one after the
+	// other; see NewBreaker. Nil: none.
 	OnChange func(part string, open bool, cause error)
-	// Is told of every ping that fails while the store, or a part of it, is away. Nil: nobody.
+	// Called on every ping that fails while the store, or a part of it, is away. Nil: none.
 	OnPing func(part string, cause error)
 	// Local counts of the store's counters. Nil: the guard has its own, and closes them.
 	Counts *Counts

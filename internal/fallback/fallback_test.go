@@ -52,8 +52,8 @@ func TestUsedUpStaysDenied(t *testing.T) {
 }
 
 // A guard that comes while another of the same counts knows that the store is away, as
-// with a reload, does not try it with a request, nor with what is owed: nobody would
-// know what became of that.
+// with a reload, does not try it with a request, nor with what is owed: what became
+// of that would be unknown.
 func TestGuardWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts, r := fallback.NewCounts(), newRemote()

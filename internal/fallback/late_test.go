@@ -142,7 +142,7 @@ func TestOwedIsBounded(t *testing.T) {
 	})
 }
 
-// What was known is taken over in one step: nobody passes between.
+// What was known is taken over in one step: no request passes between.
 func TestTakeOverIsAtomic(t *testing.T) {
 	s := newSite(t, newRemote())
 	s.remote.become(busy)

@@ -28,7 +28,7 @@ const (
 	down         // refuses
 	busy         // refuses, and is not away
 	lost         // charges, and its answer is lost
-	dropped      // does not charge, and nobody knows
+	dropped      // does not charge, and the sender does not know
 )
 
 // remote is a store that others share, in memory, and has its faults.
@@ -40,7 +40,7 @@ type remote struct {
 	failTake       bool             // once, and for a reason of its own
 	charged        map[string]int64 // units that were taken, by zone
 	settled        map[string]int64 // that were settled
-	dropped        map[string]int64 // and that were to be, and nobody knows that they were not
+	dropped        map[string]int64 // and that were to be, and the sender does not know that they were not
 	tries, settles int              // calls of Settle, and those that were not refused
 	resets         int              // calls of Reset
 	fields         []string         // that calls of Settle had
@@ -205,7 +205,7 @@ func (s *site) want(t *testing.T, what string, want int64, c window.Charge) {
 	}
 }
 
-// away has the store go, and the breaker open.
+// away makes the store unreachable, and opens the breaker.
 func (s *site) away(t *testing.T) {
 	s.remote.become(down)
 	for range 3 {
@@ -213,7 +213,7 @@ func (s *site) away(t *testing.T) {
 	}
 }
 
-// back has the store come back, and the breaker close.
+// back makes the store reachable, and closes the breaker.
 func (s *site) back() {
 	s.remote.become(up)
 	time.Sleep(time.Second)

@@ -12,7 +12,7 @@ import (
 //
 // Units that the store charged are settled there. While the store is away, that is done once it is
 // back: units that are spent more count here until then. An error says that the units stay as they
-// were, or that nobody knows: a give-back that may have run is not repeated.
+// were, or may: a give-back that may have run is not repeated.
 //
 // Units that were admitted here are corrected here, and what remains of them is owed to the store.
 func (g *Guard) SettleBatch(ctx context.Context, all []engine.Settlement) []error {

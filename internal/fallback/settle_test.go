@@ -175,7 +175,7 @@ func TestReceiptOnce(t *testing.T) {
 			t.Errorf("settled again: %+v", again)
 		}
 		if again, ok := (*engine.Receipt)(nil).Settle(0); ok {
-			t.Errorf("settled what nobody charged: %+v", again)
+			t.Errorf("settled what was not charged: %+v", again)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func TestHeartbeat(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		want("while nobody shares", 0, 0, 1)
+		want("before any process shares", 0, 0, 1)
 		g.Join()
 		want("at once", 1, 0, 3)
 		time.Sleep(12 * time.Second)
@@ -64,7 +64,7 @@ func TestHeartbeat(t *testing.T) {
 		g.Leave()
 		want("after a reload", 5, 0, 2)
 		g.Leave()
-		want("when nobody shares any more", 5, 1, 2)
+		want("when no process shares any more", 5, 1, 2)
 		time.Sleep(time.Minute)
 		want("and then", 5, 1, 2)
 		g.Join()

@@ -15,8 +15,8 @@ import (
 type admission struct {
 	at    time.Time
 	units int64
-	// Whether the store is still to be told of it, and whether it never will be: what
-	// was sent did not arrive, and nobody knows that.
+	// Whether the store still has to get it, and whether it never will: what
+	// was sent did not arrive, and the sender does not know.
 	owed, unheard bool
 }
 
@@ -38,7 +38,7 @@ func (o *oracle) sum(now time.Time, length time.Duration, unheard bool) (units i
 	return units
 }
 
-// hear notes what became of the units that the store was to be told of.
+// hear notes what became of the units that the store had to get.
 func (o *oracle) hear(r *remote) {
 	settled, dropped := r.booked(o.charge.Zone), r.lost(o.charge.Zone)
 	for i := range o.seen {

@@ -41,7 +41,7 @@ func TestLandingEndsUnderAStreamOfUnits(t *testing.T) {
 	if isClosed(third) {
 		t.Error("the last units are not back")
 	}
-	for range 1000 { // units that come and go, and nobody waits for
+	for range 1000 { // units that come and go, without a waiter
 		f.Refunded(counter, begin())
 	}
 	f.Open(counter)

@@ -3,11 +3,11 @@ package inflight
 // queue has groups of members, the oldest first. The first group is not empty.
 type queue []*Group
 
-// Group are members of a queue that joined it one after the other. It takes no more once somebody waits for it, so
-// that nobody waits for members that join later.
+// Group are members of a queue that joined it one after the other. It is closed to new members once a request waits for
+// it: the request does not wait for members that join later.
 type Group struct {
 	n    int
-	left chan struct{} // closed when this group and all older ones are empty; nil: nobody waits
+	left chan struct{} // closed when this group and all older ones are empty; nil: no waiter
 }
 
 func (q *queue) join() *Group {

@@ -61,7 +61,7 @@ func newFairModel(t *testing.T) *fairModel {
 	return m
 }
 
-// run has the visitors send requests for a time, and returns the lowest factor.
+// run sends the requests of the visitors for a time, and returns the lowest factor.
 func (m *fairModel) run(length time.Duration) {
 	m.Helper()
 	var coming line
@@ -107,7 +107,7 @@ func (m *fairModel) answered(i int) {
 	}
 }
 
-// others has n visitors with fast answers send a number of requests a second together.
+// others adds n visitors with fast answers, which together send a number of requests a second.
 func (m *fairModel) others(n, perSecond int) {
 	every := time.Duration(n) * time.Second / time.Duration(perSecond)
 	for i := range n {

@@ -186,7 +186,7 @@ func (l *latencies) choose() bool {
 // slowest returns the bucket of the time that nine tenths of the samples do not exceed. Each client weighs the
 // same, however many samples it has, and one is left out: the one with the largest share of slow ones.
 // A single client is not left out, nor one beside which there are fewer than fewestOthers samples: then
-// nobody else could tell that answers are slow.
+// no other client would show that answers are slow.
 func (l *latencies) slowest() int {
 	slices.SortFunc(l.timed, func(a, b timed) int { return cmp.Compare(b.bucket, a.bucket) })
 	weight := -1.0 // of the clients that count

@@ -42,7 +42,7 @@ func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []wi
 	return l
 }
 
-// Start has the limits follow the load until Stop.
+// Start makes the limits follow the load until Stop.
 func (l *Limits) Start() {
 	if l != nil {
 		l.sampler.Start(l.Controller)

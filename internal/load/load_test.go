@@ -48,7 +48,7 @@ func newBench(t *testing.T, o Options) *bench {
 	return b
 }
 
-// at has the CPU be at x.
+// at sets the CPU to x.
 func (b *bench) at(x float64) { b.cpu = func() (float64, error) { return x, nil } }
 
 // step takes a sample, and returns the factor.

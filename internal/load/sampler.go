@@ -49,7 +49,7 @@ func newProcess() *Sampler {
 	return s
 }
 
-// warn has the operator know that a sensor fails.
+// warn logs that a sensor fails.
 func warn(s Signal, err error) {
 	caddy.Log().Named("http.handlers.sliding_window").Warn("load cannot be measured by this signal; limits do not follow it", zap.String("signal", s.String()), zap.Error(err))
 }
@@ -80,7 +80,7 @@ func (z *Controller) Destruct() error {
 	return nil
 }
 
-// Start has samples taken for the zone until Stop.
+// Start takes samples for the zone until Stop.
 func (s *Sampler) Start(z *Controller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

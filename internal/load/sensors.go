@@ -82,7 +82,7 @@ func (m machine) memory() Sensor {
 		}
 		used, all, err := m.hostMemory()
 		if err == nil && all <= 0 {
-			err = errors.New("the host tells of no memory")
+			err = errors.New("the host reports no memory size")
 		}
 		if err != nil && own.limit > 0 {
 			return most, nil
@@ -100,7 +100,7 @@ func hostCPU() (busy, all float64, err error) {
 		return 0, 0, err
 	}
 	if len(times) == 0 {
-		return 0, 0, errors.New("the host tells of no CPU")
+		return 0, 0, errors.New("the host reports no CPU")
 	}
 	t := times[0]
 	idle := t.Idle + t.Iowait

@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
-// measuring is how many configured zones measure answer times. While it is 0 nobody looks at the clock.
+// measuring is how many configured zones measure answer times. While it is 0, the clock is not read.
 var measuring atomic.Int64
 
 // timingVar is the variable of the HTTP request with the *timing of the last handler that has one.
@@ -63,7 +63,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Serve has the next handlers answer a request, and measures how long they take. vars are the variables of
+// Serve calls the next handlers for a request, and measures how long they take. vars are the variables of
 // the HTTP request; nil for none.
 func Serve(w http.ResponseWriter, r *http.Request, req TimedRequest, vars map[string]any, next caddyhttp.Handler) error {
 	t := &timing{req: req, start: uptime.Now()}

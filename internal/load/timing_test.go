@@ -146,6 +146,6 @@ func TestLatencyLeavesOut(t *testing.T) {
 		t.Errorf("took %v, %v from the end of the body", took, ok)
 	}
 	if Waiting() == 0 {
-		t.Error("nobody measures, and a zone does")
+		t.Error("the counter is 0, and a zone measures")
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Host returns the spelling of a host without a port: folded case, no brackets, no
-// final dot. It is empty only if host is. Caddy's matchers take off each bracket by
+// final dot. It is empty only if host is. Caddy's matchers strip each bracket by
 // itself.
 func Host(host string) string {
 	if bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"); bare != "" {

@@ -1,4 +1,4 @@
-// Package openstore has the stores that handlers use, with what protects requests from their absence.
+// Package openstore holds the stores that handlers use, and protects requests while a store is away.
 package openstore
 
 import (
@@ -265,7 +265,7 @@ func (s *SharedStore) AnswerLocally(ctx context.Context, charges []window.Charge
 	return ds
 }
 
-// PeekShadow is Peek for charges that deny nobody. A store without a server keeps such counts apart.
+// PeekShadow is Peek for charges that deny no request. A store without a server keeps such counts apart.
 func (s *SharedStore) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if s.fallback == nil {
 		if ds, ok, err := s.Shadow.Peek(ctx, charges); ok {

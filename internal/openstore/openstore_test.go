@@ -38,7 +38,7 @@ func TestStoreOutlivesReload(t *testing.T) {
 	}
 	after.release()
 	if !after.closed.Load() {
-		t.Error("it is open, and nobody has it")
+		t.Error("it is open, and has no user")
 	}
 	another := Acquire(f, nil, false)
 	defer another.Release(false)

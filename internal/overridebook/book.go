@@ -115,7 +115,7 @@ func (b *Book) Hashes(key string) (hashes []string) {
 	}
 }
 
-// Begin has the overrides hold in zones that run from now on. Those of Caddy's storage and of a store are read first,
+// Begin applies the overrides to zones that run from now on. Those of Caddy's storage and of a store are read first,
 // which takes as long as these are waited for at most.
 func (b *Book) Begin(zones []*Subscriber, storage Storage) {
 	b.changes.Lock()
@@ -129,7 +129,7 @@ func (b *Book) Begin(zones []*Subscriber, storage Storage) {
 	}
 	b.mu.Unlock()
 	if err := b.load(Patience); err != nil {
-		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; those that the store has hold", zap.Error(err))
+		storestate.Logger(b.name).Warn("overrides could not be read from Caddy's storage; the overrides in the store apply", zap.Error(err))
 	}
 	b.mu.Lock()
 	metrics.OverridesHeld.WithLabelValues(b.name).Set(float64(len(b.copy.Records)))
@@ -169,7 +169,7 @@ func (b *Book) End(zones []*Subscriber) {
 	}
 }
 
-// forgetMisfits has no gauge tell of zones that have ended, unless others of their name run. mu is held.
+// forgetMisfits removes the gauges of zones that have ended, unless others of their name run. mu is held.
 func (b *Book) forgetMisfits(ended []*Subscriber) {
 	names := make(map[string]bool)
 	for z := range b.zones {
@@ -200,7 +200,7 @@ func (b *Book) run(ctx context.Context) {
 	}
 }
 
-// install has other records hold, and be kept for a start without the store. mu is held.
+// install applies other records, and keeps them for a start without the store. mu is held.
 func (b *Book) install(c Copy) {
 	b.tellEnded(b.clock.Now())
 	slices.SortFunc(c.Records, func(x, y overrides.Record) int { return strings.Compare(x.ID, y.ID) })

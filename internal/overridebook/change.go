@@ -18,7 +18,7 @@ var (
 	ErrFull    = fmt.Errorf("there would be more than %d overrides; delete some, or use limits with placeholders for more customers than that", overrides.MaxRecords)
 )
 
-// Change has other records hold, here and in the store, and returns them. A version that is not empty must be
+// Change applies other records, here and in the store, and returns them. A version that is not empty must be
 // that of the records which edit gets. After an error that wraps ErrMayHold the change may hold; after any other one
 // it does not.
 func (b *Book) Change(ctx context.Context, version string, edit func([]overrides.Record) ([]overrides.Record, error)) (Copy, error) {
@@ -77,7 +77,7 @@ func (b *Book) change(ctx context.Context, version string, isAll bool, edit func
 	return Copy{}, ErrChanged
 }
 
-// refresh has the book know what the store has, or Caddy's storage if that is where the overrides are.
+// refresh reads the records of the store, or of Caddy's storage if that is where the overrides are.
 func (b *Book) refresh(ctx context.Context) error {
 	if b.shared != nil {
 		return b.look(ctx)

@@ -32,7 +32,7 @@ func keysOf(b *Book) (keys []string) {
 	return keys
 }
 
-// agree has each book look twice, and fails unless all and the server have records of these keys.
+// agree makes each book look twice, and fails unless all and the server have records of these keys.
 func agree(t *testing.T, what string, admin *goredis.Client, books []*Book, keys ...string) {
 	t.Helper()
 	for range 2 {
@@ -152,7 +152,7 @@ func TestNothingIsLostInAFailover(t *testing.T) {
 	step("a master that has none", 2, false, 1)
 }
 
-// A store that goes on to refuse what it has lost is told of, once.
+// A store that goes on to refuse what it has lost is reported once.
 func TestStoreDoesNotTakeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &modelStore{name: t.Name()}

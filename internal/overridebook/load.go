@@ -20,7 +20,7 @@ type loading struct {
 	zones []*Subscriber // get what is found; guarded by Book.mu
 }
 
-// Preload gives a zone what is known, until it runs: sites can serve before the app starts. If
+// Preload applies the last known records to z: sites can serve before the app starts. If
 // nothing is known yet, that is what Caddy's storage has. If the storage is slow, the zone gets it later.
 func (b *Book) Preload(z *Subscriber, storage Storage) {
 	b.mu.Lock()
@@ -40,7 +40,7 @@ func (b *Book) Preload(z *Subscriber, storage Storage) {
 	}
 }
 
-// load has what Caddy's storage has hold, unless something is known already. It waits no longer than patience: what
+// load applies the records of Caddy's storage, unless records are known already. It waits no longer than patience: what
 // the storage answers after that counts all the same.
 func (b *Book) load(patience time.Duration) error {
 	b.mu.Lock()

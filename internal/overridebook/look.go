@@ -68,7 +68,7 @@ func (b *Book) look(ctx context.Context) error {
 	return err
 }
 
-// follows has what a look has found hold, unless this Caddy has changed the records since.
+// follows applies what a look has found, unless this Caddy has changed the records since.
 func (b *Book) follows(known string, found Copy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ func looksBack(z *Subscriber, key string) time.Duration {
 	return max(z.Longest, z.InForce.LookBack(key))
 }
 
-// age makes records of the book older that have ended, and has the zones look again.
+// age makes records of the book older that have ended, and makes the zones look again.
 func age(b *Book, by time.Duration) {
 	b.mu.Lock()
 	for i := range b.copy.Past {

@@ -75,7 +75,7 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 		return nil, err
 	}
 	answered := uptime.Now()
-	if answered-asked > longestLook { // this process did not run for a while, and nobody knows what time it is in the store
+	if answered-asked > longestLook { // this process did not run for a while, and the time of the store is unknown
 		return nil, context.DeadlineExceeded
 	}
 	if moved := b.clock.Learn(now, asked, answered); moved.Abs() >= notable {
@@ -84,7 +84,7 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 	return orders, nil
 }
 
-// moved has what ends by the clock look at it again.
+// moved makes what ends by the clock look at it again.
 func (b *Book) moved(by time.Duration) {
 	for _, z := range b.zonesByName() {
 		z.Orders.Moved(by, z.ApplyRemote)

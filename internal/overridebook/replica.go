@@ -180,7 +180,7 @@ func merge(own, theirs *Copy) (m Copy, dropped int) {
 	return m, bound(&m)
 }
 
-// bound has a replica hold no more records and tombstones than it may, and raises its floor for those that go, the
+// bound drops records and tombstones beyond what a replica may hold, and raises its floor for those that go, the
 // oldest ones. It returns how many records have gone.
 func bound(c *Copy) (dropped int) {
 	records := byID(c.Records)

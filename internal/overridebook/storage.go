@@ -75,7 +75,7 @@ func NewFile(store string, shared bool, failed func(error)) *File {
 	})}
 }
 
-// Use has the place be in a storage from now on.
+// Use sets the storage of the file from now on.
 func (p *File) Use(storage Storage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *File) writeOnce() (again bool) {
 	return again
 }
 
-// note tells of the first error of a series.
+// note reports the first error of a series.
 func (p *File) note(err error) {
 	p.mu.Lock()
 	tell := err != nil && !p.told

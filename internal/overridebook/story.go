@@ -18,7 +18,7 @@ import (
 const MostTold = 16
 
 // news has what the log of this process has, by store: versions, and records that have ended. Two books of a store, as of handlers
-// that differ in a timeout, tell of one change once.
+// that differ in a timeout, report one change once.
 var news struct {
 	sync.Mutex
 	told map[string]bool

@@ -176,7 +176,7 @@ func (b *Book) warn(z *Subscriber, m overrides.Misfit) {
 	storestate.Logger(b.name).Warn("an override does not fit its zone, and is not applied", zap.String("zone", m.Zone), zap.String("id", m.ID), zap.Error(m.Err))
 }
 
-// Tidy has the zones forget records that have ended, and changes that all Caddys know by now. From Begin to End
+// Tidy removes from the zones records that have ended, and changes that all Caddys know by now. From Begin to End
 // the book does so by itself now and then.
 func (b *Book) Tidy(now time.Time) {
 	b.mu.Lock()

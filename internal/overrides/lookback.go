@@ -28,7 +28,7 @@ type looking struct {
 	till   int64 // Unix ms; 0: for good
 }
 
-// merge has l hold for two rules of one selector.
+// merge makes l cover two rules of one selector.
 func (l *looking) merge(o looking) {
 	l.window = max(l.window, o.window)
 	if l.till == 0 || o.till == 0 {

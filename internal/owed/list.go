@@ -43,7 +43,7 @@ type counter[K comparable, T any] struct {
 	what T
 	at   *list.Element // nil: the counter is not listed, but somebody books on it
 	due  time.Time
-	done chan struct{} // closed by Finish; nil: nobody books on the counter
+	done chan struct{} // closed by Finish; nil: the counter is not being booked
 }
 
 // New returns a list of nothing. The background runs from Open on.
@@ -88,7 +88,7 @@ func (l *List[K, T]) Add(key K, change func(*T)) bool {
 	return true
 }
 
-// Begin makes the caller the only one who books on a counter, until Finish, once nobody else does. It reports false if
+// Begin makes the caller the only one who books on a counter, until Finish, once no other caller does. It reports false if
 // take, which takes what is to be booked, says that there is nothing.
 func (l *List[K, T]) Begin(ctx context.Context, key K, take func(*T) bool) (bool, error) {
 	for {
@@ -133,7 +133,7 @@ func (l *List[K, T]) Finish(key K) {
 	l.tidy(c)
 }
 
-// Due returns the counters that have waited for longest at a time, and has them wait again.
+// Due returns the counters that have waited for longest at a time, and lists them again.
 func (l *List[K, T]) Due(most int, now time.Time) (keys []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -127,7 +127,7 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// TestBackgroundRests ends the background when nothing is listed and when nobody can book, and starts it again.
+// TestBackgroundRests ends the background when nothing is listed and when no guard can book, and starts it again.
 func TestBackgroundRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBooks(100)
@@ -229,7 +229,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestRest books each counter once, and stops at a failure. What is left is nobody's then.
+// TestRest books each counter once, and stops at a failure. What is left has no owner then.
 func TestRest(t *testing.T) {
 	for _, failing := range []int{-1, 9} {
 		t.Run(fmt.Sprint(failing), func(t *testing.T) {

@@ -18,7 +18,7 @@ func (z *ActiveZone) Enforced() (word, until string) {
 	return enforce.Word(z.Percent), ""
 }
 
-// Enforce enforces the zone as an order says, and has handlers of events hear of it. A zone that is as configured, and stays so,
+// Enforce enforces the zone as an order says, and sends the event. A zone that is as configured, and stays so,
 // is not changed.
 func (z *ActiveZone) Enforce(o enforce.Order) (isChanged bool, err error) {
 	isAsConfigured := o.Mode == enforce.Config && z.Control.Current() == nil
@@ -41,7 +41,7 @@ func (z *ActiveZone) Order(o enforce.Order, ttl time.Duration) error {
 	})
 }
 
-// ApplyRemote has the zone enforced as an operator has told another Caddy, or as this one was told if its clock was wrong. If
+// ApplyRemote applies an order that another Caddy got from an operator, or this Caddy while its clock was wrong. If
 // that has ended, or cannot be done here, the zone is as configured: the order has replaced those before it.
 func (z *ActiveZone) ApplyRemote(o enforce.Order) {
 	holds := o.HoldsAt(z.Control.Clock().Now())

@@ -43,7 +43,7 @@ type Settler struct {
 type settling struct {
 	receipt *Receipt
 	engine.Settlement
-	done chan struct{} // closed when it is settled; nil: nobody waits
+	done chan struct{} // closed when it is settled; nil: no waiter
 }
 
 // New returns a Settler for the receipts of a store. away is what guards the store, nil for one that

@@ -35,7 +35,7 @@ type Slot struct {
 	Open func() window.Store
 	// Whose count of processes divides limits; see fallback.Options.
 	Presence *fallback.Guard
-	// What is told that the store is away, or back. It is told of the enforced store, too, which has the same server. Nil: nobody is.
+	// Called when the store goes away, or is back. It gets the outages of the enforced store, too, which has the same server. Nil: not called.
 	Outages *storestate.Outages
 
 	now    atomic.Pointer[worker]

@@ -19,7 +19,7 @@ const (
 	Cut
 	// Left answers lack a part because the client had gone.
 	Left
-	// Unanswered requests are those whose client had gone before the answer began. Their status is nobody's: Caddy's
+	// Unanswered requests are those whose client had gone before the answer began. Their status is not that of an answer: Caddy's
 	// reverse_proxy itself writes 499 then, which other handlers may replace. A back end may have acted on them.
 	Unanswered
 )

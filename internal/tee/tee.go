@@ -21,12 +21,12 @@ type Writer struct {
 	// begin is called once, before the final status line is sent. 101 is final, other
 	// statuses below 200 are not. header is what the handlers inside have set: a
 	// Content-Encoding is theirs, and that of an encode outside is not there yet. The
-	// result gets a copy of the body; it is nil if nobody wants one. It must not retain
+	// result gets a copy of the body; it is nil if none is wanted. It must not retain
 	// what it gets, and its result is ignored.
 	begin func(status int, header http.Header) (body io.Writer)
 
 	Status  int       // 0: not known yet
-	body    io.Writer // nil: nobody wants the body
+	body    io.Writer // nil: the body is not read
 	Tunnel  bool      // a CONNECT, which is a tunnel if its status is 2xx
 	Request *http.Request
 	so      progress

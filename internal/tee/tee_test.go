@@ -74,7 +74,7 @@ func (s shown) Write(p []byte) (int, error) {
 func TestAnswerOrder(t *testing.T) {
 	for _, test := range []struct {
 		name, method string
-		silent       bool // nobody wants the body
+		silent       bool // the body is not read
 		fails        bool
 		handle       func(a *Writer)
 		want         string

@@ -71,7 +71,7 @@ type scanner struct {
 	fold   bool // names differ in case
 	maxKey int  // bytes of a name, escapes included
 	sink   sink
-	ended  func() // is called at the end of each top-level object or array; nil: nobody is told
+	ended  func() // is called at the end of each top-level object or array; nil: not called
 
 	depth  int     // open objects and arrays
 	walk   []*node // the nodes of the outermost of them, without a gap

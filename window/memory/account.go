@@ -59,7 +59,7 @@ func (s *Store) unlock(accounts []account, locked uint64) {
 }
 
 // open finds the account's key. A new one for which there is no room shares the
-// overflow key of its zone: nobody passes uncounted.
+// overflow key of its zone: no request passes uncounted.
 func (a *account) open(now int64) {
 	a.slot = a.shard.find(&a.name, false)
 	if a.slot == none && !a.shard.hasRoom(now, &a.name) {

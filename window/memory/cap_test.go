@@ -46,7 +46,7 @@ func slotsOf(s *shard) []slot {
 }
 
 // TestFlood lets random keys come in while others are denied: the cap holds, and
-// nobody gets rid of a denial.
+// no client gets rid of a denial.
 func TestFlood(t *testing.T) {
 	const maxKeys = 1000
 	s, now := newStore(t, maxKeys)
@@ -98,7 +98,7 @@ func TestHeldForItsCost(t *testing.T) {
 	if d := take(t, s, c)[0]; d.RetryAfter != time.Hour || d.EffectiveWindow != 30*time.Minute {
 		t.Fatalf("Take = %+v, want 1h to retry, and 30m until something is left", d)
 	}
-	for i := range 1000 { // nobody else can go
+	for i := range 1000 { // no other key can go
 		take(t, s, charge("full", strconv.Itoa(i), 1, 3*time.Hour))
 	}
 	now.Add(40 * time.Minute.Milliseconds())

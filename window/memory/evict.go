@@ -70,7 +70,7 @@ func (s *shard) hasRoom(now int64, n *name) bool {
 // victim returns a slot to evict, or none. An expired key is best. Else it is the key
 // that has used the smallest share of its limit, among those that c lets go.
 //
-// A key that denies is never evicted: nobody gets rid of a denial by a flood of keys.
+// A key that denies is never evicted: no client gets rid of a denial by a flood of keys.
 // The hand stays, so that insert finds the same.
 func (s *shard) victim(now int64, c claim) int32 {
 	best := s.search(now, c, s.hand, min(candidates, s.len), candidates)

@@ -55,7 +55,7 @@ func TestZoneTakesItsShare(t *testing.T) {
 		t.Errorf("the late zone has %d of %d slots, want half", n, maxKeys)
 	}
 	if n := slots["overflow"]; n > 0 {
-		t.Errorf("%d overflow keys, want none: keys that deny nobody can go", n)
+		t.Errorf("%d overflow keys, want none: keys that deny no request can go", n)
 	}
 }
 

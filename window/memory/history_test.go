@@ -27,7 +27,7 @@ func TestSmallHistories(t *testing.T) {
 	}
 }
 
-// TestHistoryGivesRoomBack has a busy key come to rest: what it took is given back
+// TestHistoryGivesRoomBack makes a busy key come to rest: what it took is given back
 // while units leave the window, and the rest goes back into the slot.
 func TestHistoryGivesRoomBack(t *testing.T) {
 	s, now := newStore(t, 10)

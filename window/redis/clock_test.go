@@ -58,9 +58,9 @@ func TestClientsClocksDiffer(t *testing.T) {
 	})
 }
 
-// TestPromotedClock has a server take over whose clock is 5 s behind, or ahead, and
+// TestPromotedClock makes a server take over whose clock is 5 s behind, or ahead, and
 // the old one come back: what was spent counts for a window of the clock that
-// decides, nobody waits for longer, and nothing is left or spent that is not there.
+// decides, no client waits longer, and nothing is left or spent that is not there.
 func TestPromotedClock(t *testing.T) {
 	const limit, length = 10, 60_000
 	for _, algo := range algorithms {

@@ -205,7 +205,7 @@ func behind(at, other int64) int32 {
 
 // undo returns calls that give back the charges of a request that were made, because
 // another was denied. The decisions then tell what is left again. If another failed,
-// the calls wait: nobody asks what is left, and there may be no time.
+// the calls wait: no caller asks what is left, and there may be no time.
 func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (undo []*wire.Call) {
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.Requests[0][0].Cost

@@ -120,7 +120,7 @@ func testClusterAllOrNothing(t *testing.T, s *redis.Store) {
 }
 
 // testClusterStream holds that no entry is left of a request that another zone
-// denied, and that nobody else's goes.
+// denied, and that no other's goes.
 func testClusterStream(t *testing.T, s *redis.Store, nodes []*redistest.Server) {
 	full := charge("full", "key", 1, time.Hour)
 	take(t, s, full)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(redistest.Main(leakChecked{m}, &server))
 }
 
-// quiet keeps go-redis from telling of every server that a test kills.
+// quiet keeps go-redis from logging every server that a test kills.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -204,7 +204,7 @@ func TestDeniedManyPaths(t *testing.T) {
 	}
 }
 
-// TestDeniedOthersPass has requests pass on a counter on which another is denied.
+// TestDeniedOthersPass makes requests pass on a counter on which another is denied.
 func TestDeniedOthersPass(t *testing.T) {
 	for _, algo := range algorithms {
 		w := watch(t, redis.Options{})

@@ -75,7 +75,7 @@ func TestDeniedWalks(t *testing.T) {
 }
 
 // TestDeniedInRealTime floods a key on the clock of this process: times are whole
-// milliseconds, and tell of the same moment throughout.
+// milliseconds, and mean the same moment throughout.
 func TestDeniedInRealTime(t *testing.T) {
 	s := newStore(t, redis.Options{})
 	one := charge("zone", "key", 1, time.Hour)

@@ -46,10 +46,10 @@ func NodesOf(s *Store) map[string]*batch.Batcher {
 	return nodes
 }
 
-// LackThrottle has a server count as one without CL.THROTTLE.
+// LackThrottle treats a server as one without CL.THROTTLE.
 func LackThrottle(s *Store, address string) { s.scriptOnly.Store(address, s.clock()+scriptFor) }
 
-// AskAlways has the store ask the server about every request, and returns it.
+// AskAlways makes the store ask the server about every request, and returns it.
 func AskAlways(s *Store) *Store {
 	s.denials.Longest = 0
 	return s
@@ -68,7 +68,7 @@ func Leases(s *Store) *leases.Leases { return s.leases }
 // Gate returns the gate of the store.
 func Gate(s *Store) *gate.Gate { return s.gate }
 
-// Doubt has the store ping the kind of a charge, as if it had failed.
+// Doubt makes the store ping the kind of a charge, as if it had failed.
 func Doubt(s *Store, c window.Charge) { s.doubt([]window.Charge{c}) }
 
 // Full returns what Engine returns, with all of its methods.

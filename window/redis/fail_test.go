@@ -21,8 +21,8 @@ func wantUnknown(t *testing.T, what string, want bool, err error) {
 	}
 }
 
-// TestUnknown has requests fail that the server did not get, or refused, and others of
-// which nobody knows.
+// TestUnknown makes requests fail that the server did not get, or refused, and others of
+// which this is unknown.
 func TestUnknown(t *testing.T) {
 	own := redistest.Start(t)
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Timeout: time.Second}), own.Client(t)

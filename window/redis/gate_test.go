@@ -144,7 +144,7 @@ func testClusterManyNeighbours(t *testing.T, nodes []*redistest.Server) {
 	t.Logf("%d requests of %d clients; %d of %d of others denied", requests, clients, denied, asked)
 }
 
-// TestGateHung stops the node while requests are in flight and others wait for them: nobody
+// TestGateHung stops the node while requests are in flight and others wait for them: no request
 // waits for longer than the timeout, one who goes does not wait at all, and nothing is left
 // behind.
 func TestGateHung(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestKeptBuckets has a second window come to a key, and go again. The key lives for as long as
+// TestKeptBuckets makes a second window come to a key, and go again. The key lives for as long as
 // the first window matters. Its value has its former length once only the charge's own is kept.
 func TestKeptBuckets(t *testing.T) {
 	for _, pack := range []int64{0, 1} {

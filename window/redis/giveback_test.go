@@ -64,7 +64,7 @@ func TestGiveBack(t *testing.T) {
 		t.Errorf("reported: %v, want nothing", errs)
 	}
 
-	// Nobody knows whether they are, and another attempt might take from others.
+	// It is unknown whether they are, and another attempt might take from others.
 	take(t, s, countedCharge("free", "secret"))
 	denied("secret", func() { p.cut.Store(true) })
 	eventually(t, patience, "a report", func() bool { return len(told.list()) > 0 })
@@ -159,7 +159,7 @@ func TestLeaseReported(t *testing.T) {
 	}
 }
 
-// TestLeaseLost loses the reply to a lease: its units may be booked, and nobody has them.
+// TestLeaseLost loses the reply to a lease: its units may be booked, and no process has them.
 func TestLeaseLost(t *testing.T) {
 	p := startProxy(t)
 	p.target.Store(&redistest.Start(t).Addr)

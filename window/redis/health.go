@@ -61,7 +61,7 @@ func (s *Store) pingEach(ctx context.Context, charges []window.Charge) error {
 	return nil
 }
 
-// doubt has Ping try what a request failed with.
+// doubt makes Ping try the kind of charge that a request failed with.
 func (s *Store) doubt(charges []window.Charge) {
 	for i := range charges {
 		c := &charges[i]

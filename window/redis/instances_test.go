@@ -43,7 +43,7 @@ func TestInstances(t *testing.T) {
 	register(a, 1) // b has not come since
 }
 
-// TestInstancesExpire leaves nothing behind when nobody comes any more.
+// TestInstancesExpire leaves nothing behind when no process comes any more.
 func TestInstancesExpire(t *testing.T) {
 	own := redistest.Start(t)
 	s, raw := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"}), own.Client(t)

@@ -230,7 +230,7 @@ func TestLeaseCosts(t *testing.T) {
 	}
 }
 
-// TestLeaseKnowsOfSettlements has a lease get back what is given back, and end when more is charged or the
+// TestLeaseKnowsOfSettlements makes a lease get back what is given back, and end when more is charged or the
 // counter is reset.
 func TestLeaseKnowsOfSettlements(t *testing.T) {
 	clock := windowtest.NewClock()

@@ -18,8 +18,8 @@ import (
 func (p *proxy) refuse(t *testing.T) (undo func()) {
 	t.Helper()
 	old := p.target.Load()
-	nobody := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
-	p.target.Store(&nobody)
+	closedAddress := fmt.Sprintf("127.0.0.1:%d", redistest.FreePort(t))
+	p.target.Store(&closedAddress)
 	p.hangUp()
 	return func() { p.target.Store(old) }
 }
@@ -223,7 +223,7 @@ func TestLeaseOfFrozen(t *testing.T) {
 	}
 }
 
-// windows tells of each unit how many come in the window that begins with it. Times ascend.
+// windows returns for each unit how many come in the window that begins with it. Times ascend.
 func windows(times []int64, length int64, tell func(n int, from int64)) {
 	for first := range times {
 		n := 0

@@ -14,7 +14,7 @@ import (
 )
 
 // TestLeaseClose closes stores while others take and end leases: what was handed out is
-// booked, and nothing else, but for requests of which nobody knows.
+// booked, and nothing else, but for requests whose answer was lost.
 func TestLeaseClose(t *testing.T) {
 	c := leased(charge("zone", "key", 1_000_000, time.Hour), 4, 5*time.Millisecond)
 	for round := range 40 {

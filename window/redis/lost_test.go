@@ -16,7 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestReplyLost cuts connections when the reply comes: nobody knows whether the
+// TestReplyLost cuts connections when the reply comes: it is unknown whether the
 // request was charged, so it must not be sent again.
 func TestReplyLost(t *testing.T) {
 	for name, cluster := range map[string]bool{"one server": false, "a Cluster": true} {

@@ -71,7 +71,7 @@ func TestHashedKeys(t *testing.T) {
 			// A field must not be what anybody could compute who has the list of clients.
 			sum := sha256.Sum256([]byte(client))
 			if strings.Contains(dump, string(sum[8:20])) || len(client) > 1 && strings.Contains(dump, client) {
-				t.Errorf("a field tells of %.20q", client)
+				t.Errorf("a field shows %.20q", client)
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func (f *fleet) rotate(times int) {
 	}
 }
 
-// walk has clients come to any of the stores.
+// walk makes clients come to any of the stores.
 func (f *fleet) walk(steps int, stores ...window.Store) {
 	f.Helper()
 	for range steps {

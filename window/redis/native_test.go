@@ -310,7 +310,7 @@ func TestNativePing(t *testing.T) {
 	}
 }
 
-// TestNativeTogether has requests go together as soon as the server is known not to
+// TestNativeTogether makes requests go together as soon as the server is known not to
 // have the command.
 func TestNativeTogether(t *testing.T) {
 	addr, asked := countingProxy(t, server.Addr, calls("evalsha"))

@@ -59,7 +59,7 @@ func (s *Store) address(ctx context.Context, key string) string {
 	return ""
 }
 
-// lookAgain has the client of a Cluster ask anew, off the path of requests, which node
+// lookAgain makes the client of a Cluster ask anew, off the path of requests, which node
 // holds what, if a call got no answer: its node may be gone, and a replica in its
 // place. No node says so to one who does not ask. While it gets answers, the client asks
 // five times a second at most.
@@ -83,8 +83,8 @@ func (s engineStore) HasPart(name string) bool {
 	return name == "" || masters == nil || slices.Contains(*masters, name)
 }
 
-// metNode is told of each node that the client of a Cluster comes to know, and has those looked at that it
-// knew before. It does not wait. Nobody looks before the client has placed a key: then it knows no others.
+// metNode is called for each node that the client of a Cluster comes to know, and has those looked at that it
+// knew before. It does not wait. Before the client has placed a key, it knows no other nodes, and nothing is looked at.
 func (s *Store) metNode() {
 	if !s.placed.Load() || s.met.Add(1) > 1 {
 		return

@@ -66,12 +66,12 @@ type Options struct {
 	Timeout time.Duration
 	// Connections to each server at most. Default: 10 per CPU, 5 in a Cluster.
 	PoolSize int
-	// Report is told of units that could not be taken back, or booked for a lease within its
+	// Report is called with units that could not be taken back, or booked for a lease within its
 	// window, and of a lease that may stay booked as its reply was lost, each time: no
-	// request fails of it. It must not wait. Nil: nobody is.
+	// request fails of it. It must not wait. Nil: not called.
 	Report func(error)
-	// Few is told of a server to which no more connections can be made, while those that are open
-	// work: of how many are open, and why, once a minute at most. It must not wait. Nil: nobody is.
+	// Few is called for a server to which no more connections can be made, while those that are open
+	// work: of how many are open, and why, once a minute at most. It must not wait. Nil: not called.
 	Few func(open int, err error)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64

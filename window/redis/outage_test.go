@@ -67,7 +67,7 @@ func TestClusterSilent(t *testing.T) {
 	timed(t, func() error { return s.Ping(t.Context()) })
 }
 
-// TestHung stops a server while it is asked: nobody waits for longer than the
+// TestHung stops a server while it is asked: no client waits longer than the
 // timeout, and each request is charged at most once when it wakes up.
 func TestHung(t *testing.T) {
 	for name, poolSize := range map[string]int{"a connection for each": 16, "few connections": 2} {
@@ -155,7 +155,7 @@ func TestKilledAndBack(t *testing.T) {
 	}
 }
 
-// TestNeverThere asks a port where nobody listens.
+// TestNeverThere asks a port where no process listens.
 func TestNeverThere(t *testing.T) {
 	s := newStore(t, redis.Options{Addresses: []string{"127.0.0.1:" + strconv.Itoa(redistest.FreePort(t))}, Timeout: timeout})
 	err := timed(t, func() error { return s.Ping(t.Context()) })

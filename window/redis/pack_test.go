@@ -225,7 +225,7 @@ func TestPackedShared(t *testing.T) {
 	}
 }
 
-// TestPackedPrunes has new keys come all the time, each of which is over after a
+// TestPackedPrunes makes new keys come all the time, each of which is over after a
 // second. A hash has at most twice the number of fields that come in a second.
 func TestPackedPrunes(t *testing.T) {
 	clock := windowtest.NewClock()

@@ -51,7 +51,7 @@ func TestParts(t *testing.T) {
 		t.Errorf("Parts = %q, want all nodes", parts)
 	}
 	if err := redis.Full(s).PingPart(t.Context(), "127.0.0.1:1"); err != nil {
-		t.Errorf("PingPart of a node that is not there = %v, want nil: nobody needs it", err)
+		t.Errorf("PingPart of a node that is not there = %v, want nil: no counter needs it", err)
 	}
 
 	nodes[2].Stop()
@@ -77,7 +77,7 @@ func TestParts(t *testing.T) {
 	take(t, newStore(t, redis.Options{Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "parts"}), hung)
 }
 
-// TestPartMoves has another node take over what a node held that is away.
+// TestPartMoves makes another node take over what a node held that is away.
 func TestPartMoves(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	replica := redistest.AddReplica(t, nil, nodes, nodes[2])
@@ -103,7 +103,7 @@ func TestPartMoves(t *testing.T) {
 }
 
 // TestClusterPingGivesNothingBack has one of several pings fail: the units of the others are
-// left to expire. To give them back is a call that may fail, of which nobody could make
+// left to expire. To give them back is a call that may fail, of which no caller could make
 // anything.
 func TestClusterPingGivesNothingBack(t *testing.T) {
 	node := redistest.StartCluster(t, 1)[0]
@@ -145,7 +145,7 @@ func TestClusterPingGivesNothingBack(t *testing.T) {
 	}
 }
 
-// TestNodesThatLeaveAreForgotten has a replica take the place of a master, as when a pod is replaced: what the store has for the
+// TestNodesThatLeaveAreForgotten makes a replica take the place of a master, as when a pod is replaced: what the store has for the
 // former one is dropped, and a request that waits there is decided on.
 func TestNodesThatLeaveAreForgotten(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
@@ -185,7 +185,7 @@ func TestNodesThatLeaveAreForgotten(t *testing.T) {
 	}
 }
 
-// TestNewNodeHasOthersForgotten has nobody ask for a description: the first node that is new is enough.
+// TestNewNodeHasOthersForgotten asks for no description: the first node that is new is enough.
 func TestNewNodeHasOthersForgotten(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newStore(t, redis.Options{Addresses: []string{nodes[1].Addr, nodes[2].Addr}, Timeout: timeout, Prefix: "new"})

@@ -66,7 +66,7 @@ func TestPingTriesWhatFailed(t *testing.T) {
 	}
 }
 
-// TestTogetherForbidden has requests fail together for a permission: each error names
+// TestTogetherForbidden makes requests fail together for a permission: each error names
 // what the user needs.
 func TestTogetherForbidden(t *testing.T) {
 	own := redistest.Start(t)

@@ -46,7 +46,7 @@ type Store struct {
 	gate     *gate.Gate // of a Cluster; nil for a single server
 	leases   *leases.Leases
 	report   func(error)
-	// Whether a node of a Cluster has answered a store that was not told of one.
+	// Whether a node of a Cluster has answered a store that was not configured for one.
 	elsewhere atomic.Bool
 	// The time since any moment: that of this process, or of Options.Now.
 	clock func() time.Duration

@@ -93,8 +93,8 @@ func TestPermissions(t *testing.T) {
 	if err := open("secret").Ping(t.Context()); err != nil {
 		t.Errorf("without the default user: %v", err)
 	}
-	nobody := newStore(t, redis.Options{Addresses: []string{own.Addr}})
-	if err := nobody.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "wants a password") {
+	anonymous := newStore(t, redis.Options{Addresses: []string{own.Addr}})
+	if err := anonymous.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "wants a password") {
 		t.Errorf("without credentials: %v, want advice to add a password", err)
 	}
 }
@@ -145,7 +145,7 @@ func everything(t *testing.T, s *redis.Store) error {
 	return nil
 }
 
-// idleHistory has many layers' slices go by between two charges.
+// idleHistory makes many layers' slices go by between two charges.
 func idleHistory(t *testing.T, s *redis.Store, clock *windowtest.Clock) error {
 	c := charge("zone", "idle", 10, time.Hour)
 	c.Algorithm = window.Layers{Coarse: 10 * time.Second, Fine: time.Second}

@@ -14,7 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestSentinelLies has a Sentinel say things about the master that the client would end
+// TestSentinelLies makes a Sentinel say things about the master that the client would end
 // this process for: they are refused.
 func TestSentinelLies(t *testing.T) {
 	host, port, err := net.SplitHostPort(server.Addr)

@@ -62,7 +62,7 @@ func TestExpiryAfterStep(t *testing.T) {
 }
 
 // TestDeniedBeforeStep has the clock of the server step back while a denial is remembered, and
-// a client ask on and on: nobody waits for longer than one window, and the tenth of it for
+// a client ask on and on: no client waits longer than one window, and the tenth of it for
 // which a denial is remembered.
 func TestDeniedBeforeStep(t *testing.T) {
 	const limit, tick = 4, 25 * time.Millisecond

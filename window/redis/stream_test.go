@@ -76,7 +76,7 @@ func (s *streamTest) wantRemaining(want int64) {
 	}
 }
 
-// entry is what XRANGE tells of one: fields and values in order.
+// entry is what XRANGE returns for one: fields and values in order.
 type entry struct {
 	ms    int64 // after the clock's start
 	words []string

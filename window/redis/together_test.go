@@ -16,7 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/batch"
 )
 
-// TestTogether has a thousand requests come while the server is busy: they go in as
+// TestTogether makes a thousand requests come while the server is busy: they go in as
 // few runs of the script as they fit in, and each gets an answer of its own.
 func TestTogether(t *testing.T) {
 	own := redistest.Start(t)
@@ -155,7 +155,7 @@ func TestTogetherAlike(t *testing.T) {
 	}
 }
 
-// TestTogetherButOne has a request fail in the middle of others.
+// TestTogetherButOne makes a request fail in the middle of others.
 func TestTogetherButOne(t *testing.T) {
 	own := redistest.Start(t)
 	s := newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p"})

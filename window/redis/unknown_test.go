@@ -44,7 +44,7 @@ func TestNotSent(t *testing.T) {
 }
 
 // TestRefusedBeforeTheScript has a server refuse whole calls, and then a command of the
-// script: after the first nobody has been charged, after the second somebody may have been.
+// script: after the first no charge was made, after the second one may have been.
 func TestRefusedBeforeTheScript(t *testing.T) {
 	own := redistest.Start(t)
 	admin := own.Client(t)
@@ -140,7 +140,7 @@ func TestSettledUnderOneName(t *testing.T) {
 	}
 }
 
-// TestDeniedAndRefused has one zone deny a request, and the node of another refuse it.
+// TestDeniedAndRefused makes one zone deny a request, and the node of another refuse it.
 func TestDeniedAndRefused(t *testing.T) {
 	addresses, _ := nodesOfWhichOneIsFull(t)
 	s := newStore(t, redis.Options{Addresses: addresses, Prefix: "full"})
@@ -204,7 +204,7 @@ func TestLeaseLostToOthers(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody waited for a lease that was lost")
+	t.Error("no request waited for a lease that was lost")
 }
 
 // TestWrongTypeIsNotCharged has something else in the place of one of two counters.

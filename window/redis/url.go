@@ -33,7 +33,7 @@ func ParseURL(s string) (Options, error) {
 	}
 	o, err := parseURL(s)
 	if at := strings.LastIndexByte(s, '@'); err != nil && at >= 0 {
-		// All before the @ may be part of a password, whatever it was taken for.
+		// Everything before the @ may belong to the password, however the parser split it.
 		if _, err = parseURL(scheme + "://" + s[at+1:]); err == nil {
 			err = errURL
 		}

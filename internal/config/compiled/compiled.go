@@ -1,4 +1,4 @@
-// Package compiled has zones as requests use them: what a configuration says of a zone is parsed once, when it is checked.
+// Package compiled holds zones as requests use them: what a configuration says of a zone is parsed once, when it is checked.
 package compiled
 
 import (

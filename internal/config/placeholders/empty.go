@@ -41,7 +41,7 @@ type Due [len(options)]uptime.Rare
 type Empty struct {
 	zone     string
 	uses     []Use
-	expected bool // whether empty_key says what happens to an empty key, which is no news then
+	expected bool // empty_key is configured, so that an empty key is not logged
 	due      *Due
 	counters [len(options)]prometheus.Counter
 }

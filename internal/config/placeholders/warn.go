@@ -1,4 +1,4 @@
-// Package placeholders warns of placeholders of a zone that are most likely a mistake, and tells of those
+// Package placeholders warns of placeholders of a zone that are most likely a mistake, and reports those
 // that have no value in a request.
 package placeholders
 

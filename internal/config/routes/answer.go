@@ -14,7 +14,7 @@ func ErrorFor(r *http.Request, status int, cause error) error {
 		return nil
 	}
 	if r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
-		return nil // an error of an error route is answered by nobody
+		return nil // an error of an error route is not answered
 	}
 	err := caddyhttp.Error(status, cause)
 	if !routesAnswer(server.Errors.Routes, server.Errors.WithError(r, err)) {

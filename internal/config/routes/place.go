@@ -23,8 +23,8 @@ type zoneSearch struct {
 	has func(caddyhttp.MiddlewareHandler) (has, known bool)
 }
 
-// unseenPaths returns the paths that are matched in vain on the way to the zone of a name, or by its own
-// matchers, as handlers before it have taken off what they begin with. The matchers are not loaded yet.
+// unseenPaths returns the paths that can never match on the way to the zone of a name, or in its own matchers,
+// because handlers before the zone strip their beginning. The matchers are not loaded yet.
 func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
 	z := zoneSearch{name: name}
 	prefix, paths := z.strippedBefore(ctx)
@@ -42,8 +42,8 @@ func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSe
 	return paths, prefix
 }
 
-// strippedBefore returns what handlers before the zone take off the path of every request,
-// and the paths that the routes to the zone match in vain for that reason.
+// strippedBefore returns the prefix that handlers before the zone strip from the path of every request, and the
+// paths that the routes to the zone can therefore never match.
 func (z *zoneSearch) strippedBefore(ctx caddy.Context) (prefix string, paths []string) {
 	for _, module := range ctx.Modules() {
 		subroute, ok := module.(*caddyhttp.Subroute)
@@ -67,7 +67,7 @@ func (z *zoneSearch) strippedBefore(ctx caddy.Context) (prefix string, paths []s
 	return prefix, paths
 }
 
-// strippedBy returns what handlers of a route take off the path. Of those that are not
+// strippedBy returns the prefix that handlers of a route strip from the path. Of those that are not
 // loaded, only the ones before the zone count.
 func (z *zoneSearch) strippedBy(route *caddyhttp.Route) string {
 	prefix := ""
@@ -92,12 +92,12 @@ func (z *zoneSearch) strippedBy(route *caddyhttp.Route) string {
 	return prefix
 }
 
-// WarnOfPlace logs the paths that are matched in vain on the way to the zone of a name, or by its own matchers, as
-// handle_path has taken off what they begin with. Call it before these matchers are loaded.
+// WarnOfPlace logs the paths that can never match on the way to the zone of a name, or in its own matchers, because
+// handle_path strips their beginning. Call it before these matchers are loaded.
 func WarnOfPlace(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) {
 	paths, prefix := unseenPaths(ctx, name, matchers)
 	for _, path := range paths {
-		ctx.Logger().Warn("zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left",
+		ctx.Logger().Warn("the zone's path matcher can never match: handle_path or strip_prefix already stripped the prefix; match what is left",
 			zap.String("zone", name), zap.String("path", path), zap.String("taken_off", prefix))
 	}
 }

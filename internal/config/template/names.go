@@ -81,7 +81,7 @@ func madeUpReplacer() *caddy.Replacer {
 	return repl
 }
 
-// noAnswer is an answer that nobody reads.
+// noAnswer is an answer that is not read.
 type noAnswer struct{}
 
 func (noAnswer) Header() http.Header         { return make(http.Header) }

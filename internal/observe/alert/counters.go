@@ -99,7 +99,7 @@ func NewRecorder(h *zonepool.Hold, alerts, logs bool) Recorder {
 	return Recorder{countersOf(h), logs, metrics.NearLimitTotal.WithLabelValues(zone), metrics.UsedRatio.WithLabelValues(zone)}
 }
 
-// Watch looks at the zone, and tells of an alert that fires by the rule, or is resolved.
+// Watch looks at the zone, and reports an alert that fires by the rule, or is resolved.
 func (s *Recorder) Watch(r *Rule, now time.Time) {
 	s.Counters.logs.Store(s.logs)
 	s.Counters.Watch(r, now)
@@ -128,7 +128,7 @@ func (s *Recorder) Denied(c *window.Charge, ds []window.Decision) {
 // Keyless counts a request that was denied for want of a key.
 func (s *Recorder) Keyless() { s.Counters.denied.Add(1) }
 
-// Failed counts a charge on which nobody could decide.
+// Failed counts a charge that was not decided on.
 func (s *Recorder) Failed(c *window.Charge, allowed bool) {
 	if allowed {
 		s.Counters.failedOpen.Add(1)
@@ -140,7 +140,7 @@ func (s *Recorder) Failed(c *window.Charge, allowed bool) {
 
 var keySeed = maphash.MakeSeed()
 
-// Refused notes whose request did not pass.
+// Refused records the key of a refused request.
 func (s *Recorder) Refused(key string) {
 	hash := maphash.String(keySeed, key)
 	s.Counters.keys.add(hash)

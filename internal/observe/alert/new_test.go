@@ -6,7 +6,7 @@ import (
 )
 
 // A rule that is younger than its time, or a zone that has just started, is judged by what has come since: an attack
-// that is there at the start is told of at once, and fewer requests than min say nothing. What is denied at the
+// that is there at the start is reported at once, and fewer requests than min say nothing. What is denied at the
 // beginning and evened out before min has come fires nothing.
 func TestAlertOfANewZone(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -28,7 +28,7 @@ type Watcher struct {
 	done  chan struct{} // closed when it has ended
 }
 
-// Begin has it run. Each begin needs an end.
+// Begin starts the watcher. Each Begin needs an End.
 func (w *Watcher) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,7 +41,7 @@ func (w *Watcher) Begin() {
 	go w.run(ctx, w.done)
 }
 
-// End returns when it does not run any more, if nobody else has begun it.
+// End returns when it does not run any more, unless another Begin is open.
 func (w *Watcher) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *Counters) Watch(r *Rule, now time.Time) {
 	t.summarize(now, c)
 }
 
-// watchAlert tells of an alert that fires or is resolved. t.mu must be held.
+// watchAlert reports an alert that fires or is resolved. t.mu must be held.
 func (t *Counters) watchAlert(r *Rule, now time.Time, c Counted) {
 	since := t.alert.since
 	step := t.alert.step(r, t.Born, now, c)
@@ -114,7 +114,7 @@ func (t *Counters) watchAlert(r *Rule, now time.Time, c Counted) {
 	}
 }
 
-// emit has handlers of events hear of an alert.
+// emit sends the event of an alert.
 func emit(event string, a *control.Alert) {
 	events.Emit(event, map[string]any{
 		"zone": a.Zone, "store": a.Store, "since": a.Since,

@@ -45,8 +45,8 @@ var bus struct {
 	sync.Mutex // guards what follows; held for a few instructions
 	waiting    []Event
 	senders    []*Sender     // from Start to Stop, in this order
-	sending    *Sender       // whose handlers have an event; nil: nobody's
-	changed    chan struct{} // closed when any of this changes; nil: nobody waits
+	sending    *Sender       // whose handlers have an event; nil: none
+	changed    chan struct{} // closed when any of this changes; nil: no waiter
 }
 
 // change tells senders that something has changed. bus must be locked.
@@ -57,7 +57,7 @@ func change() {
 	}
 }
 
-// Emit has the handlers of the running configuration hear of an event, later and one event after
+// Emit sends an event to the handlers of the running configuration, later and one event after
 // the other. It never waits: an event for which there is no room is dropped, and counted. data must
 // not be changed after that.
 func Emit(name string, data map[string]any) {
@@ -212,11 +212,11 @@ func (s *Sender) send(e Event) {
 // Interface guards.
 var _ caddyevents.Handler = (*Sender)(nil)
 
-// Hear has events wait for a test, until end, in place of a sender. take returns those that wait.
+// Hear captures events for a test until end is called. take returns the captured events.
 func Hear() (take func() []Event, end func()) {
-	nobody := newSender(nil)
+	detached := newSender(nil)
 	bus.Lock()
-	bus.senders = append(bus.senders, nobody)
+	bus.senders = append(bus.senders, detached)
 	bus.Unlock()
 	take = func() []Event {
 		bus.Lock()
@@ -227,7 +227,7 @@ func Hear() (take func() []Event, end func()) {
 	}
 	take()
 	return take, func() {
-		close(nobody.done)
-		nobody.Stop()
+		close(detached.done)
+		detached.Stop()
 	}
 }

@@ -102,7 +102,7 @@ const (
 	beganMetric     = "process_start_time_seconds"
 )
 
-// The metrics that tell of troubles, of which the status has more. Each is 1 while there is one.
+// The metrics that show troubles, of which the status has more. Each is 1 while there is one.
 const (
 	awayMetric  = "caddy_sliding_window_breaker_open"
 	alertMetric = "caddy_sliding_window_alert"
@@ -145,7 +145,7 @@ func (m *metrics) read(text []byte) (troubles float64, err error) {
 	return troubles, nil
 }
 
-// troubles is how many troubles the metrics last told of. It is safe for concurrent use.
+// troubles is how many troubles the metrics last showed. It is safe for concurrent use.
 type troubles struct {
 	mu    sync.Mutex // guards count
 	count float64

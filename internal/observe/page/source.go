@@ -97,7 +97,7 @@ func wait(ctx context.Context, answer <-chan result) ([]byte, error) {
 	}
 }
 
-// hurry has the next get ask, though it may not be time yet. Of several calls within s.every, one counts.
+// hurry makes the next get ask, though it may not be time yet. Of several calls within s.every, one counts.
 func (s *source) hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,7 +83,7 @@ func (l *Monitor) End() {
 		own = 1
 	}
 	if count(l.name, -own) > 0 {
-		return // another one tells of the same server, as after a reload
+		return // another one reports the same server, as after a reload
 	}
 	for _, gauge := range []*prometheus.GaugeVec{metrics.StoreClockOffset, metrics.StoreMemory, metrics.StoreMemoryMax, metrics.StoreInstances} {
 		gauge.DeleteLabelValues(l.name)
@@ -124,9 +124,9 @@ func (l *Monitor) run(ctx context.Context) {
 	}
 }
 
-// mayBeAway reports whether a server that does not tell what it is may be away, and nobody else
+// mayBeAway reports whether a server that does not tell what it is may be away, and no other monitor
 // finds out: while remembered denials answer all requests, none reaches it. Nodes of a Cluster are
-// away one by one, and a ping tells of one only.
+// away one by one, and a ping reports one only.
 func (l *Monitor) mayBeAway() bool {
 	_, tells := l.store.(engine.Describer)
 	return tells && l.server.Mode != modeCluster
@@ -135,7 +135,7 @@ func (l *Monitor) mayBeAway() bool {
 const modeCluster = "cluster"
 
 // look asks the server what it is. While that does not answer there is nothing to see: the
-// breaker tells of outages.
+// breaker reports outages.
 func (l *Monitor) look(ctx context.Context) (engine.Description, bool) {
 	describer, ok := l.store.(engine.Describer)
 	if !ok {

@@ -79,7 +79,7 @@ func (l *Outages) show(part string, n int) {
 // label returns the name of a part as a label of a metric.
 func label(part string) string { return strings.ToValidUTF8(part, "\uFFFD") }
 
-// End forgets outages that nobody sees the end of. There are no more changes.
+// End forgets outages whose end is not seen. There are no more changes.
 func (l *Outages) End() {
 	for part := range l.Away() {
 		l.show(part, -1)
@@ -170,7 +170,7 @@ const (
 	outageRepeat  = time.Hour        // after which an outage is told again
 )
 
-// Pinged is told of each ping that fails while a part is away. It writes a line when the cause
+// Pinged is called for each ping that fails while a part is away. It writes a line when the cause
 // is another one twice in a row, and every hour.
 func (l *Outages) Pinged(part string, cause error) {
 	away, due := l.noteCause(part, cause)

@@ -28,7 +28,7 @@ func TestOutageIsToldAgain(t *testing.T) {
 		}
 		return told
 	}
-	ping("nobody knows of an outage")
+	ping("no outage is known")
 	l.Changed("", true, errors.New("dial tcp: refused"))
 	for i, step := range []struct {
 		after time.Duration
@@ -96,7 +96,7 @@ func TestNodesThatLeaveAreNotShown(t *testing.T) {
 		}
 		a.Changed(node(i), false, nil)
 		delete(p.there, node(i))
-		if i%50 != 0 { // else nobody hears that it is back
+		if i%50 != 0 { // else the part is not reported as back
 			b.Changed(node(i), false, nil)
 		}
 	}

@@ -28,7 +28,7 @@ func (l *resetting) Accept() (net.Conn, error) {
 	}
 }
 
-// A request on a connection that nobody accepted is sent again, once.
+// A request on a connection that was not accepted is sent again, once.
 func TestClientOutlivesReload(t *testing.T) {
 	for _, c := range []struct{ resets, served int }{{0, 1}, {1, 1}, {2, 0}} {
 		served := 0

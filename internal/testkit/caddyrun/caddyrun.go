@@ -143,7 +143,7 @@ func (p *Process) LimitFiles(tb testing.TB, n int) {
 	}
 }
 
-// End has the process end as if somebody had pressed Ctrl-C, and waits for it. It may
+// End ends the process as if somebody had pressed Ctrl-C, and waits for it. It may
 // be called before the end of the test.
 func (p *Process) End(tb testing.TB) {
 	tb.Helper()
@@ -184,7 +184,7 @@ func (l *Log) String() string {
 	return l.buf.String()
 }
 
-// FreeAddress returns an address that nobody listens on, another one each time.
+// FreeAddress returns an address that no process listens on, another one each time.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(tb)))

@@ -103,7 +103,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	if _, got := post(t, server, "/v1/chat/completions", "", askedNoOption); got.Missing != usage.NoUsage {
-		t.Errorf("a stream of chat completions has a usage that nobody asked for: %+v", got)
+		t.Errorf("a stream of chat completions has a usage that was not asked for: %+v", got)
 	}
 }
 

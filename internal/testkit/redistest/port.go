@@ -24,7 +24,7 @@ var nextPort atomic.Uint32
 
 func init() { nextPort.Store(rand.Uint32N(ports)) }
 
-// FreePort returns a port of the loopback interface that nobody listens on, another one
+// FreePort returns a port of the loopback interface that no process listens on, another one
 // each time.
 func FreePort(tb testing.TB) int {
 	tb.Helper()

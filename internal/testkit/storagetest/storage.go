@@ -50,7 +50,7 @@ func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// Fail has all calls return err from now on.
+// Fail makes all calls return err from now on.
 func (s *Storage) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

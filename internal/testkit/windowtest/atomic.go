@@ -213,7 +213,7 @@ func testReset(t *testing.T, open Open) {
 	})
 }
 
-// testClockBack steps the clock back by a day: nobody is locked out for longer
+// testClockBack steps the clock back by a day: no client is locked out for longer
 // than one window, and nothing is given away.
 func testClockBack(t *testing.T, open Open) {
 	eachOfWindows(t, open, func(f *fixture) {

@@ -115,7 +115,7 @@ var gcraTables = []struct {
 		3: {9_999, 1, []verdict{allowed(9)}, []window.Policy{per(10, 1_000)}},
 		4: {9_999, 1, []verdict{denied(0, 10_000)}, []window.Policy{per(2, 10_000)}},
 		5: {10_000, 1, []verdict{allowed(8)}, []window.Policy{per(10, 1_000)}},
-		// Nobody came with the long window for as long as that, and so it is a new one.
+		// No charge came with the long window for as long as that, and so it is a new one.
 		6: {10_000, 1, []verdict{denied(0, 4_950)}, []window.Policy{per(2, 10_000)}},
 	}},
 	{"a changed window rounds up", window.GCRA{Burst: 2}, []step{

@@ -28,7 +28,7 @@ func testHistoryStays(t *testing.T, open Open) {
 			first    window.Policy
 		}{
 			{"a placeholder", 0, long},
-			{"a static window that nobody has used", time.Hour, short},
+			{"a static window that was not used", time.Hour, short},
 		} {
 			c := f.charge(test.zone, "key", 1, test.first)
 			c.Lookback = test.lookback

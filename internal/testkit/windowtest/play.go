@@ -148,7 +148,7 @@ func cloneResults(all []window.Result) []window.Result {
 	return all
 }
 
-// flush has the player answer what it was not asked yet.
+// flush makes the player answer the calls it was not asked yet.
 func (w *twin) flush() {
 	w.t.Helper()
 	first, all := w.played, w.answers

@@ -140,7 +140,7 @@ type result struct {
 	cause   error
 }
 
-// use has callers make requests one after the other for a while.
+// use makes callers make requests one after the other for a while.
 func use(guard *fallback.Guard, callers int, d time.Duration) (r result) {
 	var mu sync.Mutex
 	var group sync.WaitGroup

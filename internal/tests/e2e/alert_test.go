@@ -66,7 +66,7 @@ func (c *controlled) loadAlerted(redis, more string) {
 	c.client.CloseIdleConnections() // those of the endpoint before
 }
 
-// wantExecuted waits until an event has had a command run, and returns its words.
+// wantExecuted waits until an event has run a command, and returns its words.
 func wantExecuted(t *testing.T, pattern string) {
 	t.Helper()
 	word, _, _ := strings.Cut(pattern, " ")
@@ -86,7 +86,7 @@ func (c *controlled) alerts() []control.Alert {
 	return s.Alerts
 }
 
-// TestAlertOfRunningCaddy has a zone deny much: the log, the status, the gauge and the handlers of events
+// TestAlertOfRunningCaddy makes a zone deny much: the log, the status, the gauge and the handlers of events
 // hear of it once, across a reload, and of the end.
 func TestAlertOfRunningCaddy(t *testing.T) {
 	server := redistest.Start(t)
@@ -147,7 +147,7 @@ func TestAlertOfRunningCaddy(t *testing.T) {
 	wantExecuted(t, "back "+name+" node= "+when+` \d+(\.\d+)?`)
 }
 
-// fill has a server use 85 % of its memory.
+// fill makes a server use 85 % of its memory.
 func fill(t *testing.T, server *redistest.Server) {
 	t.Helper()
 	client := server.Client(t)

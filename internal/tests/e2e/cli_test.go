@@ -242,7 +242,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A command fails if a part of what was asked is not done, and if nobody can read what it prints.
+// A command fails if a part of what was asked is not done, and if its output cannot be written.
 func TestCommandsDoneInPart(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
 	site := caddyrun.FreeAddress(t)

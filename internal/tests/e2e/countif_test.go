@@ -311,7 +311,7 @@ func TestSettleInOutages(t *testing.T) {
 		caddyrun.Eventually(t, 10*time.Second, "Redis answers", func() bool { return redis.Ping(t.Context()).Err() == nil })
 		time.Sleep(2 * time.Second)
 		if n := zsetUnits(redis, "key"); n < 2 || n > 5 {
-			t.Errorf("%d units count, want 2, and 3 more at most of which nobody knows", n)
+			t.Errorf("%d units count, want 2, and 3 more at most whose answer was lost", n)
 		}
 	})
 	t.Run("away at the settlement", func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// TestAdminEnforce has an operator stop zones from denying, and has them deny again, on both
+// TestAdminEnforce stops zones from denying as an operator does, and makes them deny again, on both
 // stores; a zone that cannot be in shadow says why.
 func TestAdminEnforce(t *testing.T) {
 	server := redistest.Start(t)
@@ -54,7 +54,7 @@ func TestAdminEnforce(t *testing.T) {
 			}
 			want("in shadow", "own", "a", 200)
 			// Requests in shadow are counted beside the next handlers.
-			caddyrun.Eventually(t, 10*time.Second, "inspect tells of the request in shadow", func() bool {
+			caddyrun.Eventually(t, 10*time.Second, "inspect shows the request in shadow", func() bool {
 				i := c.inspect("own", "a")
 				return i.Enforce == "shadow" && !i.Passes()
 			})
@@ -77,7 +77,7 @@ func TestAdminEnforce(t *testing.T) {
 				return status == 429
 			})
 			c.post("enforce", map[string]any{"zone": "failed", "mode": "shadow", "ttl": "1h"}, http.StatusBadRequest, new(map[string]string))
-			c.post("enforce", map[string]any{"zone": "nobody", "mode": "shadow", "ttl": "1h"}, http.StatusNotFound, new(map[string]string))
+			c.post("enforce", map[string]any{"zone": "unknown", "mode": "shadow", "ttl": "1h"}, http.StatusNotFound, new(map[string]string))
 			c.post("enforce", map[string]any{"zone": "own", "mode": "off", "ttl": "1h"}, http.StatusBadRequest, new(map[string]string))
 			c.post("enforce", map[string]any{"zone": "own", "mode": "shadow", "ttl": "0s"}, http.StatusBadRequest, new(map[string]string))
 		})

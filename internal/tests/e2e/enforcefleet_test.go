@@ -37,7 +37,7 @@ func TestEnforceInAFleet(t *testing.T) {
 	enforced(t, caddys[0], `{"zone":"api","mode":"shadow","ttl":"1h","reason":"TICKET-9"}`, http.StatusOK)
 	everywhere("shadow", http.StatusOK)
 	if log := caddys[2].Log.String(); !strings.Contains(log, "enforcement of zone was changed at another Caddy") || !strings.Contains(log, "TICKET-9") {
-		t.Errorf("the log of another Caddy does not tell of the change:\n%s", log)
+		t.Errorf("the log of another Caddy does not report the change:\n%s", log)
 	}
 	caddys[1].End(t)
 	f.start(1)

@@ -97,7 +97,7 @@ func TestErrorRouteForOtherErrors(t *testing.T) {
 	}
 }
 
-// A limit in an error route answers by itself: Caddy has nobody else to ask.
+// A limit in an error route answers by itself: Caddy asks no other handler.
 func TestLimitInErrorRoute(t *testing.T) {
 	address := runSite(t, "", `
 	error 502

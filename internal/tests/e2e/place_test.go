@@ -88,7 +88,7 @@ func TestPathsTakenOff(t *testing.T) {
 		return "sliding_window {\nzone taken {\n" + match + "\nlimit 1 1h\n}\n}"
 	}
 	warning := func(path, prefix string) string {
-		return fmt.Sprintf(`"msg":"zone never sees the path that is matched: handle_path or strip_prefix has taken off its beginning; match what is left","zone":"taken","path":"%s","taken_off":"%s"`, path, prefix)
+		return fmt.Sprintf(`"msg":"the zone's path matcher can never match: handle_path or strip_prefix already stripped the prefix; match what is left","zone":"taken","path":"%s","taken_off":"%s"`, path, prefix)
 	}
 	for _, c := range []struct {
 		name, site string

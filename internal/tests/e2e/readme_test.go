@@ -176,7 +176,7 @@ func TestReadmeACL(t *testing.T) {
 			t.Error(err)
 		}
 		instances := store.Engine().(engine.Instancer)
-		for _, step := range []int64{0, 1000, -1000} { // nobody is there, somebody is, and a clock has stepped back
+		for _, step := range []int64{0, 1000, -1000} { // no process is there, one is, and a clock has stepped back
 			now += step
 			if _, err := instances.Register(ctx); err != nil {
 				t.Error(err)

@@ -242,7 +242,7 @@ func TestRecipes(t *testing.T) {
 		r.want(1, 200, get, "/", from("192.0.2.7, 203.0.113.1")...) // chosen by the client
 		r.load(blockBelow(t, recipes, heading, 1))
 		r.want(100, 200, get, "/")
-		r.want(1, 429, get, "/", from("203.0.113.3")...) // of nobody who is trusted
+		r.want(1, 429, get, "/", from("203.0.113.3")...) // of no trusted proxy
 	})
 	t.Run("CDN", func(t *testing.T) {
 		r := serveBlock(t, recipes, "Behind a CDN", 1, "198.51.100.0/24", "127.0.0.0/8")

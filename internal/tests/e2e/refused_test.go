@@ -120,7 +120,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nenforce off", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"off"`, `zone api: enforce "off" is unknown; write shadow`},
 			{"limit 5 1m\nenforce true", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"true"`, `zone api: enforce "true" is unknown; use one of on, shadow, or a percentage such as 25%`},
 			{"limit 5 1m\nenforce 1", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"1"`, `zone api: enforce "1" is unknown; write on, or 1% for one key of a hundred`},
-			{"limit 5 1m\nenforce 0%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"0%"`, `zone api: enforce 0%: must be from 1% to 100%; write shadow to deny nobody`},
+			{"limit 5 1m\nenforce 0%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"0%"`, `zone api: enforce 0%: must be from 1% to 100%; write shadow to deny no request`},
 			{"limit 5 1m\nenforce 101%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"101%"`, `zone api: enforce 101%: must be from 1% to 100%`},
 			{"limit 5 1m\nenforce -5%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"-5%"`, `zone api: enforce -5%: must be from 1% to 100%`},
 			{"limit 5 1m\nenforce 2.5%", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"2.5%"`, `zone api: enforce 2.5%: must be a whole percentage, such as 25%`},

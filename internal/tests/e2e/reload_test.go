@@ -255,8 +255,8 @@ func TestValidate(t *testing.T) {
 			t.Errorf("caddy validate does not say %q:\n%s", want, out)
 		}
 	}
-	nobody := caddyrun.FreeAddress(t)
-	if out, err := validate(fmt.Sprintf("{\n\tsliding_window {\n\t\tstore redis redis://%s\n\t}\n}\n:80 {\n\tsliding_window api {client_ip} 5 1m\n}\n", nobody)); err != nil {
+	closedAddress := caddyrun.FreeAddress(t)
+	if out, err := validate(fmt.Sprintf("{\n\tsliding_window {\n\t\tstore redis redis://%s\n\t}\n}\n:80 {\n\tsliding_window api {client_ip} 5 1m\n}\n", closedAddress)); err != nil {
 		t.Errorf("without Redis: %v\n%s", err, out)
 	}
 }

@@ -273,7 +273,7 @@ func inUse() int64 {
 }
 
 // 400 clients that send most of a body and wait take little more memory than those whose bodies are not read before the
-// decision, and nobody waits for their memory. Those of a key whose limit is used up are denied.
+// decision, and no request waits for their memory. Those of a key whose limit is used up are denied.
 func TestSlowBodiesTakeLittleMemory(t *testing.T) {
 	s := serveTokens(t, "memory", "limit 5000 1h\n\t\t\t\tsettle {\n\t\t\t\t\tusage openai\n\t\t\t\t\treserve_json max_tokens\n\t\t\t\t}", "", "", "respond 200")
 	t.Cleanup(func() { _ = caddy.Stop() })

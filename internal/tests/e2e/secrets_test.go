@@ -31,11 +31,11 @@ func TestSecretsStaySecret(t *testing.T) {
 	if err := protected.Client(t).ConfigSet(t.Context(), "requirepass", "another").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := open.Client(t).Do(t.Context(), "ACL", "SETUSER", "nobody", "on", ">"+secrets["PASSWORD"], "~none:*").Err(); err != nil {
+	if err := open.Client(t).Do(t.Context(), "ACL", "SETUSER", "noaccess", "on", ">"+secrets["PASSWORD"], "~none:*").Err(); err != nil {
 		t.Fatal(err)
 	}
 	nowhere, address := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
-	// Redis repeats what it is told of commands that it does not know.
+	// Redis repeats the arguments of commands that it does not know.
 	noAuth := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
 	noScript := redistest.Start(t, "--rename-command", "EVALSHA", "")
 	hashes := "hash_keys {env.SLIDING_WINDOW_HASH} {env.SLIDING_WINDOW_FORMER}"
@@ -44,7 +44,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		"redis://user:{env.SLIDING_WINDOW_URL}@" + protected.Addr + "/1",
 		"redis://user:{env.SLIDING_WINDOW_URL}@" + nowhere,
 		"rediss://user:{env.SLIDING_WINDOW_URL}@" + open.Addr,
-		"{\naddress " + open.Addr + "\nusername nobody\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
+		"{\naddress " + open.Addr + "\nusername noaccess\npassword {env.SLIDING_WINDOW_PASSWORD}\n" + hashes + "\n}",
 		"{\naddress " + nowhere + "\nmaster m\nsentinel_password {env.SLIDING_WINDOW_SENTINEL}\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
 		"{\naddress " + noAuth.Addr + "\npassword {env.SLIDING_WINDOW_PASSWORD}\n}",
 		"redis://" + noScript.Addr,

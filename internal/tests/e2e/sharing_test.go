@@ -203,7 +203,7 @@ func TestProvisionAsksNobody(t *testing.T) {
 	}
 	_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := listener.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("Accept: got %v, want nobody", err)
+		t.Errorf("Accept: got %v, want no address", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestFewConnections(t *testing.T) {
 	}
 }
 
-// TestNoMoreConnections has nobody listen any more while connections that are open work, and then
+// TestNoMoreConnections closes the listener while connections that are open work, and then
 // ends these: the server is away only then.
 func TestNoMoreConnections(t *testing.T) {
 	server := redistest.Start(t)
@@ -154,7 +154,7 @@ func TestNoMoreConnections(t *testing.T) {
 	}
 }
 
-// TestOutageIsToldOnce has a server end with many connections open: nothing is said of its number
+// TestOutageIsToldOnce makes a server end with many connections open: nothing is said of its number
 // of connections.
 func TestOutageIsToldOnce(t *testing.T) {
 	server := redistest.Start(t)

@@ -26,7 +26,7 @@ import (
 // and with "silent" it does not answer.
 type names struct{ address atomic.Value }
 
-// startNames has this process ask it, until the end of the test.
+// startNames makes this process ask it, until the end of the test.
 func startNames(t *testing.T, name string) *names {
 	t.Helper()
 	n := new(names)

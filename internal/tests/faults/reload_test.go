@@ -74,7 +74,7 @@ func (r *remote) users(t *testing.T) int {
 }
 
 // TestFailedReload loads a configuration whose last handler makes no sense. The old
-// one goes on, nobody talks to the new one's store, and of the old one's nothing
+// one goes on, no request reaches the new one's store, and of the old one's nothing
 // is held that would keep it open later.
 func TestFailedReload(t *testing.T) {
 	r, other := startRemote(t), startRemote(t)
@@ -281,7 +281,7 @@ func TestLimitsDiffer(t *testing.T) {
 }
 
 // TestReloadWhileAway has Redis hang, and the operator try other options of the store:
-// nobody gets the limit again for that.
+// no client gets the limit again for that.
 func TestReloadWhileAway(t *testing.T) {
 	r := startRemote(t)
 	s := startOne(t, storeWithin(r, 100*time.Millisecond), "local", "20 1h")
@@ -308,6 +308,6 @@ func TestReloadWhileAway(t *testing.T) {
 	}
 	r.server.Cont()
 	caddyrun.Eventually(t, patient, "the store is back", func() bool { return strings.Contains(s.caddy.Log.String(), "store is back") })
-	// Nobody knows of those with which it went: three opened the breaker.
+	// It is unknown which requests it took along: three opened the breaker.
 	want("once it is back", 25, 0, 3)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // TestTLSFaults has stores that mix up plain connections and TLS, and one whose server
-// shows a certificate that has expired. The log says what is wrong, nobody waits for
+// shows a certificate that has expired. The log says what is wrong, no request waits for
 // longer than the timeout, and a new certificate is enough.
 func TestTLSFaults(t *testing.T) {
 	cert := redistest.NewCertificate(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 )
 
-// TestFlushes makes Redis forget counters, or scripts ten times a second: nobody notices
+// TestFlushes makes Redis forget counters, or scripts ten times a second: no request fails
 // more than that the counters begin anew.
 func TestFlushes(t *testing.T) {
 	r := startRemote(t)
@@ -85,7 +85,7 @@ func (s *sites) checkUnnoticed() {
 	}
 }
 
-// TestHerd has many come at once to a store that has just one connection, and none
+// TestHerd makes many come at once to a store that has just one connection, and none
 // as yet, while the server sleeps for a moment: they wait, and are no outage.
 func TestHerd(t *testing.T) {
 	r := startRemote(t)
@@ -105,7 +105,7 @@ func TestHerd(t *testing.T) {
 	s.checkUnnoticed()
 }
 
-// TestHangingUp has clients go while Redis takes its time: that is no outage.
+// TestHangingUp makes clients go while Redis takes its time: that is no outage.
 func TestHangingUp(t *testing.T) {
 	r := startRemote(t)
 	s := startSites(t, r.server.Addr, timeout)

@@ -52,7 +52,7 @@ func (f *backEndFigures) mean() (mean float64) {
 	return mean
 }
 
-// runBackEnd has requests come at random, at twice the rate that the back end can do, in the time of
+// runBackEnd makes requests come at random, at twice the rate that the back end can do, in the time of
 // a bubble.
 func runBackEnd(t *testing.T, zone string) (f backEndFigures) {
 	t.Helper()

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestOtherClientsLog has another plugin's Redis client fail beside a store: its lines are neither
+// TestOtherClientsLog makes another plugin's Redis client fail beside a store: its lines are neither
 // swallowed nor under the name of this module, and the store's are no warnings.
 func TestOtherClientsLog(t *testing.T) {
-	const own, other = "127.0.0.1:1", "127.0.0.1:2" // nobody listens there
+	const own, other = "127.0.0.1:1", "127.0.0.1:2" // no process listens there
 	h, _, logs := NewObservedByDefault(t, zap.DebugLevel,
 		OfZone(t, ofKey+`"limits":[{"max":1,"window":"1h"}]`, `,"store":{"module":"redis","address":["`+own+`"],"timeout":"1s"}`))
 	Serve(t, Get(), h)

@@ -77,7 +77,7 @@ func TestSetEnforce(t *testing.T) {
 		want("shadow", 204, h, second)
 		synctest.Wait() // their outcome comes beside the next handlers
 		if n := told[control.Zones](t, http.MethodGet, "zones", "").Zones[0].Outcomes["shadow_denied"]; n != 2 {
-			t.Errorf("zones tell of %d requests that shadow did not deny, want 2", n)
+			t.Errorf("zones count %d requests that shadow did not deny, want 2", n)
 		}
 		reloaded, _ := New(t, config)
 		want("after a reload", 204, reloaded)

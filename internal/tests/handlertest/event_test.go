@@ -45,7 +45,7 @@ func TestEnforcedEventAtItsEnd(t *testing.T) {
 	})
 }
 
-// A zone that is as configured is not changed by config, and nobody hears of it.
+// A zone that is as configured is not changed by config, and no event is sent.
 func TestEnforceConfigTwice(t *testing.T) {
 	take := heard(t)
 	_, ctx := New(t, OfZone(t, TwoAnHour, ``))

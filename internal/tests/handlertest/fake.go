@@ -102,7 +102,7 @@ func (f *Fake) Take(ctx context.Context, charges []window.Charge) ([]window.Deci
 	return decide(ctx, charges)
 }
 
-// Hang has calls wait until goOn is called.
+// Hang blocks calls until goOn is called.
 func (f *Fake) Hang() (goOn func()) {
 	f.turn.Lock()
 	return f.turn.Unlock
@@ -178,7 +178,7 @@ func (f *Fake) Leave(context.Context) error {
 // String returns the name.
 func (f *Fake) String() string { return f.Name }
 
-// Become has the store decide in another way.
+// Become changes how the store decides.
 func (f *Fake) Become(decide Decide) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -95,7 +95,7 @@ func TestHashKeysChangeKeepsLocalCounts(t *testing.T) {
 	unload()
 }
 
-// Operators are told of stores that they cannot tell apart, when the configuration loads and by every command that needs
+// Operators hear about stores that they cannot tell apart, when the configuration loads and by every command that needs
 // to know which is meant. All others go on.
 func TestHashKeysOfOneNameAreTold(t *testing.T) {
 	address := redistest.Start(t).Addr

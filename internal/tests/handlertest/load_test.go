@@ -42,7 +42,7 @@ func (p *pressure) loaded(t testing.TB, config string) (caddyhttp.MiddlewareHand
 	return h, ctx
 }
 
-// at has the CPU be at a share for some samples.
+// at sets the CPU to a share for some samples.
 func (p *pressure) at(cpu float64, samples int) {
 	p.cpu = cpu
 	p.step(samples)

@@ -52,7 +52,7 @@ func NewObservedByDefault(t testing.TB, level zapcore.LevelEnabler, config strin
 	return observe(t, caddy.DefaultLoggerName, level, config)
 }
 
-// observe has the log of a name tell what is written.
+// observe captures the log of a name.
 func observe(t testing.TB, log string, level zapcore.LevelEnabler, config string) (caddyhttp.MiddlewareHandler, caddy.Context, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(level)

@@ -17,7 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// ofKey has a zone count requests by a header field.
+// ofKey makes a zone count requests by a header field.
 const ofKey = `"key":"{http.request.header.X-Key}",`
 
 // operated is New for a handler whose app has started, so that operators can set overrides, until the end of the test.
@@ -57,7 +57,7 @@ func passes(t *testing.T, h caddyhttp.MiddlewareHandler, key string, n int) (pas
 }
 
 // Limits of a record take the place of those of the zone, for its key alone; the fields and
-// placeholders tell of them.
+// placeholders show them.
 func TestOverrideLimits(t *testing.T) {
 	h, _ := operated(t, OfZone(t, ofKey+TwoAnHour, ""))
 	records := setRecords(t, overridestest.Limited("anna", overrides.RecordLimit{Max: 4, Window: "2h"}))

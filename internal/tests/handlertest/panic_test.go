@@ -13,11 +13,11 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 )
 
-// allInShadow has an operator stop all zones from denying.
+// allInShadow makes an operator stop all zones from denying.
 const allInShadow = `{"all":true,"mode":"shadow","ttl":"1m","reason":"TICKET-9","by":"otto"}`
 
 // A zone that cannot count in shadow lets everything pass when all zones are to be in shadow: requests without a key and keys
-// that an override denies, too. What is told of it says so, and its end is one line.
+// that an override denies, too. The log says so, and its end is one line.
 func TestAllInShadowExempts(t *testing.T) {
 	for name, option := range map[string]string{
 		"count_if": `"count_if":{"status_code":[401]}`,

@@ -120,7 +120,7 @@ func TestEmptyAddressOfUnixSocket(t *testing.T) {
 	}
 }
 
-// Nobody but a trusted proxy says who the client is.
+// Only a trusted proxy says who the client is.
 func TestForwardedForChangesNothing(t *testing.T) {
 	h, _ := New(t, OfZone(t, `"limits":[{"max":1,"window":"1h"}]`, ""))
 	for i, from := range []string{"198.51.100.1", "198.51.100.2", "192.0.2.1, 198.51.100.3"} {

@@ -173,7 +173,7 @@ func TestSettleHangUp(t *testing.T) {
 	}
 }
 
-// A header is taken off, and several zones and handlers read it all the same.
+// A header is stripped, and several zones and handlers read it all the same.
 func TestSettleStrip(t *testing.T) {
 	zone := func(name, more string) string {
 		return fmt.Sprintf(`{"name":"TestSettleStrip.%s","limits":[{"max":1000,"window":"1h"}],"cost":100,"settle":{"header":"X-Units"%s}}`, name, more)

@@ -18,7 +18,7 @@ func (l *lines) WriteHeader(status int) {
 	l.statuses, l.fields = append(l.statuses, status), append(l.fields, l.header.Clone())
 }
 
-// A field that strip takes off is in no status line that the client sees, and an interim one settles nothing.
+// A field that strip removes is in no status line that the client sees, and an interim one settles nothing.
 func TestStripOfInterim(t *testing.T) {
 	h, _ := New(t, OfZone(t, `"limits":[{"max":100,"window":"1h"}],"cost":10,"settle":{"header":"X-Units","strip":true}`, ""))
 	w := &lines{header: make(http.Header)}

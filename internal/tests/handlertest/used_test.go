@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// TestUsedIsNotCut has an answer cost more than its limit: inspect tells all that is used, under each
+// TestUsedIsNotCut makes an answer cost more than its limit: inspect tells all that is used, under each
 // limit, and under an override with a higher limit, too.
 func TestUsedIsNotCut(t *testing.T) {
 	address := redistest.Start(t).Addr

@@ -71,7 +71,7 @@ type seen struct {
 	Usage          map[string]any
 }
 
-// ask has a client ask the model for an answer of 120 tokens.
+// ask makes a client ask the model for an answer of 120 tokens.
 func ask(t *testing.T, api, address string, options map[string]any) seen {
 	t.Helper()
 	libraries := os.Getenv("LLM_CLIENTS")
@@ -204,7 +204,7 @@ func TestDailyLimitIsNoSleep(t *testing.T) {
 	})
 }
 
-// With on_error deny, a client sees why nobody answers while Redis is away.
+// With on_error deny, a client sees why there is no answer while Redis is away.
 func TestOutageSeen(t *testing.T) {
 	each(t, func(t *testing.T, api, _ string) {
 		address := serve(t, api, tokens(api, "limit 300 1m")+"\nstore redis redis://"+caddyrun.FreeAddress(t)+"\non_error deny", "")

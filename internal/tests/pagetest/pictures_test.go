@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// load has clients ask the zones of shop in waves until it is ended.
+// load makes clients ask the zones of shop in waves until it is ended.
 func (s *site) load(began time.Time, ended chan struct{}) {
 	ticker := time.NewTicker(40 * time.Millisecond) // a rate to show
 	defer ticker.Stop()

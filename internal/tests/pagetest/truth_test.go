@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// traffic has clients ask paths of the site, each with a key of its own, until the test ends or stop is called.
+// traffic makes clients ask paths of the site, each with a key of its own, until the test ends or stop is called.
 func (s *site) traffic(every time.Duration, paths ...string) (stop func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -56,7 +56,7 @@ func (s *site) open(width, height int) *browser {
 	return b
 }
 
-// Denials in shadow deny nobody: no tile counts them, they are grey, and no order puts their zone first.
+// Denials in shadow deny no request: no tile counts them, they are grey, and no order puts their zone first.
 func TestPageShadowIsNotDenied(t *testing.T) {
 	s := newSite(t, zone("a", "limit 1 1h\nenforce shadow")+zone("b", "limit 1000000 1m")+zone("c", "limit 1 1h"))
 	s.traffic(100*time.Millisecond, "/a", "/b", "/b")

@@ -222,7 +222,7 @@ func expressions(t *testing.T) (all []string) {
 	return all
 }
 
-// TestDashboardAndRules has a Prometheus see a Caddy that denies much.
+// TestDashboardAndRules makes a Prometheus see a Caddy that denies much.
 func TestDashboardAndRules(t *testing.T) {
 	redis, site := redistest.Start(t, "--maxmemory", "100mb"), caddyrun.FreeAddress(t)
 	process := caddyrun.Start(t, fmt.Sprintf(seen, redis.Addr, site), site)

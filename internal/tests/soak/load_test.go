@@ -121,7 +121,7 @@ func (l *load) ask(address string, c counter) (int, string, error) {
 	return resp.StatusCode, resp.Header.Get("RateLimit"), err
 }
 
-// end has the callers end.
+// end stops the callers.
 func (l *load) end() {
 	close(l.stop)
 	l.group.Wait()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOver has the limit pass in a window, and one more.
+// TestOver admits the limit in a window, and one more.
 func TestOver(t *testing.T) {
 	var all []admission
 	for i := range 10 {

@@ -46,7 +46,7 @@ type report struct {
 	base, rest    leftovers
 }
 
-// probe returns a key that nobody has asked for.
+// probe returns a key that no request has asked for.
 func (l *load) probe() int { return int(l.probes.Add(1)) + keys }
 
 func (l *load) passed(name string) int64 { return int64(l.statuses[name][http.StatusOK]) }

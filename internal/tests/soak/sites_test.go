@@ -33,7 +33,7 @@ var zones = []zone{
 	{name: "weighted", words: "limit 40 2s\nalgorithm slices {\ncount 10\nweighted\n}", window: 2 * time.Second, most: 2*40 - 1},
 }
 
-// The ledgers deny nobody: what passes in them is compared with what is counted.
+// The ledgers deny no request: what passes in them is compared with what is counted.
 const (
 	ledger      = "ledger"
 	ledgerLocal = "ledger_local"

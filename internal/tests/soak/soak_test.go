@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(caddyrun.Main(m, func() {}, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")))
 }
 
-// TestSoak has faults come at random under load. No limit is exceeded, everything that
+// TestSoak makes faults come at random under load. No limit is exceeded, everything that
 // passed is counted, and nothing is left over.
 func TestSoak(t *testing.T) {
 	w := startWorld(t)
@@ -37,7 +37,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soak has faults come for a length of time, and returns what came of it.
+// soak makes faults come for a length of time, and returns what came of it.
 func (w *world) soak(length time.Duration) report {
 	t := w.T
 	t.Logf("-soak.seed %d", *seed)
@@ -96,7 +96,7 @@ func (w *world) soak(length time.Duration) report {
 	return r
 }
 
-// fail has one fault come after the other, until the time is over.
+// fail makes one fault come after the other, until the time is over.
 func (w *world) fail(l *load, length time.Duration) map[string]happened {
 	r := rand.New(rand.NewPCG(*seed, 0xfa0175))
 	all := make(map[string]happened)

@@ -124,7 +124,7 @@ func TestReshard(t *testing.T) {
 	redirects := c.errors()
 	for _, kind := range []string{"ASK", "MOVED"} {
 		if redirects[kind] == 0 {
-			t.Errorf("nobody was answered %s", kind)
+			t.Errorf("no request was answered %s", kind)
 		}
 	}
 	if redirects["TRYAGAIN"] > 0 { // no call has two keys

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// quiet keeps go-redis from telling of every server that a test kills.
+// quiet keeps go-redis from logging every server that a test kills.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -70,7 +70,7 @@ func newStore(t *testing.T, o redis.Options, timeout time.Duration) *redis.Store
 }
 
 // load is requests from many goroutines, all of whose answers are seen. Some spend on
-// a few hot counters, others on one that nobody else uses, to tell how often each was
+// a few hot counters, others on one that no other caller uses, to tell how often each was
 // charged, and others on both.
 type load struct {
 	*testing.T

@@ -83,7 +83,7 @@ func testLost(t *testing.T, r replicated, hot []window.Charge, takeAway func()) 
 	forgotten := checkCharges(t, newStore(t, o, patience), all, cut, gone)
 	t.Logf("%d requests; cut off for %s; %d admissions lost, %d over the limits of %d × %d; %d requests of their own forgotten",
 		len(all), ms(gone.Sub(cut)), lost, over, len(hot), hotLimit, len(forgotten))
-	t.Logf("promoted after %s, and told of after %s; %d requests failed within %s, the last %s after that; slowest answer %s%s",
+	t.Logf("promoted after %s, and announced after %s; %d requests failed within %s, the last %s after that; slowest answer %s%s",
 		ms(took), ms(there.Sub(gone)), failed, ms(last.Sub(first)), ms(last.Sub(there)), ms(slowest(all)), errorTexts(all))
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 )
 
-// A failover in which no override is lost tells of no loss, however often the Caddys look. Those that are set while the
+// A failover in which no override is lost reports no loss, however often the Caddys look. Those that are set while the
 // master changes and are acknowledged hold on all Caddys afterwards.
 func TestOverridesInAFailover(t *testing.T) {
 	for _, isBusy := range []bool{false, true} {

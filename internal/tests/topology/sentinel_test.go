@@ -46,7 +46,7 @@ func startWatched(t *testing.T) *watched {
 }
 
 // TestFailover takes the master away under load, in several ways. What it admitted and
-// no replica came to know is admitted again, and no more; nobody is charged twice; and
+// no replica came to know is admitted again, and no more; no client is charged twice; and
 // the new master is used without a word from anyone.
 func TestFailover(t *testing.T) {
 	t.Run("Killed", func(t *testing.T) {
@@ -62,10 +62,10 @@ func TestFailover(t *testing.T) {
 	t.Run("Planned", func(t *testing.T) { t.Parallel(); testPlanned(t) })
 }
 
-// testPlanned has the Sentinels put a replica in place of a master that is well. The
+// testPlanned makes the Sentinels put a replica in place of a master that is well. The
 // one that leads announces the new master when the other replicas follow it, and the
 // old one is told later still: until the store hears of the new one, the old one
-// admits what nobody else comes to know.
+// admits what no other server comes to know.
 func testPlanned(t *testing.T) {
 	w := startWatched(t)
 	hot := hotCharges(hotKeys, hotLimit, time.Hour, window.Zset{})
@@ -85,7 +85,7 @@ func testPlanned(t *testing.T) {
 
 	first, last, failed := outage(all)
 	if late := last.Sub(told); failed > 0 && late > back {
-		t.Errorf("%d requests failed, the last %s after the new master was told of, want %s at most%s", failed, late, back, errorTexts(all))
+		t.Errorf("%d requests failed, the last %s after the new master was announced, want %s at most%s", failed, late, back, errorTexts(all))
 	}
 	forgotten := checkCharges(t, newStore(t, w.options, patience), all, known, told.Add(back))
 	var until time.Time // the old master was used

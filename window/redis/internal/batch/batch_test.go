@@ -111,7 +111,7 @@ func one(key string) []window.Charge {
 	return []window.Charge{{Zone: "zone", Key: key, Cost: 1, Policies: []window.Policy{{Limit: 1, Window: time.Hour}}}}
 }
 
-// take makes a request whose result nobody asks for.
+// take makes a request whose result is not read.
 func (s *server) take(ctx context.Context, n int) {
 	for i := range n {
 		s.callers.Go(func() { s.Take(ctx, one(strconv.Itoa(i)), nil) })
@@ -260,7 +260,7 @@ func TestReadyJoin(t *testing.T) {
 	}
 }
 
-// TestStuck holds that a batch that was in flight for too long has nobody wait.
+// TestStuck holds that no request waits for a batch that was in flight for too long.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
@@ -372,7 +372,7 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestCancelled has callers go: what waits is not sent, and what was sent may be charged. What they
+// TestCancelled makes callers go: what waits is not sent, and what was sent may be charged. What they
 // had room for is not written to once they have gone. A caller who sends a request notices it later.
 func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -418,7 +418,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// TestGoneBefore has a caller come who has gone already, while nothing is in flight: a batch of his
+// TestGoneBefore makes a caller come who has gone already, while nothing is in flight: a batch of his
 // own could be sent before he is seen to have gone.
 func TestGoneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -460,7 +460,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestDeadlinesAgain has requests wait until their time is up, again after nothing was left to wait
+// TestDeadlinesAgain makes requests wait until their time is up, again after nothing was left to wait
 // for.
 func TestDeadlinesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -496,7 +496,7 @@ func TestSoloDeadline(t *testing.T) {
 	})
 }
 
-// TestQueueIsBounded has more requests wait than there is room for: the others get an error at once.
+// TestQueueIsBounded makes more requests wait than there is room for: the others get an error at once.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)

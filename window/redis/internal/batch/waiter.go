@@ -38,7 +38,7 @@ func (w *waiter) take(r window.Result) {
 	w.result.Decisions = append(w.result.Decisions[:0], r.Decisions...)
 }
 
-// queue has a waiter wait, and a batch start if it should. It reports whether there was
+// queue enqueues a waiter, and starts a batch if due. It reports whether there was
 // room.
 func (b *Batcher) queue(w *waiter) bool {
 	now := time.Since(b.began)

@@ -12,7 +12,7 @@ import (
 )
 
 // WarmPool is a hook of the client of one server. Where that is far away, it keeps connections
-// that nobody uses: a request has no time to wait for one.
+// that are idle: a request has no time to wait for one.
 type WarmPool struct {
 	Server     *goredis.Client
 	Background *tasks.Background
@@ -43,7 +43,7 @@ func (p *WarmPool) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 	}
 }
 
-// keep has more connections made if too few are idle: three, and one for four that there are.
+// keep makes more connections if too few are idle: three, and one for four that there are.
 func (p *WarmPool) keep() {
 	if !p.Need() || p.making.Load() {
 		return

@@ -39,8 +39,8 @@ func notPermitted(err error) bool {
 const noSentinel = "redis: all sentinels"
 
 // Uncharged reports whether a call that ended with an error cannot have charged
-// anything: it was not sent, or the server said that it did not run it. Where nobody
-// can tell, as after a timeout or a lost connection, it may have.
+// anything: it was not sent, or the server said that it did not run it. After a
+// timeout or a lost connection, it may have.
 func Uncharged(err error) bool {
 	var network *net.OpError
 	if errors.As(err, &network) && network.Op == "dial" || errors.As(err, new(UnwrittenError)) {
@@ -67,7 +67,7 @@ type Words struct {
 	Cluster       bool
 	Permissions   string // all that the user needs
 	SentinelUser  string // all that the user at the Sentinels needs
-	PartOfCluster func() // is called when a node of a Cluster answers a store that was not told of one
+	PartOfCluster func() // is called when a node of a Cluster answers a store that was not configured for one
 }
 
 // Fail says that the store could not decide, and why, and whether the server may have

@@ -24,7 +24,7 @@ var kinds = [][2]string{
 	{"BUSY", "a script of another client keeps the server busy"},
 	{"CLUSTERDOWN", "the Cluster is not complete"},
 	{"CROSSSLOT", "the keys belong to several slots"},
-	{"DENIED", "protected mode lets in nobody from another host"},
+	{"DENIED", "protected mode lets in no client from another host"},
 	{"EXECABORT", "the transaction was given up"},
 	{"LOADING", "the server is loading its data"},
 	{"MASTERDOWN", "the replica has lost its master"},

@@ -32,7 +32,7 @@ func (d *door) admitted(what string, hashes ...uint64) int {
 	return suspect
 }
 
-// waits has a request wait.
+// waits makes a request wait.
 func (d *door) waits(what string, hashes ...uint64) waiter {
 	d.Helper()
 	_, at, wait, _ := d.Enter(d.now, ones(len(hashes)), hashes, false)

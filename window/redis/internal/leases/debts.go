@@ -28,7 +28,7 @@ type debts struct {
 
 // debt is what is to be booked on a counter.
 type debt struct {
-	all       []*lease // that nobody books just now
+	all       []*lease // that are not being booked
 	cause     error    // why not
 	forgotten bool     // those that somebody books are
 }

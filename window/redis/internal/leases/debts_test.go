@@ -170,7 +170,7 @@ func TestDebtOutlivesRequest(t *testing.T) {
 	})
 }
 
-// TestDebtMayBeBooked books nothing twice: units of which nobody knows whether they are booked stay, and are
+// TestDebtMayBeBooked books nothing twice: units of which it is unknown whether they are booked stay, and are
 // reported.
 func TestDebtMayBeBooked(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
@@ -180,7 +180,7 @@ func TestDebtMayBeBooked(t *testing.T) {
 		s.become(window.ErrUnknown)
 		end := time.Time{}
 		if err := s.Repay(t.Context(), &end, c); err == nil {
-			t.Error("a debt of which nobody knows is repaid")
+			t.Error("a debt that is not listed is repaid")
 		}
 		s.become(nil)
 		time.Sleep(2 * time.Second)

@@ -61,7 +61,7 @@ type Env struct {
 	Weight func([]window.Charge) int64
 	// Fail returns the error of a request that was not sent.
 	Fail func(context.Context, error) error
-	// Report is told of units that were not booked in time.
+	// Report is called with units that were not booked in time.
 	Report func(error)
 }
 

@@ -38,7 +38,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestEndsByItself books a lease whose time is over, though nobody asks for the counter.
+// TestEndsByItself books a lease whose time is over, though no request asks for the counter.
 func TestEndsByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("key", 1_000, time.Hour, 64, time.Minute)
@@ -81,7 +81,7 @@ func TestSettles(t *testing.T) {
 	})
 }
 
-// TestWhileAway has the server go: what was leased is handed out, and then nothing is.
+// TestWhileAway makes the server go: what was leased is handed out, and then nothing is.
 func TestWhileAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("key", 1_000, time.Hour, 64, time.Minute)
@@ -98,7 +98,7 @@ func TestWhileAway(t *testing.T) {
 	})
 }
 
-// TestCrowded has more counters come than there is memory for: what has a lease stays.
+// TestCrowded makes more counters come than there is memory for: what has a lease stays.
 func TestCrowded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		const busy = 100
@@ -225,7 +225,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetMeanwhile resets a counter while a lease of it is taken: nobody knows whether that is
+// TestForgetMeanwhile resets a counter while a lease of it is taken: it is unknown whether that is
 // booked, so that it ends at once.
 func TestForgetMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
@@ -275,7 +275,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestArrivesLate has a lease arrive when it is over: nobody gets any of it.
+// TestArrivesLate delays a lease until it is over: no request gets any of it.
 func TestArrivesLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("key", 100, 30*time.Second, 64, time.Second)

@@ -86,7 +86,7 @@ func newSite() *site {
 
 func (s *site) now() int64 { return time.Now().UnixMilli() + (s.ahead.Load()+s.there.Load())/1e6 }
 
-// become has all calls fail from now on; nil: none.
+// become makes all calls fail from now on; nil: none.
 func (s *site) become(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ type fetch struct {
 	done   chan struct{}
 	err    error
 	charge *window.Charge // of the request that takes it
-	reset  bool           // its counter was reset before done: nobody knows whether the lease is booked
+	reset  bool           // its counter was reset before done: it is unknown whether the lease is booked
 }
 
 // Take decides on a charge of e with the units of a lease. Without decisions or an
@@ -101,7 +101,7 @@ func (l *Leases) fetch(ctx context.Context, e *Holder, f *fetch, c *window.Charg
 	whole.Cost = size
 	r := l.env.Take(ctx, []window.Charge{whole}, nil)
 	if errors.Is(r.Err, window.ErrUnknown) {
-		l.env.Report(fmt.Errorf("zone %q: a lease of %d units may stay booked, and nobody has it: %w", c.Zone, size, r.Err))
+		l.env.Report(fmt.Errorf("zone %q: a lease of %d units may stay booked, and no process has it: %w", c.Zone, size, r.Err))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *Leases) fetch(ctx context.Context, e *Holder, f *fetch, c *window.Charg
 	e.lease = own
 	own.timer = time.AfterFunc(life-now.since(sent), func() { l.expire(e, own) })
 	var ds []window.Decision
-	if own.lives(now) { // else this process may have been stopped, and nobody gets anything
+	if own.lives(now) { // else this process may have been stopped, and no request gets anything
 		ds = own.decide(own.spend(c.Cost, now), now, nil)
 	}
 	if ds == nil || f.reset || e.gone {

@@ -105,7 +105,7 @@ func appendZone(dst []byte, c *window.Charge) []byte {
 // with a probability below 2^-60, as they have to meet in a hash as well. A client
 // that chooses its keys can look for one that meets another's: with 100 million of
 // others, it has to try about 2^90. Two of its own it may find, and then it has one
-// counter for both. With a secret it is the HMAC, and nobody can look for any.
+// counter for both. With a secret it is the HMAC, and no key can be looked up.
 func (n *Naming) PackedField(c *window.Charge) [12]byte {
 	sum := n.Sum(c.Key)
 	return [12]byte(sum[8:20])

@@ -35,7 +35,7 @@ func RefusalOf(reply []byte) error {
 	return failure.RefusalError(strings.TrimRight(string(text), "\r\n"))
 }
 
-// AppendCommand appends a command of some words.
+// AppendCommand appends a command and its arguments in RESP.
 func AppendCommand(b []byte, args []string) []byte {
 	b = append(strconv.AppendInt(append(b, '*'), int64(len(args)), 10), "\r\n"...)
 	for _, arg := range args {

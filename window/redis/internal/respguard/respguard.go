@@ -55,14 +55,14 @@ type checkedConn struct {
 	said    []byte // of that, what the client has not read yet
 
 	stale  func() bool // nil: never
-	closed func()      // nil: nobody is told
+	closed func()      // nil: not called
 	once   sync.Once   // of closed
 }
 
 // clientHello is what the client begins a connection with.
 var clientHello = resp.AppendCommand(nil, []string{"hello", "3"})
 
-// Greeted has the connection answer the client's HELLO by itself, which comes first.
+// Greeted makes the connection answer the client's first command, HELLO, without the server.
 func (c *checkedConn) Greeted(reply []byte) { c.hello = reply }
 
 // StaleWhen has the client drop the connection in place of using it again, once stale reports

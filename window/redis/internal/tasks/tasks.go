@@ -13,7 +13,7 @@ type Group struct {
 	group  sync.WaitGroup
 }
 
-// Run has f run at some time. It reports false, and does not run f, once the tasks are closed.
+// Run runs f in the background. It reports false, and does not run f, once the tasks are closed.
 func (t *Group) Run(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -118,8 +118,7 @@ func (a *answers) short(charges []window.Charge, namings []naming.Naming, withTi
 	return ok
 }
 
-// full reads the answer to a request about any policies, under each of the names. It
-// reports whether that is what it is.
+// full reads the reply to a request with any number of policies, one block per name. It reports whether the reply is well formed.
 func (a *answers) full(charges []window.Charge, namings []naming.Naming) bool {
 	first := len(a.ds)
 	for k := range namings {
