@@ -45,7 +45,7 @@ type App struct {
 	store StoreModule
 	// Definitions of the zones seen while the configuration loads, one module
 	// after the other.
-	zones map[engine.ZoneID]*zone.Use
+	zones map[engine.ZoneID]*zone.Shared
 	// The first store of each name, and whether the log names another one.
 	stores map[string]*namedStore
 	// Stores on which this instance is announced, one for each handler.
@@ -79,7 +79,7 @@ func (a *App) UnmarshalJSON(b []byte) error {
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.loaded = running.Zones.Expect()
-	a.zones, a.stores = make(map[engine.ZoneID]*zone.Use), make(map[string]*namedStore)
+	a.zones, a.stores = make(map[engine.ZoneID]*zone.Shared), make(map[string]*namedStore)
 	a.storage = ctx.Storage()
 	a.OnError = cmp.Or(a.OnError, control.OnErrorLocal)
 	if err := cmp.Or(checkOnError(a.OnError), checkShare(a.OnError, a.Share)); err != nil {
@@ -219,11 +219,11 @@ func (a *App) addStore(ctx caddy.Context, id engine.StoreID) {
 
 // addZone notes a zone. Two zones of one name on one store share their counters,
 // so they have to be the same.
-func (a *App) addZone(store engine.StoreID, name, definition string) (*zone.Use, error) {
+func (a *App) addZone(store engine.StoreID, name, definition string) (*zone.Shared, error) {
 	id := engine.ZoneID{Store: store, Zone: name}
 	use, ok := a.zones[id]
 	if !ok {
-		use = &zone.Use{Definition: definition}
+		use = &zone.Shared{Definition: definition}
 		a.zones[id] = use
 	}
 	if use.Definition != definition {

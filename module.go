@@ -195,7 +195,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		app.join(h.store)
 	}
 	for _, z := range h.zones {
-		for _, o := range z.Use.Joins(z.Running.InBook) {
+		for _, o := range z.Shared.Joins(z.Running.InBook) {
 			h.store.Overrides.Preload(o, ctx.Storage())
 		}
 		app.running = append(app.running, z.Running)

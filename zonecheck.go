@@ -378,7 +378,7 @@ func (z *Zone) names(key string) []placeholders.Use {
 }
 
 // provision loads the matchers of the zone, and logs what is most likely a mistake in it.
-func (z *Zone) provision(ctx caddy.Context, use *zone.Use) (matchers caddyhttp.MatcherSets, err error) {
+func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhttp.MatcherSets, err error) {
 	if !use.Warned {
 		use.Warned = true
 		placeholders.Warn(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)

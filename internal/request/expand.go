@@ -99,7 +99,7 @@ func (req *request) noteOverride(z *zone.Live, key string, rule *overrides.Rule)
 func (req *request) chargedBefore(z *zone.Live) bool {
 	earlier, _ := req.vars[requestVar].(*request)
 	for ; earlier != nil; earlier = earlier.previous {
-		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *zone.Live) bool { return other.Use == z.Use }) {
+		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *zone.Live) bool { return other.Shared == z.Shared }) {
 			return true
 		}
 	}

@@ -68,7 +68,7 @@ func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handl
 		h.clients = clientZones(zones)
 	}
 	if h.settles {
-		h.Store.Settler.Use()
+		h.Store.Settler.Shared()
 	}
 	h.warnOfReservations()
 	return h

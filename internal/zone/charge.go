@@ -14,7 +14,7 @@ import (
 // Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
 func (z *Live) Enforced() int64 {
 	set := z.Control.Current()
-	if set == nil || set.Percent > enforce.None && z.checkBeside() != nil {
+	if set == nil || set.Percent > enforce.None && z.checkPeers() != nil {
 		return z.Percent
 	}
 	return set.Percent

@@ -19,10 +19,10 @@ func (z *Live) Enforce(o enforce.Order) error {
 	}
 	percent, err := z.CheckEnforce(o.Mode)
 	if err == nil && percent != enforce.All {
-		err = z.Use.CheckShadow()
+		err = z.Shared.CheckShadow()
 	}
 	if err == nil && percent != enforce.None {
-		err = z.checkBeside()
+		err = z.checkPeers()
 	}
 	if err != nil && o.All && o.Mode == control.EnforceShadow {
 		percent, err = enforce.Exempt, nil
@@ -34,14 +34,14 @@ func (z *Live) Enforce(o enforce.Order) error {
 	return nil
 }
 
-// checkBeside reports why a zone that is configured as shadow cannot be enforced while Caddy runs.
+// checkPeers reports why a zone that is configured as shadow cannot be enforced while Caddy runs.
 // CL.THROTTLE decides on a request that one zone counts, and which zones those are is settled
 // when the configuration loads.
-func (z *Live) checkBeside() error {
+func (z *Live) checkPeers() error {
 	if z.Percent != enforce.None {
 		return nil
 	}
-	for _, o := range z.Use.beside {
+	for _, o := range z.Shared.peers {
 		if o.onServer() {
 			return fmt.Errorf("CL.THROTTLE may count zone %s, and decides on one zone at a time; change enforce in the configuration", o.Name)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 
-// Use is what the handlers that use a zone have in common. It is complete once the configuration has loaded. What is
+// Shared is what the handlers that use a zone have in common. It is complete once the configuration has loaded. What is
 // derived from it earlier is derived again, see Joins.
-type Use struct {
+type Shared struct {
 	// Definition is the same for all of them.
 	Definition string
 	// Warned is whether the log has what is most likely a mistake in the zone.
@@ -25,9 +25,9 @@ type Use struct {
 	// Zones of handlers that were provisioned while script was false.
 	alone []*overridebook.Subscriber
 	// All zones of the handlers with it, if they have others.
-	beside []*Live
+	peers []*Live
 	// Whether the store of a handler keeps no counters of requests that are not denied.
-	noShadow bool
+	shadowUnsupported bool
 	// When the log may say again that an option came out empty.
 	noValueLog placeholders.Due
 	// Whether answers tell their cost, in a zone with settle.
@@ -36,15 +36,15 @@ type Use struct {
 
 // Note notes a handler with the zone: whether the zone alone decides on its requests, and whether its store keeps counters of
 // requests that are not denied.
-func (u *Use) Note(alone, shadows bool) {
-	u.script, u.noShadow = u.script || !alone, u.noShadow || !shadows
+func (u *Shared) Note(alone, shadows bool) {
+	u.script, u.shadowUnsupported = u.script || !alone, u.shadowUnsupported || !shadows
 }
 
 // Join tells the zones of a handler of each other.
 func Join(zones []*Live) {
 	for _, z := range zones {
 		if len(zones) > 1 {
-			z.Use.beside = append(z.Use.beside, zones...)
+			z.Shared.peers = append(z.Shared.peers, zones...)
 		}
 		z.most = MostOf(zones, func(other *Live) bool { return other != z })
 	}
@@ -52,7 +52,7 @@ func Join(zones []*Live) {
 
 // Joins adds a handler's zone. It returns the zones whose overrides have to be compiled: z, and those before it
 // if a server could decide on them until z came.
-func (u *Use) Joins(z *overridebook.Subscriber) []*overridebook.Subscriber {
+func (u *Shared) Joins(z *overridebook.Subscriber) []*overridebook.Subscriber {
 	u.alone = append(u.alone, z)
 	if !u.script {
 		return u.alone[len(u.alone)-1:]
@@ -63,8 +63,8 @@ func (u *Use) Joins(z *overridebook.Subscriber) []*overridebook.Subscriber {
 }
 
 // CheckShadow reports why a zone cannot count without denying.
-func (u *Use) CheckShadow() error {
-	if u.noShadow {
+func (u *Shared) CheckShadow() error {
+	if u.shadowUnsupported {
 		return errors.New("the store cannot keep counters of requests that are not denied apart; write enforce on, or take another store")
 	}
 	return nil
@@ -83,7 +83,7 @@ type seeking struct {
 // NoteTold notes an answer without an error, and why it did not tell its cost, if so. An answer that was cut off says nothing
 // about those that are not.
 func (z *Live) NoteTold(logger *zap.Logger, missing usage.Reason) {
-	s := &z.Use.seeking
+	s := &z.Shared.seeking
 	switch {
 	case s.found.Load() || missing == usage.Aborted:
 	case missing == "":

@@ -23,7 +23,7 @@ import (
 // keeps nothing of a caddy.Context.
 type Live struct {
 	*compiled.Settings
-	Use       *Use
+	Shared    *Shared
 	Control   *enforce.Control    // which goes before what is configured
 	Top       *toptalkers.Tracker // nil: nothing is noted
 	Load      *load.Limits        // nil without the option
@@ -48,10 +48,10 @@ type Options struct {
 }
 
 // New returns a zone of a handler. Release it, also after an error.
-func New(c *compiled.Settings, use *Use, o Options) (*Live, error) {
+func New(c *compiled.Settings, use *Shared, o Options) (*Live, error) {
 	h := zonepool.Of(engine.ZoneID{Store: o.Store.ID, Zone: c.Name})
 	z := &Live{
-		Settings: c, Use: use, hold: h, Control: enforce.Of(h), Recorder: alert.NewRecorder(h, c.Alerting != nil, o.LogsKeys),
+		Settings: c, Shared: use, hold: h, Control: enforce.Of(h), Recorder: alert.NewRecorder(h, c.Alerting != nil, o.LogsKeys),
 		Overrides: new(overridebook.InForce), Empty: placeholders.NewEmpty(c.Name, c.Placeholders, c.EmptyKey != "", &use.noValueLog),
 	}
 	if c.Configured.TopTalkers {
@@ -89,4 +89,4 @@ func (z *Live) Release() { z.hold.Release() }
 
 // onServer reports whether the store's server may decide on the zone, with CL.THROTTLE. The configuration must have
 // loaded: a handler that comes later may have other zones beside this one.
-func (z *Live) onServer() bool { return z.native != nil && !z.Use.script }
+func (z *Live) onServer() bool { return z.native != nil && !z.Shared.script }
