@@ -118,7 +118,7 @@ func (req *request) tighten(tightest []*window.Decision) {
 // another one denied is not counted: nothing was spent on it.
 func (req *request) count() {
 	req.noteTop()
-	if z := req.keyless; z != nil {
+	if z := req.deniedBy; z != nil {
 		z.Counters.Denied.Count(z.Cost)
 		z.Recorder.Keyless()
 		if req.denyingRule() != nil {
@@ -142,12 +142,12 @@ func (req *request) count() {
 // noteTop counts the request for the top talkers of its zones. Zones that settle count what a request
 // has cost when that is known.
 func (req *request) noteTop() {
-	if req.keyless != nil {
+	if req.deniedBy != nil {
 		key := "" // or that of an override
 		if req.denyingRule() != nil {
 			key = req.overridden.key
 		}
-		req.keyless.Top.Denied(key)
+		req.deniedBy.Top.Denied(key)
 		return
 	}
 	for i, z := range req.zones {

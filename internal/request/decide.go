@@ -14,13 +14,13 @@ import (
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
-	req.place, req.unsure = engine.InStore, false
+	req.origin, req.unsure = engine.InStore, false
 	ds, err := h.Store.Take(ctx, req.charges, req.decisions[:cap(req.decisions)])
 	if err != nil && h.OnError.Local() && ctx.Err() == nil && h.Store.IsRemote() {
 		if c := h.Logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		req.place, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
+		req.origin, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
 		ds, err = h.Store.TakeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)
@@ -37,7 +37,7 @@ const landingLast = 250 * time.Millisecond
 // back, beside a unit of their client's request before. While other receipts of the counter are not settled,
 // room may come back before the limit tells, so that such a denial holds for a second at most.
 func (h *Handler) decideSettled(ctx context.Context, req *request) error {
-	flying := h.Store.Settler.InFlight()
+	inFlight := h.Store.Settler.InFlight()
 	wait := patience{ctx: ctx}
 	defer wait.stop()
 	var room [4]uint64
@@ -45,9 +45,9 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 	for i, z := range req.zones {
 		before = append(before, 0)
 		if z.Settles() {
-			counter := flying.Counter(&req.charges[i])
-			wait.until(flying.Turns(counter))
-			before[i] = flying.RefundsOf(counter).Load()
+			counter := inFlight.Counter(&req.charges[i])
+			wait.until(inFlight.Turns(counter))
+			before[i] = inFlight.RefundsOf(counter).Load()
 		}
 	}
 	if err := h.decide(ctx, req); err != nil || req.allowed {
@@ -57,7 +57,7 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		return err
 	}
 	for i, z := range req.zones {
-		if z.CountIf == nil || !flying.Any(flying.Counter(&req.charges[i])) {
+		if z.CountIf == nil || !inFlight.Any(inFlight.Counter(&req.charges[i])) {
 			continue
 		}
 		for j := range req.decisionsOf(i) {
@@ -73,17 +73,17 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 // decideAgain decides once more on a denied request if units came back in a zone that denies it, since they were as
 // often given back as before says, or are about to.
 func (h *Handler) decideAgain(ctx context.Context, req *request, before []uint64, wait *patience) error {
-	flying := h.Store.Settler.InFlight()
+	inFlight := h.Store.Settler.InFlight()
 	came := false
 	for i, z := range req.zones {
 		if !z.Settles() || window.Allowed(req.decisionsOf(i)) {
 			continue
 		}
-		counter := flying.Counter(&req.charges[i])
-		turn := flying.Turn(counter)
-		defer flying.EndTurn(counter, turn)
-		landed := flying.PendingRefunds(counter)
-		came = came || landed != nil || flying.RefundsOf(counter).Load() != before[i]
+		counter := inFlight.Counter(&req.charges[i])
+		turn := inFlight.Turn(counter)
+		defer inFlight.EndTurn(counter, turn)
+		landed := inFlight.PendingRefunds(counter)
+		came = came || landed != nil || inFlight.RefundsOf(counter).Load() != before[i]
 		wait.until(landed)
 	}
 	if !came || ctx.Err() != nil {

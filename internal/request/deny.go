@@ -26,8 +26,8 @@ const statusClientClosed = 499
 
 // denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
-	if req.keyless != nil && req.keyless.EmptyKeyStatus != 0 && req.denyingRule() == nil {
-		return req.keyless.EmptyKeyStatus, errNoKey
+	if req.deniedBy != nil && req.deniedBy.EmptyKeyStatus != 0 && req.denyingRule() == nil {
+		return req.deniedBy.EmptyKeyStatus, errNoKey
 	}
 	return h.Status, errExceeded
 }
@@ -61,7 +61,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	switch {
 	case req.denyingRule() != nil && req.retryAfter == 0:
 		detail = "Requests like this one are denied until further notice."
-	case req.keyless != nil && req.denyingRule() == nil:
+	case req.deniedBy != nil && req.denyingRule() == nil:
 		detail = "The request lacks what it is counted by."
 	case req.retryAfter > 0:
 		detail = "Try again in " + retryAfter + " s."
@@ -131,7 +131,7 @@ func (h *Handler) logDenial(req *request) {
 		return
 	}
 	fields := []zap.Field{zap.String("zone", req.tightestZone()), zap.Int64("retry_after", req.retryAfter)}
-	if req.keyless == nil {
+	if req.deniedBy == nil {
 		fields = append(fields, zap.Strings("policies", req.violated()))
 	}
 	if h.LogKey {
@@ -151,7 +151,7 @@ func (h *Handler) logDenial(req *request) {
 // they are configured have room for it. A cost above a limit that the factor made smaller waits for
 // a window.
 func (req *request) reduced() bool {
-	reduced := req.keyless == nil
+	reduced := req.deniedBy == nil
 	for i, z := range req.zones {
 		c, ds := &req.charges[i], req.decisionsOf(i)
 		if window.Allowed(ds) {
@@ -183,8 +183,8 @@ func (req *request) reduced() bool {
 
 // deniedUnits returns what the zone counts that denies the request longest.
 func (req *request) deniedUnits() answer.Units {
-	if req.keyless != nil {
-		return unitsOf(req.keyless)
+	if req.deniedBy != nil {
+		return unitsOf(req.deniedBy)
 	}
 	name := req.tightestZone()
 	for _, z := range req.zones {

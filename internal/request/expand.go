@@ -51,7 +51,7 @@ func (h *Handler) expand(r *http.Request) (*request, error) {
 			continue
 		}
 		if empty && z.EmptyKey == compiled.EmptyDeny {
-			req.keyless = z.Live
+			req.deniedBy = z.Live
 			req.zones, req.charges = nil, nil
 			break
 		}
@@ -89,7 +89,7 @@ func (req *request) noteOverride(z *zone.Live, key string, rule *overrides.Rule)
 	}
 	req.overridden.rules = append(req.overridden.rules, zoneRule{z, rule})
 	if rule.Deny {
-		req.keyless, req.overridden.denies, req.overridden.key = z, rule, key
+		req.deniedBy, req.overridden.denies, req.overridden.key = z, rule, key
 		req.zones, req.charges = nil, nil
 	}
 	return rule.Decides()

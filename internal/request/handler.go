@@ -80,7 +80,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	if err != nil {
 		return err
 	}
-	if req.keyless == nil && len(req.charges) == 0 {
+	if req.deniedBy == nil && len(req.charges) == 0 {
 		req.allowed = true
 		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
 			req.publish()
@@ -88,7 +88,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		return h.serve(w, r, req, next)
 	}
 	var body *usage.Start // what was read of the request's body
-	if req.keyless == nil {
+	if req.deniedBy == nil {
 		if h.settles {
 			if body, err = h.reserve(w, r, req); err != nil {
 				return h.refuseBody(w, r, err)

@@ -57,7 +57,7 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 			if shadow {
 				continue
 			}
-			req.keyless = z.Live
+			req.deniedBy = z.Live
 			req.publish()
 			return false, nil
 		case rule.Decides():

@@ -93,7 +93,7 @@ func (req *request) enforced(zone string) any {
 // enforcedHere reports whether a zone may have denied the request in this handler, and whether
 // the zone counts it here.
 func (req *request) enforcedHere(zone string) (enforced, counts bool) {
-	if req.keyless != nil && req.keyless.Name == zone {
+	if req.deniedBy != nil && req.deniedBy.Name == zone {
 		return true, true
 	}
 	for _, z := range req.zones {
@@ -120,7 +120,7 @@ func (req *request) source(zone string) any {
 			}
 			return z.SourceOf(req.charges[i].Policies[answer.Tightest(req.decisionsOf(i))])
 		}
-		if req.keyless != nil && req.keyless.Name == zone || req.shadowOf(zone) != nil {
+		if req.deniedBy != nil && req.deniedBy.Name == zone || req.shadowOf(zone) != nil {
 			return control.SourceConfig
 		}
 	}

@@ -23,10 +23,10 @@ type request struct {
 	// Whether the fields of the response held what this request announced and what
 	// earlier handlers did, and nothing else.
 	announced bool
-	place     engine.Origin // where it was, if it was
+	origin    engine.Origin // where it was, if it was
 	unsure    bool          // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
-	keyless *zone.Live
+	deniedBy *zone.Live
 	// Overrides of the request's keys; nil without any.
 	overridden *overridden
 	// The value of Retry-After; 0 for none.
@@ -128,8 +128,8 @@ func (req *request) tightest() *window.Decision {
 }
 
 func (req *request) tightestZone() string {
-	if req.keyless != nil {
-		return req.keyless.Name
+	if req.deniedBy != nil {
+		return req.deniedBy.Name
 	}
 	if len(req.decisions) == 0 {
 		return ""
@@ -148,7 +148,7 @@ func (req *request) wait() time.Duration {
 	if rule := req.denyingRule(); rule != nil {
 		return rule.Left()
 	}
-	if req.keyless != nil {
+	if req.deniedBy != nil {
 		return window.Never
 	}
 	return req.tightest().RetryAfter
@@ -157,8 +157,8 @@ func (req *request) wait() time.Duration {
 // violated returns the names of the policies that deny, as RateLimit-Policy
 // spells them.
 func (req *request) violated() []string {
-	if req.keyless != nil {
-		return []string{req.keyless.Name}
+	if req.deniedBy != nil {
+		return []string{req.deniedBy.Name}
 	}
 	var names []string
 	for i := range req.charges {

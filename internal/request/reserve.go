@@ -128,7 +128,7 @@ func (h *Handler) isDeniedAnyway(ctx context.Context, req *request, most int64) 
 // rememberDenied has a remote store remember, of a request that was denied after its body was read, that no other body
 // helps, if that is so. isDeniedAnyway finds it. A unit that has come free since is given back.
 func (h *Handler) rememberDenied(ctx context.Context, req *request) {
-	if !h.Store.IsRemote() || req.place != engine.InStore {
+	if !h.Store.IsRemote() || req.origin != engine.InStore {
 		return
 	}
 	for i, z := range req.zones {

@@ -21,11 +21,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, ne
 		return h.serveTimed(w, r, req, next)
 	}
 	receipts := h.receipts(req)
-	strips := h.strips(req)
+	strips := h.strippedFields(req)
 	if len(receipts) == 0 && len(strips) == 0 && h.API == nil {
 		return h.serveTimed(w, r, req, next)
 	}
-	a := &answered{req: req, handler: h, receipts: receipts, strips: strips}
+	a := &settlingWriter{req: req, handler: h, receipts: receipts, strippedFields: strips}
 	a.Writer = *tee.New(w, r, a.begin)
 	returned, err := false, error(nil)
 	defer func() { a.end(returned, err) }()
@@ -65,28 +65,28 @@ func (h *Handler) receipts(req *request) []receipt {
 		d := &req.decisionsOf(i)[0]
 		all = append(all, receipt{zone: z})
 		r := &all[len(all)-1]
-		r.Charge, r.At, r.Former, r.Origin, r.Unsure = req.charges[i], d.At, d.Former, req.place, req.unsure
+		r.Charge, r.At, r.Former, r.Origin, r.Unsure = req.charges[i], d.At, d.Former, req.origin, req.unsure
 		r.Charge.Fields = nil
 		h.Store.Settler.Admit(&r.Receipt, z.Counters.Settled)
 	}
 	return all
 }
 
-// answered is the answer to a request that was admitted. It settles the receipts of the request.
-type answered struct {
+// settlingWriter is the answer to a request that was admitted. It settles the receipts of the request.
+type settlingWriter struct {
 	tee.Writer
-	req      *request
-	handler  *Handler
-	receipts []receipt
-	strips   []*compiled.Settle // that take a field off
-	header   http.Header        // of an answer that has begun
-	readers  readers            // of its body
-	landing  []<-chan struct{}
+	req            *request
+	handler        *Handler
+	receipts       []receipt
+	strippedFields []*compiled.Settle // that take a field off
+	header         http.Header        // of an answer that has begun
+	readers        readers            // of its body
+	pendingCharges []<-chan struct{}
 }
 
 // begin settles what depends on the status and the header of the answer. It returns what reads the body
 // for the rest.
-func (a *answered) begin(status int, header http.Header) io.Writer {
+func (a *settlingWriter) begin(status int, header http.Header) io.Writer {
 	a.header = header
 	denied := a.req.DeniedLater()
 	unanswered := a.Ending() == tee.Unanswered || a.TooLong()
@@ -101,9 +101,9 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 		case s == nil:
 			a.handler.Store.Settler.Settle(&r.Receipt, 0)
 		case s.Source == nil:
-			a.tell(r, s.FromHeader(a.tellingHeader(s)), status)
+			a.settle(r, s.FromHeader(a.tellingHeader(s)), status)
 		case upgraded:
-			a.tell(r, usage.Result{Missing: usage.NoUsage}, status)
+			a.settle(r, usage.Result{Missing: usage.NoUsage}, status)
 		default:
 			a.readers.add(s.Source, header)
 		}
@@ -116,8 +116,8 @@ func (a *answered) begin(status int, header http.Header) io.Writer {
 	return a.readers
 }
 
-// tell settles a receipt by what an answer has told.
-func (a *answered) tell(r *receipt, result usage.Result, status int) {
+// settle settles a receipt by what an answer has told.
+func (a *settlingWriter) settle(r *receipt, result usage.Result, status int) {
 	if result.Missing != "" && a.Ending() == tee.Unanswered {
 		result.Missing = usage.Aborted // whatever the header says of the body
 	}
@@ -129,27 +129,27 @@ func (a *answered) tell(r *receipt, result usage.Result, status int) {
 		r.zone.Counters.Missing[missing].Inc()
 	}
 	if done := a.handler.Store.Settler.Settle(&r.Receipt, units); done != nil {
-		a.landing = append(a.landing, done)
+		a.pendingCharges = append(a.pendingCharges, done)
 	}
 }
 
 // end settles what is not settled when the handlers have returned, or panicked, which goes on. It returns
 // when what the answer cost above the reservation is charged, so that no more passes above the limit than
 // what was under way when the limit was reached.
-func (a *answered) end(returned bool, err error) {
+func (a *settlingWriter) end(returned bool, err error) {
 	a.settleRest(returned, err)
 	a.stripTrailers()
-	for _, done := range a.landing {
+	for _, done := range a.pendingCharges {
 		<-done
 	}
 }
 
-func (a *answered) settleRest(returned bool, err error) {
+func (a *settlingWriter) settleRest(returned bool, err error) {
 	whole := a.End(returned, err) == tee.Complete
 	results := a.readers.done(whole)
 	for i := range a.receipts {
 		if s := a.receipts[i].zone.Settle; s != nil && s.Source != nil && !a.receipts[i].Settled() {
-			a.tell(&a.receipts[i], results[s.Source], a.Status)
+			a.settle(&a.receipts[i], results[s.Source], a.Status)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 )
 
-// strips returns what takes a field off the answer to a request that was admitted: also where it costs
+// strippedFields returns what takes a field off the answer to a request that was admitted: also where it costs
 // nothing, and under an override that exempts its key.
-func (h *Handler) strips(req *request) (all []*compiled.Settle) {
+func (h *Handler) strippedFields(req *request) (all []*compiled.Settle) {
 	for _, z := range req.zones {
 		if z.Settle != nil && z.Settle.Strip {
 			all = append(all, z.Settle)
@@ -31,8 +31,8 @@ func (h *Handler) strips(req *request) (all []*compiled.Settle) {
 const stripped = "sliding_window}stripped"
 
 // strip takes off the fields that clients must not see.
-func (a *answered) strip() {
-	for _, s := range a.strips {
+func (a *settlingWriter) strip() {
+	for _, s := range a.strippedFields {
 		announceLess(a.header, s.Header)
 		if a.header.Values(s.Header) == nil {
 			continue
@@ -51,13 +51,13 @@ func (a *answered) strip() {
 
 // WriteHeader implements http.ResponseWriter. An interim answer, such as 103, has no field that is taken off
 // either; the fields are there again for the final one.
-func (a *answered) WriteHeader(status int) {
-	if len(a.strips) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
+func (a *settlingWriter) WriteHeader(status int) {
+	if len(a.strippedFields) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
 		a.Writer.WriteHeader(status)
 		return
 	}
 	header, off := a.Header(), make(http.Header)
-	for _, s := range a.strips {
+	for _, s := range a.strippedFields {
 		if values := header.Values(s.Header); values != nil {
 			off[http.CanonicalHeaderKey(s.Header)] = values
 			header.Del(s.Header)
@@ -68,7 +68,7 @@ func (a *answered) WriteHeader(status int) {
 }
 
 // tellingHeader returns the header that has the field of s.
-func (a *answered) tellingHeader(s *compiled.Settle) http.Header {
+func (a *settlingWriter) tellingHeader(s *compiled.Settle) http.Header {
 	if off, ok := a.req.vars[stripped].(http.Header); ok && a.header.Values(s.Header) == nil {
 		return off
 	}
@@ -93,8 +93,8 @@ func announceLess(header http.Header, name string) {
 }
 
 // stripTrailers takes the fields off the trailers, which handlers set after the body. A trailer tells no cost.
-func (a *answered) stripTrailers() {
-	for _, s := range a.strips {
+func (a *settlingWriter) stripTrailers() {
+	for _, s := range a.strippedFields {
 		a.header.Del(s.Header)
 		a.header.Del(http.TrailerPrefix + http.CanonicalHeaderKey(s.Header))
 	}
