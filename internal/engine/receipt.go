@@ -27,7 +27,7 @@ type Receipt struct {
 	Origin Origin
 	// Whether the store may have charged the same units, with Place InProcess: its answer
 	// was lost. They stay charged there for one window, however the receipt is settled.
-	Unsure bool
+	InDoubt bool
 
 	settled atomic.Bool
 }

@@ -106,6 +106,6 @@ func (g *Guard) forget(hash uint64, c *window.Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, _, _ = s.takeOut(g.now(), hash)
-	_ = g.unsure.store.Reset(context.Background(), counter(c))
+	_ = g.inDoubt.store.Reset(context.Background(), counter(c))
 	_ = g.local.Reset(context.Background(), divided(*c, 1))
 }

@@ -23,16 +23,16 @@ type Counts struct {
 	owed debts
 	// Units that were admitted here or booked, and the store may have: what is known of
 	// it may be without them.
-	unsure  debts
+	inDoubt debts
 	debtors *owed.List[uint64, debtor] // by hash
 
 	background
 
-	away  away
-	seen  atomic.Int64 // processes, see presence
-	users atomic.Int64 // see EnableLocal
-	once  sync.Once
-	known *known // see table
+	away     away
+	seen     atomic.Int64 // processes, see presence
+	users    atomic.Int64 // see EnableLocal
+	once     sync.Once
+	lastSeen *lastSeen // see table
 }
 
 // away counts the guards that find a part of the store away, by its name; "" is the whole.
@@ -61,7 +61,7 @@ func (a *away) parts() []string {
 
 // NewCounts returns counts of nothing. Close them after the guards that have them.
 func NewCounts() *Counts {
-	c := &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), unsure: newDebts(maxUnsure)}
+	c := &Counts{start: time.Now(), local: memory.New(memory.Options{}), owed: newDebts(maxOwed), inDoubt: newDebts(maxInDoubt)}
 	c.debtors = owed.New[uint64](owed.Options[debtor]{
 		Most: maxDebtors, None: c.isSettled, Book: c.book,
 		After: bookAfter, Again: bookAgain, Pause: bookPause, Round: bookMost,
@@ -72,7 +72,7 @@ func NewCounts() *Counts {
 // Close ends what sweeps the counts. Their guards must be closed.
 func (c *Counts) Close() error {
 	c.debtors.Wait()
-	return errors.Join(c.local.Close(), c.owed.store.Close(), c.unsure.store.Close())
+	return errors.Join(c.local.Close(), c.owed.store.Close(), c.inDoubt.store.Close())
 }
 
 // EnableLocal says that somebody may call TakeLocal on a guard. From then on what the store
@@ -85,9 +85,9 @@ func (c *Counts) EnableLocal() {
 // DisableLocal takes one Use back.
 func (c *Counts) DisableLocal() { c.users.Add(-1) }
 
-func (c *Counts) table() *known {
-	c.once.Do(func() { c.known = newKnown() })
-	return c.known
+func (c *Counts) table() *lastSeen {
+	c.once.Do(func() { c.lastSeen = newKnown() })
+	return c.lastSeen
 }
 
 // now returns the time in ms, since any moment.

@@ -14,8 +14,8 @@ import (
 
 const (
 	// maxOwed and maxUnsure are how many counters may have such units: 150 bytes each.
-	maxOwed   = memory.DefaultMaxKeys
-	maxUnsure = 100_000
+	maxOwed    = memory.DefaultMaxKeys
+	maxInDoubt = 100_000
 )
 
 // debts are units by counter, which are forgotten a window after they were added. The lock of the
@@ -137,7 +137,7 @@ func (g *Guard) mayHave(hash uint64, c *window.Charge, units int64) {
 	s := g.table().shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.unsure.add(c, units)
+	g.inDoubt.add(c, units)
 }
 
 // settle books units in the store.

@@ -212,7 +212,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 		switch c := &charges[i]; {
 		case c.Cost == 0:
 		case errors.Is(cause, window.ErrUnknown) || engine.IsNative(c):
-			g.unsure.add(c, c.Cost)
+			g.inDoubt.add(c, c.Cost)
 		case slices.Contains(unsettled, i):
 		default:
 			g.owe(hashes[i], c, c.Cost)
@@ -246,7 +246,7 @@ func (g *Guard) start(s *shard, hash uint64, own *window.Charge, n int64) {
 // store may have more than the limit, which may be another now. The lock of the key's shard must
 // be held.
 func (g *Guard) starts(own *window.Charge, used int64, full bool) int64 {
-	used += g.owed.of(own) + g.unsure.of(own)
+	used += g.owed.of(own) + g.inDoubt.of(own)
 	if full {
 		used = max(used, g.counted(own))
 	}

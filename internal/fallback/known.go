@@ -17,12 +17,12 @@ const (
 	overtakes = 10_000
 )
 
-// known is what the store was last heard to have counted on each key: 65,536 of them
+// lastSeen is what the store was last heard to have counted on each key: 65,536 of them
 // at most, in 2 MB. It is lossy. A new key takes the place of one that is over, or
 // that has used no larger share of its limit; those that deny therefore stay when many
 // others come. A zone loses no key to another zone while it has no more than its even
 // share of a set.
-type known struct {
+type lastSeen struct {
 	seed   maphash.Seed
 	shards [shardCount]shard
 }
@@ -71,11 +71,11 @@ func useOf(units, limit int64) use {
 // and returns the larger units, and the higher level.
 func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.level(), o.level()) }
 
-func newKnown() *known { return &known{seed: maphash.MakeSeed()} }
+func newKnown() *lastSeen { return &lastSeen{seed: maphash.MakeSeed()} }
 
 // hash tells counters apart. Clients cannot know which keys get the same. The lower 16
 // bits are those of the zone.
-func (k *known) hash(c *window.Charge) uint64 {
+func (k *lastSeen) hash(c *window.Charge) uint64 {
 	zone := bits.RotateLeft64(maphash.String(k.seed, c.Zone), 32) ^
 		bits.RotateLeft64(maphash.String(k.seed, c.Algorithm.Name()), 16)
 	return (maphash.String(k.seed, c.Key)^zone)&^0xffff | zone&0xffff
@@ -83,7 +83,7 @@ func (k *known) hash(c *window.Charge) uint64 {
 
 func sameZone(a, b uint64) bool { return (a^b)&0xffff == 0 }
 
-func (k *known) shard(hash uint64) *shard { return &k.shards[hash>>58] }
+func (k *lastSeen) shard(hash uint64) *shard { return &k.shards[hash>>58] }
 
 // note keeps what the store decided on a request that was sent at `asked` and answered at
 // `heard`, both in ms. Answers may arrive out of order. Without Decision.At, a decision counts
@@ -92,7 +92,7 @@ func (k *known) shard(hash uint64) *shard { return &k.shards[hash>>58] }
 // Only an admitted request with something left of its limits lowers what is known: a denial
 // may be a remembered one, and if nothing is left, more may have been used than the limit
 // tells.
-func (k *known) note(asked, heard int64, charges []window.Charge, ds []window.Decision) {
+func (k *lastSeen) note(asked, heard int64, charges []window.Charge, ds []window.Decision) {
 	allowed := window.Allowed(ds)
 	for i := range charges {
 		own := ds[:len(charges[i].Policies)]
@@ -226,7 +226,7 @@ func (s *shard) gaveBack(hash uint64, units int64) {
 }
 
 // lock locks the shards of the hashes in ascending order, and returns them, a bit each.
-func (k *known) lock(hashes []uint64) (locked uint64) {
+func (k *lastSeen) lock(hashes []uint64) (locked uint64) {
 	for _, hash := range hashes {
 		locked |= 1 << (hash >> 58)
 	}
@@ -236,7 +236,7 @@ func (k *known) lock(hashes []uint64) (locked uint64) {
 	return locked
 }
 
-func (k *known) unlock(locked uint64) {
+func (k *lastSeen) unlock(locked uint64) {
 	for ; locked != 0; locked &= locked - 1 {
 		k.shards[bits.TrailingZeros64(locked)].mu.Unlock()
 	}

@@ -66,7 +66,7 @@ func (g *Guard) settleHere(s engine.Settlement) error {
 		return err
 	}
 	rest := s.Charge.Cost + s.Delta
-	if s.Unsure { // the store may have charged the cost
+	if s.InDoubt { // the store may have charged the cost
 		rest = s.Delta
 	}
 	if rest > 0 {
@@ -93,7 +93,7 @@ func (g *Guard) settledThere(s *engine.Settlement, verdict error) error {
 			return verdict
 		}
 	case unknown:
-		g.unsure.add(&s.Charge, s.Delta)
+		g.inDoubt.add(&s.Charge, s.Delta)
 		return verdict
 	case verdict != nil:
 		own := divided(s.Charge, 1)

@@ -14,7 +14,7 @@ import (
 func (s *site) admit(t *testing.T, c window.Charge) *engine.Receipt {
 	t.Helper()
 	ds, cause := s.Take(t.Context(), []window.Charge{c})
-	r := &engine.Receipt{Charge: c, Unsure: errors.Is(cause, window.ErrUnknown)}
+	r := &engine.Receipt{Charge: c, InDoubt: errors.Is(cause, window.ErrUnknown)}
 	if cause != nil {
 		var err error
 		r.Origin = engine.InProcess

@@ -14,13 +14,13 @@ import (
 // decide asks the store, and while it is away does what on_error says. An error
 // leaves it to undecided.
 func (h *Handler) decide(ctx context.Context, req *request) error {
-	req.origin, req.unsure = engine.InStore, false
+	req.origin, req.inDoubt = engine.InStore, false
 	ds, err := h.Store.Take(ctx, req.charges, req.decisions[:cap(req.decisions)])
 	if err != nil && h.OnError.Local() && ctx.Err() == nil && h.Store.IsRemote() {
 		if c := h.Logger.Check(zap.DebugLevel, "store could not decide; deciding on local counts"); c != nil {
 			c.Write(zap.Error(err))
 		}
-		req.origin, req.unsure = engine.InProcess, errors.Is(err, window.ErrUnknown)
+		req.origin, req.inDoubt = engine.InProcess, errors.Is(err, window.ErrUnknown)
 		ds, err = h.Store.TakeLocal(ctx, req.charges, err, h.Share, h.unsettled(req))
 	}
 	req.decisions, req.allowed = ds, err == nil && window.Allowed(ds)

@@ -24,7 +24,7 @@ type request struct {
 	// earlier handlers did, and nothing else.
 	announced bool
 	origin    engine.Origin // where it was, if it was
-	unsure    bool          // in this process, and perhaps in the store
+	inDoubt   bool          // in this process, and perhaps in the store
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	deniedBy *zone.Live
 	// Overrides of the request's keys; nil without any.

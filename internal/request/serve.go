@@ -65,7 +65,7 @@ func (h *Handler) receipts(req *request) []receipt {
 		d := &req.decisionsOf(i)[0]
 		all = append(all, receipt{zone: z})
 		r := &all[len(all)-1]
-		r.Charge, r.At, r.Former, r.Origin, r.Unsure = req.charges[i], d.At, d.Former, req.origin, req.unsure
+		r.Charge, r.At, r.Former, r.Origin, r.InDoubt = req.charges[i], d.At, d.Former, req.origin, req.inDoubt
 		r.Charge.Fields = nil
 		h.Store.Settler.Admit(&r.Receipt, z.Counters.Settled)
 	}

@@ -317,12 +317,12 @@ func (s *sites) checkAfter(r *remote, o outage, passed []caddyrun.Answer) {
 	}
 	// What passed without the store is counted there, but for those requests of which it
 	// may have heard.
-	unsure := 0
+	inDoubt := 0
 	for s.get("local", "during").Status == http.StatusOK {
-		unsure++
+		inDoubt++
 	}
-	if n := r.charged(s.T, "local", "during"); n != limit || unsure > 5 {
-		s.Errorf("local: the counter is at %d after %d more, want %d after 5 at most", n, unsure, limit)
+	if n := r.charged(s.T, "local", "during"); n != limit || inDoubt > 5 {
+		s.Errorf("local: the counter is at %d after %d more, want %d after 5 at most", n, inDoubt, limit)
 	}
 	undecided := 1 // one may have been charged too late before the fault
 	for range 2 * limit {

@@ -22,7 +22,7 @@ type tally struct{ admitted, denied, over int }
 // account is what passed in a ledger, what is counted in it, and of how many requests
 // Redis may have heard without anybody knowing: those that were refused, or those
 // that were under way when a fault began.
-type account struct{ passed, counted, unsure int64 }
+type account struct{ passed, counted, inDoubt int64 }
 
 // happened is how often a fault came, and how long Redis was not used after the end
 // of it at most.
@@ -146,7 +146,7 @@ func (r *report) text() string {
 		name string
 		account
 	}{{"`on_error deny`", r.ledger}, {"`on_error local`", r.local}} {
-		fmt.Fprintf(&s, "| %s | %d | %d | %d |\n", a.name, a.passed, a.counted, a.unsure)
+		fmt.Fprintf(&s, "| %s | %d | %d | %d |\n", a.name, a.passed, a.counted, a.inDoubt)
 	}
 	s.WriteString("\n| fault | times | Redis used again, at most after |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.faults)) {

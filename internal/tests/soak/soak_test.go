@@ -72,12 +72,12 @@ func (w *world) soak(length time.Duration) report {
 		t.Error("nothing was denied: this is no load")
 	}
 	// What passed while the warm-up ran is counted as well.
-	r.ledger = account{passed: l.passed(ledger) + warmUp.passed(ledger), counted: l.counted(ledger), unsure: l.refused(ledger)}
-	r.local = account{passed: l.passed(ledgerLocal) + warmUp.passed(ledgerLocal), counted: l.counted(ledgerLocal), unsure: int64(r.count() * callers * 3)} // three failures in a row open the breaker
-	if a := r.ledger; a.counted < a.passed || a.counted > a.passed+a.unsure {
+	r.ledger = account{passed: l.passed(ledger) + warmUp.passed(ledger), counted: l.counted(ledger), inDoubt: l.refused(ledger)}
+	r.local = account{passed: l.passed(ledgerLocal) + warmUp.passed(ledgerLocal), counted: l.counted(ledgerLocal), inDoubt: int64(r.count() * callers * 3)} // three failures in a row open the breaker
+	if a := r.ledger; a.counted < a.passed || a.counted > a.passed+a.inDoubt {
 		t.Errorf("%s: %+v, want all that passed counted, and no more than were asked for", ledger, a)
 	}
-	if a := r.local; a.counted+a.unsure < a.passed || a.counted > a.passed+a.unsure {
+	if a := r.local; a.counted+a.inDoubt < a.passed || a.counted > a.passed+a.inDoubt {
 		t.Errorf("%s: %+v, want all that passed counted, but for what Redis may or may not have heard of", ledgerLocal, a)
 	}
 	for name, statuses := range l.statuses {
