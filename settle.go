@@ -81,16 +81,16 @@ type Weight struct {
 
 // The words for what a request costs that nothing tells.
 const (
-	untoldKeep   = "keep"
-	untoldRefund = "refund"
+	missingKeep   = "keep"
+	missingRefund = "refund"
 )
 
 // newUntold reads a value of on_missing or on_abort.
 func newUntold(option string, v Value) (compiled.Untold, error) {
 	switch v {
-	case "", untoldKeep:
+	case "", missingKeep:
 		return compiled.Untold{Kept: true}, nil
-	case untoldRefund:
+	case missingRefund:
 		return compiled.Untold{}, nil
 	}
 	n, err := v.int()
@@ -277,8 +277,8 @@ func (s *Settle) plain() *Settle {
 	p.ReserveBody, p.ReserveMax, p.Max = p.ReserveBody.canonicalInt(), p.ReserveMax.canonicalInt(), p.Max.canonicalInt()
 	p.Max = unless(p.Max, Value(strconv.FormatInt(usage.MaxCount, 10)))
 	for _, v := range []*Value{&p.OnMissing, &p.OnAbort} {
-		if *v = unless(v.canonicalInt(), untoldKeep); *v == "0" {
-			*v = untoldRefund
+		if *v = unless(v.canonicalInt(), missingKeep); *v == "0" {
+			*v = missingRefund
 		}
 	}
 	if p.Weight != nil {
