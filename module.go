@@ -62,7 +62,7 @@ func init() {
 // `{http.sliding_window.zone}` | Name of the zone with the tightest limit; of a denied request, the one that denies longest
 // `{http.sliding_window.limit}` | That limit
 // `{http.sliding_window.remaining}` | Units left of it
-// `{http.sliding_window.retry_after}` | Seconds until the same request would pass; 0 if it passed, or if waiting cannot help; 1 if nobody could decide
+// `{http.sliding_window.retry_after}` | Seconds until the same request would pass; 0 if it passed, or if waiting cannot help; 1 if no decision could be made
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
 // `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known
 // `{http.sliding_window.<zone>.enforced}` | Whether the zone may deny the request

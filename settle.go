@@ -25,7 +25,7 @@ type Settle struct {
 	// The header field of the answer that holds the units.
 	Header string `json:"header,omitempty"`
 
-	// With header: whether the field is taken off before the client sees it. Default: false.
+	// With header: whether the field is stripped before the client sees it. Default: false.
 	Strip bool `json:"strip,omitempty"`
 
 	// The path of the number of units in answers that are JSON or Server-Sent Events, such as
@@ -85,19 +85,19 @@ const (
 	missingRefund = "refund"
 )
 
-// newUntold reads a value of on_missing or on_abort.
-func newUntold(option string, v Value) (compiled.Untold, error) {
+// newMissingPolicy reads a value of on_missing or on_abort.
+func newMissingPolicy(option string, v Value) (compiled.MissingPolicy, error) {
 	switch v {
 	case "", missingKeep:
-		return compiled.Untold{Kept: true}, nil
+		return compiled.MissingPolicy{Kept: true}, nil
 	case missingRefund:
-		return compiled.Untold{}, nil
+		return compiled.MissingPolicy{}, nil
 	}
 	n, err := v.int()
 	if err != nil || n < 0 || n > usage.MaxCount {
-		return compiled.Untold{}, fmt.Errorf("%s %q is unknown; use keep, refund, or a number of units from 0 to %d", option, string(v), int64(usage.MaxCount))
+		return compiled.MissingPolicy{}, fmt.Errorf("%s %q is unknown; use keep, refund, or a number of units from 0 to %d", option, string(v), int64(usage.MaxCount))
 	}
-	return compiled.Untold{Units: n}, nil
+	return compiled.MissingPolicy{Units: n}, nil
 }
 
 // compile returns s as requests use it, or what is wrong with it by itself.
@@ -113,10 +113,10 @@ func (s *Settle) compile() (*compiled.Settle, error) {
 		return nil, err
 	}
 	var err error
-	if c.OnMissing, err = newUntold("on_missing", s.OnMissing); err != nil {
+	if c.OnMissing, err = newMissingPolicy("on_missing", s.OnMissing); err != nil {
 		return nil, err
 	}
-	if c.OnAbort, err = newUntold("on_abort", s.OnAbort); err != nil {
+	if c.OnAbort, err = newMissingPolicy("on_abort", s.OnAbort); err != nil {
 		return nil, err
 	}
 	switch {
@@ -151,7 +151,7 @@ func (s *Settle) compileSource(c *compiled.Settle) (err error) {
 	case len(sources) > 1:
 		return fmt.Errorf("%s and %s cannot be combined; keep the one that tells the cost", sources[0], sources[1])
 	case s.Strip && s.Header == "":
-		return errors.New("strip takes off the field of header, but no header is named; take out strip")
+		return errors.New("strip removes the field of header, but no header is named; take out strip")
 	}
 	switch {
 	case s.Header != "":

@@ -15,8 +15,8 @@ type Zone struct {
 	// letters, digits, `_`, `-` and `.`; 64 at most. A renamed zone starts afresh.
 	Name string `json:"name"`
 
-	// Only requests that match are counted. Inside handle_path, paths are without what that
-	// takes off. Default: all.
+	// Only requests that match are counted. Inside handle_path, paths are without the
+	// stripped prefix. Default: all.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
 	// What has a quota of its own; placeholders are allowed. `all` counts all requests

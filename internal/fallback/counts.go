@@ -86,7 +86,7 @@ func (c *Counts) EnableLocal() {
 func (c *Counts) DisableLocal() { c.users.Add(-1) }
 
 func (c *Counts) table() *lastSeen {
-	c.once.Do(func() { c.lastSeen = newKnown() })
+	c.once.Do(func() { c.lastSeen = newLastSeen() })
 	return c.lastSeen
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxOwed and maxUnsure are how many counters may have such units: 150 bytes each.
+	// maxOwed and maxInDoubt are how many counters may have such units: 150 bytes each.
 	maxOwed    = memory.DefaultMaxKeys
 	maxInDoubt = 100_000
 )

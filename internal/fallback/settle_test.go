@@ -97,7 +97,7 @@ func TestSettleWhenBack(t *testing.T) {
 }
 
 // A receipt that the store may have charged as well is not booked again, and its units stay there.
-func TestSettleUnsure(t *testing.T) {
+func TestSettleInDoubt(t *testing.T) {
 	for _, fault := range []mode{lost, dropped} {
 		eachSettled(t, func(t *testing.T, s *site, c window.Charge) {
 			s.remote.become(fault)

@@ -165,7 +165,7 @@ func merge(own, theirs *Copy) (m Copy, dropped int) {
 		c := compare(stamp, other)
 		switch {
 		case !both && compare(stamp, theirs.Floor) <= 0, both && c < 0:
-		case both && c == 0 && ownRecords[id] != nil: // may have ended there
+		case both && c == 0 && ownRecords[id] != nil: // perhaps ended there
 			take(id, stamp, theirRecords[id])
 		default:
 			take(id, stamp, ownRecords[id])

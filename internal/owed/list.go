@@ -29,7 +29,7 @@ type List[K comparable, T any] struct {
 type Options[T any] struct {
 	Most int           // counters that are listed
 	None func(*T) bool // reports whether nothing is owed any more
-	// Book books what is owed on counters that are Due: at most so many. It returns how many there were, and an
+	// Book books what is owed on counters that are Due, at most `most`. It returns how many there were, and an
 	// error that says something about the store.
 	Book  func(most int, due time.Time) (int, error)
 	After time.Duration // how long the background waits for requests to book, and after a failure

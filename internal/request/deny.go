@@ -80,8 +80,8 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	return nil
 }
 
-// unavailable answers a request on which nobody could decide: through the error routes,
-// if one answers, else by itself. Caddy would log an error that no route answers, one
+// unavailable answers a request that was not decided on: through the error routes, if one answers, else without
+// them. Caddy would log an error that no route answers, one
 // line per request.
 func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *request) error {
 	req.retryAfter = 1

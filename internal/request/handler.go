@@ -1,6 +1,6 @@
 // Package request takes a request through the zones of a handler, one way: expand finds the zones that count it, and what it
-// spends there; decide asks the store, or who decides in its place; announce tells the client, metrics and logs; serve has the
-// next handlers answer, and settles what the answer cost; watch counts it in zones that do not deny it.
+// spends there; decide asks the store, or who decides in its place; announce tells the client, metrics and logs; serve calls the
+// next handlers, and settles what the answer cost; watch counts it in zones that do not deny it.
 package request
 
 import (
@@ -68,13 +68,13 @@ func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handl
 		h.clients = clientZones(zones)
 	}
 	if h.settles {
-		h.Store.Settler.Shared()
+		h.Store.Settler.Use()
 	}
 	h.warnOfReservations()
 	return h
 }
 
-// Serve takes a request through the zones, and has the next handlers answer it if it passes.
+// Serve takes a request through the zones, and calls the next handlers if it passes.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	req, err := h.expand(r)
 	if err != nil {

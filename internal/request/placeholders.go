@@ -35,7 +35,7 @@ func (req *request) publish() {
 }
 
 // placeholder returns the value of {http.sliding_window.<name>}. Without a zone
-// in its name it tells of the tightest limit of the last handler.
+// in its name, the value is that of the tightest limit of the last handler.
 func (req *request) placeholder(name string) (any, bool) {
 	field, zone := name, ""
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 )
 
-// serve has the next handlers answer a request that was admitted, and makes it cost
-// what its answer says. The fields of an API take the place of those that the answer has.
+// serve calls the next handlers for a request that was admitted, and makes it cost what its answer says. The fields of
+// an API replace those that the answer has.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
 	if !h.settles && h.API == nil {
 		return h.serveTimed(w, r, req, next)
@@ -34,8 +34,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, ne
 	return err
 }
 
-// serveTimed has the next handlers answer a request that was admitted, and measures how long they take
-// if a zone wants to know.
+// serveTimed calls the next handlers for a request that was admitted, and measures how long they take if a zone needs
+// that.
 func (h *Handler) serveTimed(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
 	if !h.times || req.TimedZone(0) == nil {
 		return next.ServeHTTP(w, r)
@@ -52,7 +52,7 @@ type receipt struct {
 // receipts returns those of a request that was admitted, for zones that settle.
 func (h *Handler) receipts(req *request) []receipt {
 	if len(req.decisions) == 0 {
-		return nil // nobody decided
+		return nil // no store decided
 	}
 	var all []receipt
 	for i, z := range req.zones {
@@ -72,13 +72,13 @@ func (h *Handler) receipts(req *request) []receipt {
 	return all
 }
 
-// settlingWriter is the answer to a request that was admitted. It settles the receipts of the request.
+// settlingWriter writes the answer to a request that was admitted, and settles the receipts of the request.
 type settlingWriter struct {
 	tee.Writer
 	req            *request
 	handler        *Handler
 	receipts       []receipt
-	strippedFields []*compiled.Settle // that take a field off
+	strippedFields []*compiled.Settle // whose header field is stripped
 	header         http.Header        // of an answer that has begun
 	readers        readers            // of its body
 	pendingCharges []<-chan struct{}
@@ -162,7 +162,7 @@ type sourceReader struct {
 	source *usage.Source
 }
 
-// add has an answer with a header read, unless it is read already.
+// add starts a reader for a source, unless the answer has one already.
 func (rs *readers) add(s *usage.Source, header http.Header) {
 	for _, r := range *rs {
 		if r.source == s {

@@ -8,8 +8,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 )
 
-// strippedFields returns what takes a field off the answer to a request that was admitted: also where it costs
-// nothing, and under an override that exempts its key.
+// strippedFields returns the settings whose header field is stripped from the answer to an admitted request: also where
+// the request costs nothing, and under an override that exempts its key.
 func (h *Handler) strippedFields(req *request) (all []*compiled.Settle) {
 	for _, z := range req.zones {
 		if z.Settle != nil && z.Settle.Strip {
@@ -26,11 +26,11 @@ func (h *Handler) strippedFields(req *request) (all []*compiled.Settle) {
 	return all
 }
 
-// stripped is the variable of the HTTP request with fields that were taken off its answer: handlers
-// outside of the one that did so read them, too.
+// stripped is the variable of the HTTP request with the fields that were stripped from its answer:
+// outer handlers read them, too.
 const stripped = "sliding_window}stripped"
 
-// strip takes off the fields that clients must not see.
+// strip removes the fields that clients must not see.
 func (a *settlingWriter) strip() {
 	for _, s := range a.strippedFields {
 		announceLess(a.header, s.Header)
@@ -49,8 +49,8 @@ func (a *settlingWriter) strip() {
 	}
 }
 
-// WriteHeader implements http.ResponseWriter. An interim answer, such as 103, has no field that is taken off
-// either; the fields are there again for the final one.
+// WriteHeader implements http.ResponseWriter. The fields are stripped from an interim answer, such as
+// 103, and restored for the final one.
 func (a *settlingWriter) WriteHeader(status int) {
 	if len(a.strippedFields) == 0 || a.Status != 0 || status >= 200 || status == http.StatusSwitchingProtocols {
 		a.Writer.WriteHeader(status)
@@ -92,7 +92,7 @@ func announceLess(header http.Header, name string) {
 	}
 }
 
-// stripTrailers takes the fields off the trailers, which handlers set after the body. A trailer tells no cost.
+// stripTrailers strips the fields from the trailers, which handlers set after the body. A trailer tells no cost.
 func (a *settlingWriter) stripTrailers() {
 	for _, s := range a.strippedFields {
 		a.header.Del(s.Header)

@@ -57,7 +57,7 @@ func (z *Live) charge(key string, repl *caddy.Replacer) (c window.Charge, empty 
 	return c, empty
 }
 
-// override has the override of the key of a charge change it, and returns its rule; nil if none holds.
+// override applies the override of its key to a charge, and returns the rule; nil if none holds.
 func (z *Live) override(c *window.Charge) *overrides.Rule {
 	rule := z.Overrides.Rule(c.Key)
 	if rule.Decides() || z.apply(rule, c) {
@@ -66,8 +66,8 @@ func (z *Live) override(c *window.Charge) *overrides.Rule {
 	return nil
 }
 
-// apply gives a charge the limits of its rule, which may be nil, and has it look back as far as the overrides of its key
-// do. It reports whether the limits are those of the rule.
+// apply gives a charge the limits of its rule, which may be nil, and the lookback that the overrides of its key
+// need. It reports whether the limits are those of the rule.
 func (z *Live) apply(rule *overrides.Rule, c *window.Charge) bool {
 	if c.Lease.Units > 0 && !z.Overrides.MayLease() {
 		c.Lease = window.Lease{}

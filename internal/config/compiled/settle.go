@@ -21,20 +21,20 @@ type Settle struct {
 	Weights            usage.Weights              // of tokens
 	RefundIf           *caddyhttp.ResponseMatcher // of answers that do not tell, and cost nothing; nil: of none
 	Most               int64                      // that an answer may say
-	OnMissing, OnAbort Untold
+	OnMissing, OnAbort MissingPolicy
 	Fields             *usage.Fields // that announce the cost; nil: Zone.Cost is reserved
 	PerToken           int64         // bytes of the body; 0: they do not count
 	ReserveMost        int64         // 0: the limits alone hold
 }
 
-// Untold is what a request costs whose answer does not tell.
-type Untold struct {
+// MissingPolicy is what a request costs whose answer does not tell.
+type MissingPolicy struct {
 	Kept  bool // what was reserved
 	Units int64
 }
 
 // cost returns what a request costs that has reserved units, and whose answer has told some by then.
-func (u Untold) cost(reserved, told int64) int64 {
+func (u MissingPolicy) cost(reserved, told int64) int64 {
 	if u.Kept {
 		return max(reserved, told)
 	}

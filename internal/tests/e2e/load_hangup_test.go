@@ -30,7 +30,7 @@ func init() {
 	})
 }
 
-// Requests whose clients hang up before Caddy's own reverse_proxy has an answer tell load neither that the back end is
+// Requests whose clients hang up before Caddy's own reverse_proxy gets an answer tell load neither that the back end is
 // quick, nor, where the client breaks off the request's body, that it fails.
 func TestHangingUpTellsLoadNothing(t *testing.T) {
 	arrived := make(chan bool)

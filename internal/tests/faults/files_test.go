@@ -13,7 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// TestFewFiles has 60 clients ask a Caddy that may open twenty sockets more: no answer says that the store is away, and at most
+// TestFewFiles lets 60 clients ask a Caddy that may open twenty sockets more: no answer says that the store is away, and at most
 // one line of the log names the cause. Some clients keep their connections, so that few are left for Redis.
 func TestFewFiles(t *testing.T) {
 	server, address := redistest.Start(t), caddyrun.FreeAddress(t)

@@ -42,7 +42,7 @@ func TestAlertIsRefused(t *testing.T) {
 func TestSettleRefusedInJSON(t *testing.T) {
 	_, ctx := New(t, OfZone(t, TwoAnHour, ""))
 	for settle, want := range map[string]string{
-		`"usage":"openai","strip":true`:      "settle: strip takes off the field of header, but no header is named; take out strip",
+		`"usage":"openai","strip":true`:      "settle: strip removes the field of header, but no header is named; take out strip",
 		`"usage":"openai","reserve_json":[]`: "settle: reserve_json: no field to estimate from; name one, such as max_tokens",
 		`"usage":"mistral"`:                  "settle: usage \"mistral\" is unknown; use one of openai, anthropic",
 	} {

@@ -58,7 +58,7 @@ func stamp(ctx context.Context, ds []window.Decision, err error) ([]window.Decis
 // booked is what an answer cost, from the time at which its request was decided on.
 type booked struct{ at, units int64 }
 
-// crowd has 50 clients ask a handler that reserves some units, and answers them at random times with a
+// crowd lets 50 clients ask a handler that reserves some units, and answers them at random times with a
 // cost. It ends when each client has been denied as often as it asks for, and returns what was booked.
 func crowd(t *testing.T, h caddyhttp.MiddlewareHandler, denials int, cost func() int64) []booked {
 	t.Helper()

@@ -71,7 +71,7 @@ func useOf(units, limit int64) use {
 // and returns the larger units, and the higher level.
 func (u use) and(o use) use { return max(u>>8, o>>8)<<8 | max(u.level(), o.level()) }
 
-func newKnown() *lastSeen { return &lastSeen{seed: maphash.MakeSeed()} }
+func newLastSeen() *lastSeen { return &lastSeen{seed: maphash.MakeSeed()} }
 
 // hash tells counters apart. Clients cannot know which keys get the same. The lower 16
 // bits are those of the zone.
