@@ -60,9 +60,9 @@ func (s *Sync) Make(now time.Time, o Order, ttl time.Duration, obey func(Order) 
 	return nil
 }
 
-// Moved shifts begin and end of an order that the store does not have yet by as much as the clock has moved: the order was made
+// Shift shifts begin and end of an order that the store does not have yet by as much as the clock has moved: the order was made
 // when this Caddy did not know the time of the store.
-func (s *Sync) Moved(by time.Duration, obey func(Order)) {
+func (s *Sync) Shift(by time.Duration, obey func(Order)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.text == "" || s.stored {
@@ -74,10 +74,10 @@ func (s *Sync) Moved(by time.Duration, obey func(Order)) {
 	obey(o)
 }
 
-// Hear notes the order that the store has, empty without one, and obeys it if it is later than the latest. If it is
-// earlier, Hear returns the latest, which has to be written in its place, and whether the store has had that before. It returns
+// Observe notes the order that the store has, empty without one, and obeys it if it is later than the latest. If it is
+// earlier, Observe returns the latest, which has to be written in its place, and whether the store has had that before. It returns
 // an empty text if there is nothing to write: no order matters any more Longest after it was made.
-func (s *Sync) Hear(text string, now time.Time, obey func(Order)) (next string, again bool) {
+func (s *Sync) Observe(text string, now time.Time, obey func(Order)) (next string, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := ParseOrder(text)

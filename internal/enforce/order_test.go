@@ -28,7 +28,7 @@ func (o *ordering) makes(t *testing.T, mode string) string {
 // hears returns what is to be written, and wants that to be so.
 func (o *ordering) hears(t *testing.T, what, text, next, obeyed string) {
 	t.Helper()
-	if got, _ := o.Hear(text, o.now, o.obey); got != next || o.obeyed != obeyed {
+	if got, _ := o.Observe(text, o.now, o.obey); got != next || o.obeyed != obeyed {
 		t.Errorf("%s: is to write %q and has obeyed %q, want %q and %q", what, got, o.obeyed, next, obeyed)
 	}
 }
@@ -77,7 +77,7 @@ func TestLostOrder(t *testing.T) {
 		text  string
 		again bool
 	}{{"", false}, {x, false}, {"", true}} {
-		if _, again := o.Hear(step.text, noon, o.obey); again != step.again {
+		if _, again := o.Observe(step.text, noon, o.obey); again != step.again {
 			t.Errorf("%q: again is %v, want %v", step.text, again, step.again)
 		}
 	}
@@ -89,23 +89,23 @@ func TestOrderByAWrongClock(t *testing.T) {
 	o := &ordering{now: noon.Add(30 * time.Second)}
 	o.makes(t, "shadow")
 	last := o.makes(t, "on")
-	o.Moved(-30*time.Second, o.obey)
+	o.Shift(-30*time.Second, o.obey)
 	if got := ParseOrder(o.text); !got.At.Equal(ParseOrder(last).At.Add(-30*time.Second)) || !got.Until.Equal(noon.Add(time.Hour)) {
 		t.Errorf("got %s of %s, want it 30 s before", o.text, last)
 	}
 	o.hears(t, "the store has it", o.text, "", "on")
 	before := o.text
-	o.Moved(time.Minute, o.obey)
+	o.Shift(time.Minute, o.obey)
 	if o.text != before {
 		t.Errorf("an order that the store has has become %s", o.text)
 	}
 	o.makes(t, "25%")
-	o.Moved(-time.Hour, o.obey)
+	o.Shift(-time.Hour, o.obey)
 	if !ParseOrder(o.text).At.After(ParseOrder(before).At) {
 		t.Errorf("%s is not after %s", o.text, before)
 	}
 	var none ordering
-	none.Moved(time.Hour, none.obey)
+	none.Shift(time.Hour, none.obey)
 	none.hears(t, "no order", "", "", "")
 }
 

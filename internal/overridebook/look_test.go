@@ -62,7 +62,7 @@ func TestOrders(t *testing.T) {
 	}
 	var elsewhere enforce.Sync
 	order(&elsewhere, "on")
-	foreign, _ := elsewhere.Hear("", b.clock.Now(), nil)
+	foreign, _ := elsewhere.Observe("", b.clock.Now(), nil)
 	write(foreign)
 	follow()
 	if want := []string{"on"}; !slices.Equal(obeyed, want) || inStore() != foreign {

@@ -39,7 +39,7 @@ func (b *Book) Follow(ctx context.Context) error {
 		}
 		known, next, again = orders, make(map[string]string), nil
 		for _, z := range b.zonesByName() {
-			text, lost := z.Orders.Hear(orders[z.Name], b.clock.Now(), z.ApplyRemote)
+			text, lost := z.Orders.Observe(orders[z.Name], b.clock.Now(), z.ApplyRemote)
 			if text != "" {
 				next[z.Name] = text
 			}
@@ -87,7 +87,7 @@ func (b *Book) exchange(ctx context.Context, known, next map[string]string) (ord
 // moved makes what ends by the clock look at it again.
 func (b *Book) moved(by time.Duration) {
 	for _, z := range b.zonesByName() {
-		z.Orders.Moved(by, z.ApplyRemote)
+		z.Orders.Shift(by, z.ApplyRemote)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -212,8 +212,8 @@ func (s *Sender) send(e Event) {
 // Interface guards.
 var _ caddyevents.Handler = (*Sender)(nil)
 
-// Hear captures events for a test until end is called. take returns the captured events.
-func Hear() (take func() []Event, end func()) {
+// Capture captures events for a test until end is called. take returns the captured events.
+func Capture() (take func() []Event, end func()) {
 	detached := newSender(nil)
 	bus.Lock()
 	bus.senders = append(bus.senders, detached)

@@ -9,7 +9,7 @@ import (
 
 // Only 64 events wait. What is beyond that is dropped, and counted by name.
 func TestEventsAreBounded(t *testing.T) {
-	take, end := Hear()
+	take, end := Capture()
 	defer end()
 	dropped := func(name string) float64 {
 		n, _ := metricstest.Find(t, metricstest.Of(metrics.EventsDroppedTotal), "caddy_sliding_window_events_dropped_total", "event", name)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestDangersAreToldOnce(t *testing.T) {
-	take, end := events.Hear()
+	take, end := events.Capture()
 	defer end()
 	w := &Monitor{name: "dangers"}
 	for i, step := range []struct {

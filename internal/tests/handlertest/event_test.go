@@ -16,7 +16,7 @@ import (
 
 // heard has events of the test wait for heard's result, which returns them.
 func heard(t *testing.T) (take func() []events.Event) {
-	take, end := events.Hear()
+	take, end := events.Capture()
 	t.Cleanup(end)
 	return take
 }
