@@ -106,7 +106,7 @@ func (l Limit) compile(field string) (c compiled.LimitTemplate, err error) {
 	}
 	known, err := l.known().policy()
 	if err != nil {
-		if meant, fault, ok := (quantity.Limit{Max: string(l.Max), Window: string(l.Window)}).Meant(); ok {
+		if meant, fault, ok := (quantity.LimitText{Max: string(l.Max), Window: string(l.Window)}).Meant(); ok {
 			return c, fmt.Errorf("%s %s %s: %s; write %s %s %s", field, l.Max, l.Window, fault, field, meant.Max, meant.Window)
 		}
 		if cure := foreign.Meaning(foreign.Max, string(l.Max)); cure != "" {

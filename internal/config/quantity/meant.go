@@ -139,21 +139,21 @@ func isNumber(text string) bool {
 
 func isDynamic(text string) bool { return strings.Contains(text, "{") }
 
-// Limit is a limit as it is written.
-type Limit struct{ Max, Window string }
+// LimitText is a limit as it is written.
+type LimitText struct{ Max, Window string }
 
 // Meant returns the limit that was probably meant by one that is refused, and what is
 // wrong with it.
-func (l Limit) Meant() (meant Limit, fault string, ok bool) {
+func (l LimitText) Meant() (meant LimitText, fault string, ok bool) {
 	maximum, window := l.Max, l.Window
 	if most, per, ok := meantRate(maximum); ok {
 		if strings.HasSuffix(maximum, "/") && meantDuration(window) != "" {
 			per = meantDuration(window) // 10/ 1m
 		}
-		return Limit{most, per}, fmt.Sprintf("%q is a rate", maximum), per != ""
+		return LimitText{most, per}, fmt.Sprintf("%q is a rate", maximum), per != ""
 	}
 	if isDuration(l.Max) && (isNumber(l.Window) || isDynamic(l.Window)) {
-		return Limit{l.Window, l.Max}, "max and window are in the wrong order", true
+		return LimitText{l.Window, l.Max}, "max and window are in the wrong order", true
 	}
 	n, err := strconv.ParseFloat(maximum, 64)
 	if err != nil || n <= 0 || n == math.Trunc(n) || thousands.MatchString(maximum) || !isDuration(l.Window) {
@@ -163,7 +163,7 @@ func (l Limit) Meant() (meant Limit, fault string, ok bool) {
 	for times := 2; times <= 1000; times++ {
 		if product := n * float64(times); math.Abs(product-math.Round(product)) < 1e-9 && float64(length)*float64(times) < math.MaxInt64 {
 			longer := normalize.Duration(length * time.Duration(times))
-			return Limit{strconv.FormatFloat(math.Round(product), 'f', -1, 64), longer}, fmt.Sprintf("max %q is not a whole number", maximum), true
+			return LimitText{strconv.FormatFloat(math.Round(product), 'f', -1, 64), longer}, fmt.Sprintf("max %q is not a whole number", maximum), true
 		}
 	}
 	return l, "", false
@@ -184,7 +184,7 @@ func meantRate(text string) (most, window string, ok bool) {
 
 // meantWords returns the limit that was probably meant by another number of words than
 // two.
-func meantWords(words []string) (Limit, bool) {
+func meantWords(words []string) (LimitText, bool) {
 	var rest []string
 	for _, word := range words {
 		if !wordsOfRate[strings.ToLower(word)] {
@@ -192,26 +192,26 @@ func meantWords(words []string) (Limit, bool) {
 		}
 	}
 	if len(rest) == 0 {
-		return Limit{}, false
+		return LimitText{}, false
 	}
 	if most, window, ok := meantRate(strings.Join(words, "")); ok && window != "" {
-		return Limit{most, window}, true
+		return LimitText{most, window}, true
 	}
 	if len(rest) < 2 || len(rest) > 3 || !isNumber(rest[0]) || len(rest) == 3 && !isNumber(rest[1]) {
-		return Limit{}, false
+		return LimitText{}, false
 	}
 	window := meantDuration(strings.Join(rest[1:], ""))
 	if window == "" {
-		return Limit{}, false
+		return LimitText{}, false
 	}
-	return Limit{rest[0], window}, true
+	return LimitText{rest[0], window}, true
 }
 
 // InOneWord returns the two words of a limit that is written as one, such as 100/1m.
-func InOneWord(word string) (l Limit, ok bool) {
+func InOneWord(word string) (l LimitText, ok bool) {
 	most, window, ok := strings.Cut(word, "/")
 	ok = ok && (isNumber(most) || isDynamic(most)) && (isDuration(window) || isDynamic(window))
-	return Limit{most, window}, ok
+	return LimitText{most, window}, ok
 }
 
 // CheckWords reports another number of words than two in a line of a limit, if it can

@@ -155,8 +155,8 @@ func (b *Batcher) Load() (runners, waiting int) {
 
 // start starts a batch if those who wait may go. b.mu must be held.
 func (b *Batcher) start(now time.Duration) {
-	if b.env.Distance() > far {
-		b.startFar(now)
+	if b.env.Distance() > highLatency {
+		b.startPaced(now)
 		return
 	}
 	if b.runners == 0 || b.runners < MinInFlight && b.mayFollow(now) {
@@ -238,7 +238,7 @@ func (b *Batcher) fill(own *batch) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own.since = time.Since(b.began)
-	if len(b.inFlight) == 0 || b.env.Distance() > far || b.mayFollow(own.since) {
+	if len(b.inFlight) == 0 || b.env.Distance() > highLatency || b.mayFollow(own.since) {
 		b.collect(own, b.portion())
 	}
 	if len(own.waiters) == 0 {

@@ -2,17 +2,17 @@ package batch
 
 import "time"
 
-// far is the distance above which requests do not wait for a batch to come back: that wait takes
+// highLatency is the distance above which requests do not wait for a batch to come back: that wait takes
 // half a round trip. Instead, batches are sent at even intervals, so that each connection of
 // the pool has one in flight. A server that is near answers two full batches sooner.
-const far = 3 * time.Millisecond
+const highLatency = 3 * time.Millisecond
 
 // leastInterval is the shortest of these intervals: each batch costs all sides some time.
 const leastInterval = 250 * time.Microsecond
 
-// startFar is start for a server that is far away. Two batches that are overdue may be all
+// startPaced is start for a server that is far away. Two batches that are overdue may be all
 // that is sent to a server that has stopped answering. b.mu must be held.
-func (b *Batcher) startFar(now time.Duration) {
+func (b *Batcher) startPaced(now time.Duration) {
 	trip, most := b.env.RTT(), b.env.MaxInFlight
 	switch {
 	case len(b.waiting) == 0 || b.runners >= most:

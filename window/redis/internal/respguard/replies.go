@@ -29,14 +29,14 @@ func (r *replies) check(b []byte) error {
 		if r.skip > 0 {
 			n := min(r.skip, len(b))
 			if r.sentinel != nil {
-				r.sentinel.reads(b[:n])
+				r.sentinel.collect(b[:n])
 			}
 			b = b[n:]
 			if r.skip -= n; r.skip > 0 {
 				continue
 			}
 			if r.sentinel != nil {
-				if err := r.sentinel.ends(); err != nil {
+				if err := r.sentinel.checkMessage(); err != nil {
 					return err
 				}
 			}

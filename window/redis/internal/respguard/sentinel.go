@@ -88,15 +88,15 @@ func (s *sentinel) message(line []byte, depth int) error {
 	return failure.ErrReply
 }
 
-// reads collects a piece of a text.
-func (s *sentinel) reads(b []byte) {
+// collect collects a piece of a text.
+func (s *sentinel) collect(b []byte) {
 	if s.subscribed.Load() {
 		s.text = append(s.text, b...)
 	}
 }
 
-// ends checks the text that reads has collected.
-func (s *sentinel) ends() error {
+// checkMessage checks the text that reads has collected.
+func (s *sentinel) checkMessage() error {
 	if !s.subscribed.Load() {
 		return nil
 	}
