@@ -219,7 +219,7 @@ func errNoFallback(l Limit) error {
 // other ones.
 func (z *Zone) warn(logger *zap.Logger) {
 	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
-		logger.Warn("fallback never holds: no limit holds a placeholder; take fallback out", zap.String("zone", z.Name))
+		logger.Warn("fallback is never used: no limit has a placeholder; take fallback out", zap.String("zone", z.Name))
 	}
 	if z.Settle != nil { // which reserves the smallest limit at most
 		return

@@ -339,7 +339,7 @@ func TestAcquireAfterPanic(t *testing.T) {
 	}
 }
 
-// TestReports has many reports in one second written as one line.
+// TestReports writes many reports in one second as one line.
 func TestReports(t *testing.T) {
 	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"logging":{"logs":{"default":{"writer":{"output":"stores_test"}}}}}`), true); err != nil {
 		t.Fatal(err)

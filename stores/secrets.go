@@ -21,7 +21,7 @@ func checkHashKeys(secrets []string) error {
 	case secrets == nil:
 		return nil
 	case len(secrets) == 0 || len(secrets) > 2:
-		return errors.New("hash_keys: write the secret and, while it changes, the former one")
+		return errors.New("hash_keys takes one secret, or two during a rotation: new, then former")
 	case len(secrets) == 2 && secrets[0] == secrets[1]:
 		return errors.New("hash_keys: the two secrets are the same; take out the second")
 	}

@@ -55,7 +55,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	answer := control.Enforced{Zones: make([]control.ZoneEnforced, 0, len(zones))}
 	for _, all := range zones {
 		z := all[0]
-		err := z.Order(enforce.Order{Mode: e.Mode, All: e.All, Why: e.Why}, ttl)
+		err := z.Propose(enforce.Order{Mode: e.Mode, All: e.All, Why: e.Why}, ttl)
 		if err != nil && e.Mode == control.EnforceShadow {
 			err = fmt.Errorf("%w; to let all its requests pass for a while, run override set --zone %s --all --exempt --ttl %s", err, z.Name(), e.TTL)
 		}

@@ -176,7 +176,7 @@ func noKey(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// completeZone has a shell complete the names of the zones that run.
+// completeZone completes the names of running zones in a shell.
 func (c *command) completeZone(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var answer control.Zones
 	body, err := c.ask(http.MethodGet, "zones", nil)
@@ -281,7 +281,7 @@ func askError(address string, err error) error {
 	_, object, _ := strings.Cut(answer, ": ")
 	switch {
 	case !answered:
-		return fmt.Errorf("asked the admin endpoint at %s: %w; is Caddy running, and this its endpoint? name another with --address (a failed load may have moved it)", address, err)
+		return fmt.Errorf("asked the admin endpoint at %s: %w; is Caddy running, and is this its admin address? name another with --address (a failed load may have moved it)", address, err)
 	case json.Unmarshal([]byte(object), &said) == nil && said.Error != "":
 		return inWordsOfFlags(errors.New(said.Error))
 	case strings.HasPrefix(answer, "404"):

@@ -13,7 +13,7 @@ var flags = map[string]string{
 	"id": "id", "ttl": "ttl", "until": "until", "reason": "reason", "by": "by", "count": "count", "If-Match": "if-match",
 }
 
-// commands has commands and flags for paths of the endpoint and for fields. The first that fits is taken.
+// commands maps to commands and flags the paths of the endpoint and for fields. The first that fits is taken.
 var commands = strings.NewReplacer(
 	"GET /sliding_window/zones", "caddy sliding-window zones",
 	"GET /sliding_window/status", "caddy sliding-window status",

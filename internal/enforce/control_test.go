@@ -12,7 +12,7 @@ import (
 
 // How a zone is enforced is the same for all that hold it, until its time is over, which is an event once.
 func TestControl(t *testing.T) {
-	take, end := events.Observe()
+	take, end := events.Capture()
 	defer end()
 	zone := engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()}
 	first, second := zonepool.Of(zone), zonepool.Of(zone)

@@ -1,4 +1,4 @@
-// Package enforce says of which keys a zone denies requests, and has Caddys that share a store agree on it.
+// Package enforce says of which keys a zone denies requests, and makes Caddys that share a store agree on it.
 package enforce
 
 import (

@@ -84,7 +84,7 @@ func testConcurrent(t *testing.T, fault mode, over int64) {
 	}
 }
 
-// TestWaitForBooking has requests that come while what is owed is being booked wait
+// TestWaitForBooking holds that requests wait while what is owed is being booked
 // for that.
 func TestWaitForBooking(t *testing.T) {
 	s := newSite(t, newRemote())

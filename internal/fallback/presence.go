@@ -10,11 +10,10 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// heartbeatInterval is how often a process says that it is there.
+// heartbeatInterval is how often a process registers.
 var heartbeatInterval = 5 * time.Second
 
-// presence counts the processes that share the store, through the store, as long as
-// somebody here wants to know.
+// presence counts the processes that share the store, through the store, from the first Join to the last Leave.
 type presence struct {
 	store engine.Instancer // nil: one that cannot tell
 	seen  *atomic.Int64    // processes, when the store last answered; 0: never

@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestReturnToRedis has a Redis refuse all writes for a while: what it had counted and
+// TestReturnToRedis makes a Redis refuse all writes for a while: what it had counted and
 // what passes here are the limit together, and in the end it has counted all of it, once.
 func TestReturnToRedis(t *testing.T) {
 	server := redistest.Start(t)

@@ -41,8 +41,7 @@ func (g *Guard) SettleBatch(ctx context.Context, all []engine.Settlement) []erro
 }
 
 // lower takes units that are about to be given back from what is known of the store, which was
-// last heard when they were charged. An answer that comes later tells more than the one before, and
-// so it must not be lowered.
+// last heard when they were charged. A later answer is newer, and must not be lowered.
 func (g *Guard) lower(all []engine.Settlement) {
 	for i := range all {
 		if s := &all[i]; s.Delta < 0 {

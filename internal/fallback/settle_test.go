@@ -10,7 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// admit has a request of one charge admitted, by the store or in its place, and returns its receipt.
+// admit admits a request of one charge, by the store or in its place, and returns its receipt.
 func (s *site) admit(t *testing.T, c window.Charge) *engine.Receipt {
 	t.Helper()
 	ds, cause := s.Take(t.Context(), []window.Charge{c})

@@ -150,7 +150,7 @@ func (w *walk) step(t *testing.T) {
 	}
 }
 
-// end has the store back, and wants what was admitted here to be there once at most.
+// end brings the store back, and wants what was admitted here to be there once at most.
 func (w *walk) end(t *testing.T) {
 	w.site.back()
 	synctest.Wait()

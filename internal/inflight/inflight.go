@@ -9,8 +9,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Receipts counts, by counter, the receipts that are not settled yet, so that a client hears of
-// room that may come back, and a request that follows an answer finds what that has given back.
+// Receipts counts, by counter, the receipts that are not settled yet. A denial then says when room may come back, and a
+// request that follows an answer finds the units that the answer gave back.
 type Receipts struct {
 	seed maphash.Seed
 	// How often units were given back, by the counter's lower bits.

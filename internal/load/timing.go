@@ -94,8 +94,7 @@ func (t *timing) begin(status int, _ http.Header) io.Writer {
 	return nil
 }
 
-// left notes that the client has gone before the answer. How long it waited is its own affair, unless the back end
-// is slow by then.
+// left notes that the client hung up before the answer. The time counts only if the back end is slow by then.
 func (t *timing) left() {
 	took, ok := t.took()
 	if !ok || t.req.DeniedLater() {

@@ -27,7 +27,7 @@ import (
 )
 
 // SharedStore is a store with what protects requests from its absence. There is one for each
-// [window.SharedStore], as long as any configuration uses it.
+// [window.Store], as long as any configuration uses it.
 type SharedStore struct {
 	Raw       window.Store   // without protection
 	ID        engine.StoreID // what it shares counters by
@@ -275,8 +275,7 @@ func (s *SharedStore) PeekShadow(ctx context.Context, charges []window.Charge, l
 	return s.Peek(ctx, charges, local, share)
 }
 
-// Reset forgets the history of a charge's counter. While the store is away it is not done, and the
-// store is told when it is back.
+// Reset forgets the history of a charge's counter. While the store is away, the reset waits until the store is back.
 func (s *SharedStore) Reset(ctx context.Context, c window.Charge) (done bool, err error) {
 	if s.fallback == nil {
 		if err = s.Raw.Reset(ctx, c); err == nil {

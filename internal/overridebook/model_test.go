@@ -185,7 +185,7 @@ func (m *model) look(c *modelCaddy) {
 	m.note(c)
 }
 
-// change has a Caddy change records.
+// change changes records at a Caddy.
 func (m *model) change(c *modelCaddy) {
 	number := m.changes - 1 // happens before the one that waits for its answer
 	if !m.nested {

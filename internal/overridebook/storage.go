@@ -36,7 +36,7 @@ type Storage interface {
 	Load(ctx context.Context, key string) ([]byte, error)
 }
 
-// Patience is how long Caddy's storage is waited for.
+// Patience is the timeout of Caddy's storage.
 const Patience = 5 * time.Second
 
 // ErrSlow is the error of a storage that has not answered in time.
@@ -82,7 +82,7 @@ func (p *File) Use(storage Storage) {
 	p.storage = storage
 }
 
-// Keep has c written in place of all before it. It does not wait.
+// Keep writes c in place of earlier copies. It does not wait.
 func (p *File) Keep(c Copy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

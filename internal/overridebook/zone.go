@@ -39,7 +39,7 @@ type InForce struct {
 	now atomic.Pointer[snapshot] // nil: no overrides, and none for a while
 }
 
-// snapshot has the overrides of a zone at a time. It does not change.
+// snapshot holds the overrides of a zone at a time. It does not change.
 type snapshot struct {
 	clock   *storeclock.Clock
 	set     *overrides.Set // nil without any

@@ -10,7 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Target is what a zone has to do with its records.
+// Target is the zone that records apply to: how its keys are spelt, and what fits.
 type Target struct {
 	Name string
 	// KeyOf returns the key of requests whose placeholders have these values.
@@ -63,7 +63,7 @@ type Misfit struct {
 	Err error
 }
 
-// Set has the records of a zone. It does not change.
+// Set holds the records of a zone. It does not change.
 type Set struct {
 	time     *storeclock.Clock
 	hasher   Hasher

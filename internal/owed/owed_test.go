@@ -148,7 +148,7 @@ func TestBackgroundRests(t *testing.T) {
 	})
 }
 
-// TestBegin has one at a time book on a counter: the others wait, as long as they can, and find what is left then.
+// TestBegin lets one caller at a time book on a counter: the others wait, as long as they can, and find what is left.
 func TestBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, ctx := newBooks(100), t.Context()

@@ -62,7 +62,7 @@ func (l *List[K, T]) run() {
 	}
 }
 
-// Rest has all booked that is listed, in such rounds: each counter once, until book fails or books nothing.
+// Rest books all that is listed, in such rounds: each counter once, until book fails or books nothing.
 func (l *List[K, T]) Rest(book func(most int, due time.Time) (int, error)) {
 	due := time.Now().Add(l.Again)
 	for size := 1; l.Len() > 0; size = min(2*size, l.Round) {

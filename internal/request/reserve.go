@@ -27,7 +27,7 @@ const (
 	unreadNoRoom = "no_room" // other bodies have taken the memory
 )
 
-// reserve has the charges of zones with settle spend what the answer is thought to cost.
+// reserve makes the charges of zones with settle spend what the answer is estimated to cost.
 //
 // Zones with count_if or settle hold units until the answer begins, which a client delays by not sending the body.
 // So the start of the body is awaited before the units are taken, see usage.ReadStart. The body of a request whose
@@ -125,7 +125,7 @@ func (h *Handler) isDeniedAnyway(ctx context.Context, req *request, most int64) 
 	return ds != nil && !window.Allowed(ds)
 }
 
-// rememberDenied has a remote store remember, of a request that was denied after its body was read, that no other body
+// rememberDenied makes a remote store remember, of a request that was denied after its body was read, that no other body
 // helps, if that is so. isDeniedAnyway finds it. A unit that has come free since is given back.
 func (h *Handler) rememberDenied(ctx context.Context, req *request) {
 	if !h.Store.IsRemote() || req.origin != engine.InStore {

@@ -30,8 +30,8 @@ func (z *ActiveZone) Enforce(o enforce.Order) (isChanged bool, err error) {
 	return true, nil
 }
 
-// Order enforces the zone as an operator says for a time. The store gets the order from [overridebook.Book.Follow].
-func (z *ActiveZone) Order(o enforce.Order, ttl time.Duration) error {
+// Propose enforces the zone as an operator says for a time. The store gets the order from [overridebook.Book.Follow].
+func (z *ActiveZone) Propose(o enforce.Order, ttl time.Duration) error {
 	return z.Control.Make(z.Control.Clock().Now(), o, ttl, func(o enforce.Order) error {
 		isChanged, err := z.Enforce(o)
 		if isChanged {

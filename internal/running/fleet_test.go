@@ -209,7 +209,7 @@ func (c *fleetCaddy) kill() {
 	c.hold.Release()
 }
 
-// order has an operator enforce the zone at the Caddy, as the admin API does. It returns when the order is made, and goes on to
+// order enforces the zone at the Caddy, as the admin API does. It returns when the order is made, and goes on to
 // tell the store.
 func (c *fleetCaddy) order(mode string, ttl time.Duration, group *sync.WaitGroup) {
 	_ = c.book.Follow(context.Background())
@@ -217,7 +217,7 @@ func (c *fleetCaddy) order(mode string, ttl time.Duration, group *sync.WaitGroup
 	n, at := len(c.made), c.now()
 	c.made = append(c.made, madeOrder{mode, at, at.Add(ttl)})
 	c.fleetStore.mu.Unlock()
-	_ = c.zone.Order(enforce.Order{Mode: mode, Why: control.Why{Reason: strconv.Itoa(n)}}, ttl)
+	_ = c.zone.Propose(enforce.Order{Mode: mode, Why: control.Why{Reason: strconv.Itoa(n)}}, ttl)
 	c.view.mu.Lock()
 	c.known[n] = true
 	c.view.mu.Unlock()

@@ -65,15 +65,15 @@ func (s *Settler) Use() {
 // InFlight returns the receipts that are not settled yet; nil before Use.
 func (s *Settler) InFlight() *inflight.Receipts { return s.inFlight }
 
-// Admit has the store and its fallback stay open for a receipt of a charge in a zone.
+// Admit keeps the store and its fallback open for a receipt of a charge in a zone.
 func (s *Settler) Admit(r *Receipt, z *Account) {
 	r.zone, r.counter, r.decided = z, s.inFlight.Counter(&r.Charge), uptime.Now()
 	s.hold(&r.Charge)
 	s.inFlight.Open(r.counter)
 }
 
-// Settle makes units the cost of a receipt's charge. If these are more than were reserved and are on their
-// way, it returns a channel that is closed once they are there.
+// Settle sets the final cost of r to units. If the excess over the reservation is charged in the
+// background, Settle returns a channel that is closed when that is done.
 func (s *Settler) Settle(r *Receipt, units int64) <-chan struct{} {
 	own, ok := r.Receipt.Settle(units)
 	if !ok {
@@ -95,7 +95,7 @@ func (s *Settler) Settle(r *Receipt, units int64) <-chan struct{} {
 	return one.done
 }
 
-// enqueue has a settlement made together with others. It reports whether there was room.
+// enqueue adds a settlement to the next batch. It reports whether there was room.
 func (s *Settler) enqueue(one settling) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,14 +43,14 @@ type Slot struct {
 	closed bool
 }
 
-// Add has a request decided on, or drops it.
+// Add queues a request to be decided on, or drops it.
 func (s *Slot) Add(r Request) {
 	if w := s.worker(); w == nil || !w.add(r) {
 		r.Dropped()
 	}
 }
 
-// Peek says what the next request with these charges meets; nothing is spent. It reports false if
+// Peek returns what the next request with these charges would get. Nothing is spent. It reports false if
 // the Slot has no store.
 func (s *Slot) Peek(ctx context.Context, charges []window.Charge) (ds []window.Decision, ok bool, err error) {
 	w := s.worker()

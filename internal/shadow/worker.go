@@ -57,7 +57,7 @@ func size(r Request) int {
 	return n
 }
 
-// add has a request decided on. It reports false if too many wait.
+// add queues a request to be decided on. It reports false if too many wait.
 func (w *worker) add(r Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

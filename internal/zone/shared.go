@@ -16,7 +16,7 @@ import (
 type Shared struct {
 	// Definition is the same for all of them.
 	Definition string
-	// Warned is whether the log has what is most likely a mistake in the zone.
+	// Warned is whether likely mistakes in the zone were logged.
 	Warned bool
 
 	// Whether a handler charges for other zones as well, so that a script has to

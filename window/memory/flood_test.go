@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestFloodOfKeys has 5,000,000 keys come in (500,000 with the race detector) where
+// TestFloodOfKeys charges 5,000,000 keys (500,000 with the race detector) where
 // 100,000 have room, while one that is denied goes on asking: memory stays what it was
 // once the store was full, and so does the denial.
 func TestFloodOfKeys(t *testing.T) {

@@ -91,7 +91,7 @@ func newStore(t *testing.T, o redis.Options) *redis.Store {
 	return s
 }
 
-// TestConformance has the long tests of the suite decided in memory, and played to Redis in few
+// TestConformance decides the long tests of the suite in memory, and plays them to Redis in few
 // round trips. Every field of every answer is compared, whatever a test looks at.
 func TestConformance(t *testing.T) { windowtest.ExerciseRecorded(t, openMemory, open) }
 

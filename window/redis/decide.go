@@ -86,7 +86,7 @@ func (s *Store) weightOf(charges []window.Charge) int64 {
 	return weight * int64(len(s.namings))
 }
 
-// round holds what deciding on requests takes. It is used again for others.
+// round holds what deciding on requests takes. Rounds are reused.
 type round struct {
 	results []window.Result
 	calls   []*wire.Call

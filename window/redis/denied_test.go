@@ -104,7 +104,7 @@ func TestDeniedFlood(t *testing.T) {
 	}
 }
 
-// TestDeniedSmallerLimits has limits change while denials are remembered, as the load has them do: one
+// TestDeniedSmallerLimits changes limits while denials are remembered, as the load does: one
 // denies under every smaller limit without asking the server, and under no larger one.
 func TestDeniedSmallerLimits(t *testing.T) {
 	for _, algo := range algorithms {
@@ -173,7 +173,7 @@ func TestDeniedSmallerLimits(t *testing.T) {
 	w.wantTake("another limit in the same memory", true, 1, mine)
 }
 
-// TestDeniedManyPaths has a client that is denied ask for ever new keys in another zone: the
+// TestDeniedManyPaths lets a denied client ask for ever new keys in another zone: the
 // server hears of it once a second, and the other zone is not charged.
 func TestDeniedManyPaths(t *testing.T) {
 	for _, algo := range algorithms {

@@ -64,7 +64,7 @@ func describe(ctx context.Context, client *goredis.Client) (d engine.Description
 	return d, nil
 }
 
-// parseMemory reads a reply to INFO memory; nil if it holds nothing of it.
+// parseMemory reads a reply to INFO memory; nil if the reply lacks that section.
 func parseMemory(text string) *engine.ServerMemory {
 	var m engine.ServerMemory
 	known := false

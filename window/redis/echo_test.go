@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestEcho has servers repeat what they are told, in every kind of reply: no error holds the
+// TestEcho makes servers repeat what they are told, in every kind of reply: no error holds the
 // password, or the key of a client.
 func TestEcho(t *testing.T) {
 	for name, reply := range map[string]func(args []string) string{

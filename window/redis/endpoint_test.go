@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestUnknownEndpoints has the nodes of a Cluster tell no host: they are at the host that was asked.
+// TestUnknownEndpoints makes the nodes of a Cluster tell no host: they are at the host that was asked.
 // Slots move, so that a redirect has no host either.
 func TestUnknownEndpoints(t *testing.T) {
 	nodes := redistest.StartCluster(t, 2)

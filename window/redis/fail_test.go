@@ -143,7 +143,7 @@ func TestUnknownReply(t *testing.T) {
 	}
 }
 
-// testClusterUnknown has a node refuse what others charge.
+// testClusterUnknown makes a node refuse what others charge.
 func testClusterUnknown(t *testing.T, s *redis.Store, node *redistest.Server) {
 	full := func(memory string) {
 		if err := node.Client(t).ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {

@@ -79,7 +79,7 @@ func (n *neighbours) victim(s *redis.Store, attack func()) (asked, denied int) {
 	}
 }
 
-// testClusterNeighbours has a client that may not pass ask 400 times at once, each time for
+// testClusterNeighbours lets a client that may not pass ask 400 times at once, each time for
 // another path: the zone that all share is not charged for it, not even for a moment.
 func testClusterNeighbours(t *testing.T, nodes []*redistest.Server) {
 	for name, known := range map[string]bool{"known": true, "unknown": false} {
@@ -119,7 +119,7 @@ func testClusterNeighbours(t *testing.T, nodes []*redistest.Server) {
 	}
 }
 
-// testClusterManyNeighbours has 1,000 clients that may not pass ask at the same time.
+// testClusterManyNeighbours lets 1,000 clients that may not pass ask at the same time.
 func testClusterManyNeighbours(t *testing.T, nodes []*redistest.Server) {
 	n, s, other := newNeighbours(t, nodes)
 	const clients = 1_000

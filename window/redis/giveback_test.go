@@ -33,7 +33,7 @@ func (r *reports) list() []error {
 	return r.all
 }
 
-// TestGiveBack has a request denied by one zone, and the server change before another
+// TestGiveBack denies a request by one zone, and changes the server before another
 // zone is given back what it was charged.
 func TestGiveBack(t *testing.T) {
 	p := startProxy(t)

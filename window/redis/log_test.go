@@ -393,7 +393,7 @@ func TestLogWide(t *testing.T) {
 	}
 }
 
-// TestLogShrinks has most pages of a ring be forgotten, so that it is written anew with less room in the middle of what
+// TestLogShrinks forgets most pages of a ring, so that it is written anew with less room in the middle of what
 // it had, and goes on.
 func TestLogShrinks(t *testing.T) {
 	for n := 1_900; n <= 2_100; n += 50 { // a hundred or so in a page: slots behind the last one are free, or not

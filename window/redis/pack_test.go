@@ -253,7 +253,7 @@ func TestPackedPrunes(t *testing.T) {
 	}
 }
 
-// TestPackedGoneAtOnce has a hash expire as soon as it is written, in the middle of a
+// TestPackedGoneAtOnce lets a hash expire as soon as it is written, in the middle of a
 // batch: what the next counters write into it expires, too.
 func TestPackedGoneAtOnce(t *testing.T) {
 	c := server.Client(t)
@@ -410,7 +410,7 @@ func TestPackedAfterStep(t *testing.T) {
 	}
 }
 
-// TestPackedDenials has a denial remembered for one counter, and asked of others that
+// TestPackedDenials remembers a denial for one counter, and asks others that
 // differ in how they are packed.
 func TestPackedDenials(t *testing.T) {
 	s := newStore(t, redis.Options{})

@@ -53,7 +53,7 @@ func TestSentinelLies(t *testing.T) {
 	}
 }
 
-// TestSentinelMaster has clients choose keys and fields that look like commands to a
+// TestSentinelMaster lets clients choose keys and fields that look like commands to a
 // Sentinel: the connection is to the master, where they mean nothing.
 func TestSentinelMaster(t *testing.T) {
 	watcher := redistest.StartSentinel(t, redistest.Start(t), "main")

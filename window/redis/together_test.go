@@ -138,7 +138,7 @@ func commandCalls(t *testing.T, server *goredis.Client, command string) int {
 	return 0
 }
 
-// TestTogetherAlike has requests for a unit come at once: the number that one run of the
+// TestTogetherAlike sends requests for a unit at once: the number that one run of the
 // script takes, and up to two fewer or more.
 func TestTogetherAlike(t *testing.T) {
 	s := newStore(t, redis.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestNotSent has no server run a request, for one reason after the other: the error
+// TestNotSent lets no server run a request, for one reason after the other: the error
 // does not say that it may have been charged.
 func TestNotSent(t *testing.T) {
 	own := redistest.Start(t)

@@ -30,7 +30,7 @@ const (
 	EmptyDeny   = "deny"
 )
 
-// Settings is a zone that has been checked. Nothing of it changes.
+// Settings are those of a checked zone. They do not change.
 type Settings struct {
 	Configured   control.ZoneInfo   // as operators see it, without what its handler says
 	Placeholders []placeholders.Use // of all options

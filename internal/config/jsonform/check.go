@@ -115,7 +115,7 @@ func zoneName(raw json.RawMessage) string {
 	return ""
 }
 
-// checkMap checks the values of a map. Those of a map of modules are theirs.
+// checkMap checks the values of a map. Modules check their own.
 func (c checker) checkMap(path string, raw json.RawMessage, t reflect.Type, tag reflect.StructTag) error {
 	members, ok := membersOf(raw)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 )
 
-// zoneSearch is where a zoneSearch is looked for.
+// zoneSearch finds the handler that has a zone.
 type zoneSearch struct {
 	name string
 	// has reports whether a handler that is loaded has it; known is false for handlers of other kinds.

@@ -75,7 +75,7 @@ func (t *Counters) Destruct() error {
 	t.closed = true
 	if last := t.Fired.Swap(nil); last != nil {
 		metrics.AlertFiring.WithLabelValues(t.zone.Zone).Dec()
-		storestate.Logger(last.Store).Info("alert of zone is resolved: no configuration has the zone any more", zap.String("zone", last.Zone))
+		storestate.Logger(last.Store).Info("alert resolved: no configuration has the zone any more", zap.String("zone", last.Zone))
 		emit(events.Resolved, last)
 	}
 	return nil

@@ -18,7 +18,7 @@ const (
 	quietSummaries = 2
 )
 
-// summary is what the log has of the denials of a zone.
+// summary is what is logged of a zone's denials.
 type summary struct {
 	since time.Time // what has come since is in no line
 	told  Counted   // at that time

@@ -107,7 +107,7 @@ func (t *Counters) watchAlert(r *Rule, now time.Time, c Counted) {
 	case step.resolved:
 		t.Fired.Store(nil)
 		metrics.AlertFiring.WithLabelValues(t.zone.Zone).Dec()
-		storestate.Logger(t.zone.Store.Name).Info("alert of zone is resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
+		storestate.Logger(t.zone.Store.Name).Info("alert resolved", append(fields, zap.Duration("after", now.Sub(since)))...)
 		emit(events.Resolved, &shown)
 	default:
 		t.Fired.Store(&shown)

@@ -23,7 +23,7 @@ func (c OutcomeCounter) Count(units int64) {
 	c.Units.Add(float64(units))
 }
 
-// DecisionCounters has counters of a zone, which are looked up once, at load.
+// DecisionCounters are the counters of a zone. They are looked up once, at load.
 type DecisionCounters struct {
 	Allowed, Denied, FailedOpen, FailedClosed OutcomeCounter
 	Misfits                                   prometheus.Counter // of overrides

@@ -12,7 +12,7 @@ import (
 const (
 	// Step is how long a sample is.
 	Step = 2 * time.Second
-	// Samples is how many are kept: of three minutes.
+	// Samples is how many samples are kept: those of three minutes.
 	Samples = 90
 	// early is how much before its time a sample may be taken: the ticker of the caller jitters.
 	early = Step / 4

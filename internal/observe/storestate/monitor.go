@@ -61,7 +61,7 @@ func NewMonitor(name string, store window.Store, fallback *fallback.Guard) *Moni
 	return &Monitor{store: store, fallback: fallback, name: name}
 }
 
-// Begin has the store watched. It does not wait.
+// Begin starts to watch the store. It does not wait.
 func (l *Monitor) Begin() {
 	l.start.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())

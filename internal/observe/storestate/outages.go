@@ -44,15 +44,14 @@ func NewOutages(name string, store window.Store) *Outages {
 	return l
 }
 
-// shown has the outages of parts that the metric shows.
+// shown holds the outages of parts that the metric shows.
 var shown struct {
 	sync.Mutex                           // guards away; held for a few instructions
 	away       map[string]map[string]int // guards that find a part away, by store and by part
 }
 
 // show adds to the guards of this name that find a part away; two stores may differ in no more
-// than a password. A part is a node of a Cluster that was away once. A part that is new takes away those that have left the
-// Cluster.
+// than a password. A part is a node of a Cluster that was away once. A new part removes the parts that have left the Cluster.
 func (l *Outages) show(part string, n int) {
 	shown.Lock()
 	defer shown.Unlock()
@@ -152,7 +151,7 @@ func (l *Outages) Changed(part string, open bool, cause error) {
 	}
 }
 
-// emit has handlers of events hear that a part is away since a time, or back. The node is empty for the
+// emit sends the event that a part is away since a time, or back. The node is empty for the
 // store as a whole.
 func (l *Outages) emit(part string, open bool, cause error, since time.Time) {
 	data := map[string]any{"store": l.store, "node": part, "since": since.UTC().Format(time.RFC3339)}

@@ -80,7 +80,7 @@ type Key struct {
 	Cut          bool // whether Key is the beginning of the key
 }
 
-// Certain returns the units that the key has at least.
+// Certain returns a lower bound of the key's units.
 func (k Key) Certain() int64 { return k.Count - k.Error }
 
 // TopTenRatio returns the share that the first ten keys have of all units at least; 0 without any units.

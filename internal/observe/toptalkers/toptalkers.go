@@ -12,7 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Tracker has the keys of a zone that are denied most and charged most. It is safe for concurrent use. A nil Tracker
+// Tracker tracks the keys of a zone that are denied most and charged most. It is safe for concurrent use. A nil Tracker
 // notes nothing.
 type Tracker struct {
 	*pair

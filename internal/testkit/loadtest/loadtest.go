@@ -8,7 +8,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 )
 
-// StandIn has zones that are provisioned until the end of the test take their samples from these sensors, and
+// StandIn makes zones that are provisioned until the end of the test take their samples from these sensors, and
 // only when step is called, which goes on to the time of the next sample.
 func StandIn(t testing.TB, cpu, memory load.Sensor) (step func(n int)) {
 	t.Helper()

@@ -61,7 +61,7 @@ func (c *Certificate) Renew(tb testing.TB) {
 	}
 }
 
-// Reload has a server that runs read the certificate again.
+// Reload makes a running server read the certificate again.
 func (c *Certificate) Reload(tb testing.TB, s *Server) {
 	tb.Helper()
 	do(tb, s, "CONFIG", "SET", "tls-cert-file", filepath.Join(c.dir, "cert.pem"), "tls-key-file", filepath.Join(c.dir, "key.pem"))

@@ -81,8 +81,7 @@ func Concurrent(t *testing.T, algo window.Algorithm, stores ...window.Store) {
 	replay(t, charges[0], admitted, denied)
 }
 
-// replay decides once more, one after the other. Of one millisecond, the admitted
-// came first: where one was denied, the next is, too.
+// replay decides once more, one after the other. Within a millisecond, admitted calls are replayed before denied ones.
 func replay(t *testing.T, c window.Charge, admitted, denied []int64) {
 	kept := Kept{Algorithm: c.Algorithm}
 	for _, at := range denied {

@@ -124,7 +124,7 @@ func testClockBackInBatch(t *testing.T, open Open) {
 	})
 }
 
-// testClockBackWithoutUnits has the clock step back after the units that still count were given
+// testClockBackWithoutUnits steps the clock back after the units that still count were given
 // back.
 func testClockBackWithoutUnits(t *testing.T, open Open) {
 	exactly(t, open, func(f *fixture) {

@@ -113,7 +113,7 @@ func (l *linear) add(name string, algo window.Algorithm, pack int64) {
 	l.pairs = append(l.pairs, p)
 }
 
-// round has all workers call, about few of the counters, and a fault come in between.
+// round makes all workers call, about few of the counters, with a fault in between.
 func (l *linear) round(fault Fault) {
 	active := slices.DeleteFunc(slices.Clone(l.pairs), func(p *pair) bool { return p.unknown > maxUnknown-linearWorkers/linearActive })
 	l.Shuffle(len(active), func(i, j int) { active[i], active[j] = active[j], active[i] })

@@ -127,7 +127,7 @@ func TestAlertOfRunningCaddy(t *testing.T) {
 	log := caddyLog.String()
 	for line, want := range map[string]int{
 		`"level":"warn".*"zone denies a large share of its requests".*"zone":"alerted".*"over":10[,}]`:            1,
-		`"level":"info".*"alert of zone is resolved".*"zone":"alerted"`:                                           1,
+		`"level":"info".*"alert resolved".*"zone":"alerted"`:                                                      1,
 		`"level":"info".*"zone denied requests".*"zone":"alerted".*"keys":1,"most":\[\{"key":"a","times":\d+\}\]`: 1,
 	} {
 		if n := len(regexp.MustCompile(line).FindAllString(log, -1)); n < want || n > want+1 { // a period may end amid the requests

@@ -131,7 +131,7 @@ func TestCanOnlyBeAMistake(t *testing.T) {
 // What is most likely a mistake in limits is a warning: overrides give some keys other ones.
 func TestDoubtfulLimits(t *testing.T) {
 	for _, c := range []struct{ zone, want string }{
-		{`"limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}`, `"msg":"fallback never holds: no limit holds a placeholder; take fallback out","zone":"api"`},
+		{`"limits":[{"max":5,"window":"1m"}],"fallback":{"max":5,"window":"1h"}`, `"msg":"fallback is never used: no limit has a placeholder; take fallback out","zone":"api"`},
 		{`"limits":[{"max":50,"window":"1m"},{"max":5,"window":"1s"}],"cost":6`, `"msg":"cost is above the limit, so that no request passes; raise the limit, or lower cost","zone":"api","cost":6,"limit":"5 1s"`},
 		{`"limits":[{"max":0,"window":"1m"}],"cost":6`, ``},
 		{`"limits":[{"max":900,"window":"1m"}],"cost":60,"settle":{"usage":"openai"}},{"name":"small","limits":[{"max":50,"window":"1s"}],"settle":{"usage":"openai"}`,

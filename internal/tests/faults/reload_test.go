@@ -233,7 +233,7 @@ http://%s {
 	}
 }
 
-// TestLimitsDiffer has two Caddys share a counter and not agree on the limit, as in
+// TestLimitsDiffer lets two Caddys share a counter with different limits, as in
 // the middle of a roll-out: each holds its own, on what both have let pass.
 func TestLimitsDiffer(t *testing.T) {
 	r := startRemote(t)

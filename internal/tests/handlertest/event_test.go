@@ -14,7 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 )
 
-// heard has events of the test wait for heard's result, which returns them.
+// heard captures the events of the test. Its result returns them.
 func heard(t *testing.T) (take func() []events.Event) {
 	take, end := events.Capture()
 	t.Cleanup(end)
@@ -84,7 +84,7 @@ func TestAlertOfAZoneThatGoes(t *testing.T) {
 		if all := take(); len(all) != 1 || all[0].Name != events.Resolved || all[0].Data["zone"] != ZoneName(t) {
 			t.Errorf("got the events %v, want that the alert is resolved", all)
 		}
-		if n := logs.FilterMessageSnippet("alert of zone is resolved").FilterField(zap.String("zone", ZoneName(t))).Len(); n != 1 {
+		if n := logs.FilterMessageSnippet("alert resolved").FilterField(zap.String("zone", ZoneName(t))).Len(); n != 1 {
 			t.Errorf("%d lines say that the alert is resolved, want 1: %v", n, logs.All())
 		}
 	})

@@ -57,7 +57,7 @@ func wantLine(t testing.TB, logs *observer.ObservedLogs, message string, fields 
 	}
 }
 
-// setEnforce has an operator enforce a zone in a way, for a time but with the mode config, and returns the answer.
+// setEnforce enforces a zone in a way, as an operator does, for a time but with the mode config, and returns the answer.
 func setEnforce(t testing.TB, zone, mode, ttl string) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"zone":%q,"mode":%q`, zone, mode)

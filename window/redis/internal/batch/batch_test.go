@@ -481,7 +481,7 @@ func TestDeadlinesAgain(t *testing.T) {
 	})
 }
 
-// TestSoloDeadline has the context of a caller who sends a request end first.
+// TestSoloDeadline ends the context of a caller who sends a request first.
 func TestSoloDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
@@ -602,7 +602,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestFarOverdue has a server that is far away stop answering: two batches are all that is sent
+// TestFarOverdue makes a server that is far away stop answering: two batches are all that is sent
 // then.
 func TestFarOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

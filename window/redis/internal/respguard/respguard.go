@@ -69,7 +69,7 @@ func (c *checkedConn) Greeted(reply []byte) { c.hello = reply }
 // true. It must be called before the client has the connection.
 func (c *checkedConn) StaleWhen(stale func() bool) { c.stale = stale }
 
-// OnClose has closed called once, when the connection is closed. It must be called before the
+// OnClose calls closed once, when the connection is closed. It must be called before the
 // client has the connection.
 func (c *checkedConn) OnClose(closed func()) { c.closed = closed }
 

@@ -95,7 +95,7 @@ func (s *sentinel) collect(b []byte) {
 	}
 }
 
-// checkMessage checks the text that reads has collected.
+// checkMessage checks the text that collect has collected.
 func (s *sentinel) checkMessage() error {
 	if !s.subscribed.Load() {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 )
 
-// Native returns how a request wants CL.THROTTLE to take part.
+// Native returns how a request uses CL.THROTTLE.
 func Native(charges []window.Charge) window.Native {
 	if a, ok := charges[0].Algorithm.(window.GCRA); ok {
 		return a.Native
