@@ -31,8 +31,7 @@ type zoneOption struct {
 	plain func(z, p *Zone)
 }
 
-// zoneOptions returns the options, in the order in which they are checked. It is a function, for
-// what options read names the options in errors.
+// zoneOptions returns the options, in the order in which they are checked. zoneOptions is a function, because errors of an option name the options.
 func zoneOptions() []zoneOption {
 	return []zoneOption{
 		{"match", readMatch, checkMatch, nil},

@@ -26,8 +26,7 @@ type TLS struct {
 	// address.
 	ServerName string `json:"server_name,omitempty"`
 
-	// Whether to accept any certificate. It makes encryption worthless against an
-	// attacker in the network. Default: false.
+	// Whether to accept any certificate, which leaves the connection open to an attacker in the network. Default: false.
 	InsecureSkipVerify bool `json:"insecure_skip_verify,omitempty"`
 }
 

@@ -32,12 +32,12 @@ func (h History) Explain(now int64, c *Charge, ds []Decision, repair bool) Histo
 	return c.Algorithm.explain(h, now, c, ds, repair)
 }
 
-// GiveBack is Store.GiveBack on this history, of 1 unit or more. It returns what to keep instead.
+// GiveBack is Store.GiveBack on this history, of 1 unit or more. It returns the new history.
 func (h History) GiveBack(now int64, c *Charge, at, units int64) History {
 	return c.Algorithm.giveBack(h, now, c, at, units)
 }
 
-// ChargeMore is Store.ChargeMore on this history, of 1 unit or more. It returns what to keep instead.
+// ChargeMore is Store.ChargeMore on this history, of 1 unit or more. It returns the new history.
 func (h History) ChargeMore(now int64, c *Charge, units int64) History {
 	return c.Algorithm.chargeMore(h, now, c, units)
 }

@@ -30,7 +30,7 @@ func (s tallies) at(i int) tally {
 	return tally{at: int64(binary.LittleEndian.Uint64(b)), count: int64(binary.LittleEndian.Uint64(b[8:]))}
 }
 
-// read takes the slices from where they are kept. What is added to them is kept elsewhere.
+// read takes the slices from where they are kept. Added slices are kept elsewhere.
 func (l *layer) read(all tallies) {
 	if n := all.len(); n > 0 {
 		end := (n - 1) * tallySize

@@ -142,8 +142,7 @@ func (h records) putNewest(begin int, ch logChunk) records {
 	return h
 }
 
-// replaceNewest writes a part, and an entry behind its own, in place of chunk p, which
-// is not the only one. Those behind it are gone.
+// replaceNewest replaces chunk p, which is not the only one, by a part and one more entry. Chunks behind p are dropped.
 func (h records) replaceNewest(p place, part *logPart, entry ...byte) records {
 	if !part.plain() || len(part.entries) == 0 || &part.entries[0] != &h[p.from+logHeader] {
 		var room [256]byte

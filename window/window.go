@@ -137,8 +137,7 @@ type Lease struct {
 	// Units to take ahead at most; 0 for no lease. Stream, GCRA and weighted slices
 	// have none.
 	Units int64
-	// How long a lease lasts at most, in whole milliseconds. It is over after half
-	// of the shortest window in any case.
+	// How long a lease lasts at most, in whole milliseconds. A lease never lasts longer than half of the shortest window.
 	TTL time.Duration
 }
 

@@ -20,7 +20,7 @@ const (
 	warnAddresses = "a network selects addresses only; check that "
 )
 
-// unseen returns why a record that an operator sends may select no key; empty if nothing is known that speaks for it. It asks the
+// unseen returns why a record that an operator sends may select no key; empty if the record may select a key. It asks the
 // store for one key, as inspect does. The record must not hold yet, and must be as it was sent.
 func unseen(ctx context.Context, z *running.ActiveZone, o *overrides.Record) string {
 	switch {

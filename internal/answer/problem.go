@@ -92,8 +92,7 @@ func prefersText(accept string) bool {
 	return max(quality(clauses, "text", "plain"), quality(clauses, "text", "html")) > asJSON
 }
 
-// quality returns how well a client likes a type, from 0 for not at all to 1. Of the
-// clauses that take it in, the narrowest one says it (RFC 9110, 12.5.1).
+// quality returns how well a client likes a type, from 0 for not at all to 1. The narrowest matching clause decides (RFC 9110, 12.5.1).
 func quality(clauses []goautoneg.Accept, kind, subtype string) float64 {
 	var narrowest int
 	var q float64

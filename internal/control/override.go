@@ -42,7 +42,7 @@ type OverrideSet struct {
 type OverrideState struct {
 	Version string `json:"version"` // empty if none was ever set
 	Count   int    `json:"count"`
-	// How many of them are not applied, as they do not fit their zone.
+	// How many of them are not applied, because they do not fit their zone.
 	Misfits int `json:"misfits"`
 	// Seconds since the store last confirmed the version; null if it never has, or keeps none for others.
 	Age  *float64 `json:"age"`

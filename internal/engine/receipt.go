@@ -32,8 +32,8 @@ type Receipt struct {
 	settled atomic.Bool
 }
 
-// Settle returns what makes units the cost of the charge after all: less than it spent, as much
-// or more. It reports false if there is nothing to settle, or if it was called before.
+// Settle returns the settlement that makes units the final cost of the charge, which may be less or more than it spent. It
+// reports false if there is nothing to settle, or if Settle was called before.
 func (r *Receipt) Settle(units int64) (Settlement, bool) {
 	if r == nil || r.settled.Swap(true) {
 		return Settlement{}, false

@@ -75,7 +75,7 @@ func (c *Counts) Close() error {
 	return errors.Join(c.local.Close(), c.owed.store.Close(), c.inDoubt.store.Close())
 }
 
-// EnableLocal says that somebody may call TakeLocal on a guard. From then on what the store
+// EnableLocal announces calls of TakeLocal on a guard. From then on what the store
 // decides is kept.
 func (c *Counts) EnableLocal() {
 	c.table()

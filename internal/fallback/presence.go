@@ -21,11 +21,10 @@ type presence struct {
 	mu     sync.Mutex // guards what follows
 	users  int
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the heart has stopped
+	done   chan struct{} // closed when heartbeat has returned
 }
 
-// Join says that somebody may call TakeLocal with share: the guard makes itself known
-// to the others, and counts them.
+// Join announces calls of TakeLocal with share: the guard registers this process, and counts the others.
 func (g *Guard) Join() { g.presence.join() }
 
 // Leave takes one Join back. After the last one the others do not count this process
@@ -67,7 +66,7 @@ func (w *presence) close() {
 	w.stop()
 }
 
-// stop returns when the heart has stopped. mu is held.
+// stop returns when heartbeat has returned. mu is held.
 func (w *presence) stop() {
 	if w.cancel != nil {
 		w.cancel()

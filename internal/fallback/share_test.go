@@ -35,7 +35,7 @@ func (c *crewed) Leave(context.Context) error {
 	return nil
 }
 
-// The heart beats every 5 s while somebody shares, and what was last seen is kept.
+// A process registers every 5 s while it shares, and what was last seen is kept.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &crewed{remote: newRemote()}

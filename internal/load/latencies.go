@@ -164,8 +164,8 @@ func (l *latencies) gather() {
 	l.slot.Store(slot + 1)
 }
 
-// choose takes the samples of the last slots in which clients other than the one with the most have fewest. What
-// was long ago thus does not count where there are many. It reports whether there are fewest in all.
+// choose takes the samples of the fewest last slots in which all clients but the one with the most samples have `fewest`
+// samples. Old samples thus do not count where there are many. It reports whether there are `fewest` in all.
 func (l *latencies) choose() bool {
 	l.timed = l.timed[:0]
 	most := 0

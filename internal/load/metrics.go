@@ -25,7 +25,7 @@ var (
 	}, []string{"zone"})
 )
 
-// Collector tells the load of the zones that run, as it is when somebody asks.
+// Collector tells the load of the zones that run, as of the scrape.
 type Collector struct {
 	// zones returns the load of the zones that run.
 	zones func() []control.ZoneLoad

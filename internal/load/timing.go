@@ -29,8 +29,7 @@ type TimedRequest interface {
 	DeniedLater() bool
 }
 
-// timing measures the time from the decision on a request until the status of its answer is known. What
-// does not depend on the load of this Caddy is left out: limiters of later handlers that wait for
+// timing measures the time from the decision on a request until the status of its answer is known. Time that does not depend on the load of this Caddy is left out: limiters of later handlers that wait for
 // their store, the body that a client still sends, connections that are taken over, and answers of
 // this module.
 type timing struct {

@@ -40,8 +40,7 @@ func (b *Book) Preload(z *Subscriber, storage Storage) {
 	}
 }
 
-// load applies the records of Caddy's storage, unless records are known already. It waits no longer than patience: what
-// the storage answers after that counts all the same.
+// load applies the records of Caddy's storage, unless records are known already. It waits no longer than patience. A later answer of the storage still counts.
 func (b *Book) load(patience time.Duration) error {
 	b.mu.Lock()
 	if b.loaded || b.copy.Version != "" {

@@ -147,8 +147,7 @@ func (p *File) note(err error) {
 	}
 }
 
-// Wait returns when nothing is being written any more, with the error of the last write. It is an error if that
-// takes longer than Patience.
+// Wait returns the error of the last write when no write is under way, or ErrSlow after Patience.
 func (p *File) Wait() error {
 	p.mu.Lock()
 	writing := p.writing

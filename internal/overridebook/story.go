@@ -83,8 +83,8 @@ func (b *Book) tell(one, many string, records []*overrides.Record) {
 	}
 }
 
-// tellHeard tells what other Caddys have changed, when this one finds other records in the store. What it finds at its start is no
-// news. mu is held.
+// tellHeard logs what other Caddys have changed, when this one finds other records in the store. Records found at the start
+// are not logged. mu is held.
 func (b *Book) tellHeard(found *Copy) {
 	if b.copy.Version == "" && b.copy.Read.IsZero() || !isNews(b.name, found.Version) {
 		return

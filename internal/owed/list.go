@@ -41,7 +41,7 @@ type Options[T any] struct {
 type counter[K comparable, T any] struct {
 	key  K
 	what T
-	at   *list.Element // nil: the counter is not listed, but somebody books on it
+	at   *list.Element // nil: the counter is not listed, but it is being booked
 	due  time.Time
 	done chan struct{} // closed by Finish; nil: the counter is not being booked
 }
@@ -106,7 +106,7 @@ func (l *List[K, T]) Begin(ctx context.Context, key K, take func(*T) bool) (bool
 	}
 }
 
-// Try is Begin, but returns what to wait for if somebody else books on the counter.
+// Try is Begin, but returns what to wait for if the counter is being booked.
 func (l *List[K, T]) Try(key K, take func(*T) bool) (begun bool, wait <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +186,7 @@ func (l *List[K, T]) tidy(c *counter[K, T]) bool {
 	return true
 }
 
-// drop takes a counter off the list, and forgets it unless somebody books on it.
+// drop takes a counter off the list, and forgets it unless it is being booked.
 func (l *List[K, T]) drop(c *counter[K, T]) {
 	if c.at != nil {
 		l.queue.Remove(c.at)

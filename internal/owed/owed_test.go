@@ -265,7 +265,7 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestEmptyWhileBooked takes a counter off the list that somebody books on: nothing of it can be listed again.
+// TestEmptyWhileBooked takes a counter off the list that is being booked: nothing of it can be listed again.
 func TestEmptyWhileBooked(t *testing.T) {
 	b := newBooks(1)
 	b.owe(1, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// tracedRequest is a trace on which somebody asks what zones would decide.
+// tracedRequest is a trace that asks what zones would decide.
 type tracedRequest struct {
 	*dryrun.Trace
 	ctx context.Context // of who asks

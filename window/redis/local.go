@@ -8,7 +8,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// locally keeps limits while the server is away. It is made when it is first needed.
+// locally keeps limits while the server is away. The guard is created on first use.
 type locally struct {
 	once sync.Once
 	made *local

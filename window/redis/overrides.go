@@ -59,7 +59,7 @@ func (s engineStore) WriteOverrides(ctx context.Context, known, next string, gon
 	return version, s.failShared(ctx, s.overridesKey(), err)
 }
 
-// failShared is Fail for a key that all Caddys share. If somebody else has written it, the error says so.
+// failShared is Fail for a key that all Caddys share. If the key holds foreign data, the error says so.
 func (s *Store) failShared(ctx context.Context, key string, err error) error {
 	if err = s.words.Fail(ctx, err); errors.Is(err, window.ErrForeign) {
 		return fmt.Errorf("%w; the key %s holds other data: delete it, as by DEL %[2]s; Caddy writes what it knows again", err, key)

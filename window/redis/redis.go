@@ -55,7 +55,7 @@ type Store struct {
 	placed atomic.Bool
 	// The addresses of the nodes of a Cluster that hold slots; nil: not known.
 	masters atomic.Pointer[[]string]
-	met     atomic.Int64 // nodes that have come since somebody looked at all
+	met     atomic.Int64 // nodes that have come since all were looked at
 	// Until when servers count as without CL.THROTTLE, a time.Duration by address; ""
 	// is the only one's.
 	scriptOnly sync.Map

@@ -127,7 +127,7 @@ func find(raw json.RawMessage, names []string) json.RawMessage {
 // longest is how much of a value errors show, in bytes.
 const longest = 80
 
-// shown returns a value in one line. Of a long one it has the beginning.
+// shown returns a value in one line, cut if it is long.
 func shown(raw json.RawMessage) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {

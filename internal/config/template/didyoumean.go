@@ -9,8 +9,7 @@ import (
 
 const clientIPName = "http.vars.client_ip"
 
-// documentedNames are the placeholders that Caddy documents for requests. They are only
-// what an unknown name is compared with: Caddy decides what is known. A name that ends in
+// documentedNames are the placeholders that Caddy documents for requests. Unknown names are compared with them. Caddy decides what is known. A name that ends in
 // a dot takes a word of the operator's.
 var documentedNames = []string{
 	clientIPName,

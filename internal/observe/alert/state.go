@@ -12,7 +12,7 @@ type Rule struct {
 	Least int64 // requests
 }
 
-// alertState follows what a zone denies, second by second. It changes only in one step after the other.
+// alertState tracks what a zone denies, second by second. It changes only in step, which is not concurrent.
 type alertState struct {
 	// Samples of the last Rule.Over, and the last one before it. The oldest comes first.
 	samples []sample

@@ -129,7 +129,7 @@ func (p *Page) refuses(r *http.Request) string {
 }
 
 // isLoopback reports whether a host, with a port or without, is this machine by every resolver: a name
-// that somebody else's server resolves could be any page of the web.
+// that another server resolves could be any page of the web.
 func isLoopback(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

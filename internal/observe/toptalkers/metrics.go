@@ -14,7 +14,7 @@ func newTopTenRatio() *prometheus.GaugeVec {
 	}, []string{"zone", "by"})
 }
 
-// Collector tells what newTopTenRatio describes, as of when it is asked. Of a zone on several stores, it is that of the store with the most.
+// Collector tells what newTopTenRatio describes, as of when it is asked. A zone on several stores has the value of the store with the most.
 type Collector struct{}
 
 // Vectors returns the metrics of the Collector, without values.

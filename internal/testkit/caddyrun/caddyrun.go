@@ -47,7 +47,7 @@ func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
 	end()
-	// What these belong to has ended, which they notice when they wake up: the lock of Caddy's
+	// The owners of these goroutines have ended, and the goroutines end when they wake up: the lock of Caddy's
 	// storage after 5 s at most, a pool that found no server after one.
 	for _, function := range []string{
 		"github.com/caddyserver/certmagic.keepLockfileFresh",

@@ -49,7 +49,7 @@ func freePort() (int, error) {
 	return 0, err
 }
 
-// listen reports an error if somebody has the port.
+// listen reports an error if the port is taken.
 func listen(port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
-// Accuracy is how an algorithm did. What is right is judged by what the algorithm
-// itself admitted before: a request is wrongly allowed if its trailing window then
+// Accuracy is how often an algorithm was right, judged by what the algorithm itself admitted before: a request is wrongly allowed if its trailing window then
 // holds more than the limit, and wrongly denied if it would not have.
 type Accuracy struct {
 	Requests, Denied              int

@@ -21,8 +21,7 @@ import (
 // and which database to use before the client has the connection: the client would do so
 // within the time of the request that happens to be the first.
 //
-// The client still says HELLO, without a password. That is answered with what the server said
-// to the Handshake.
+// The client still says HELLO, without a password. Its reply is the one that the server gave to the Handshake.
 type Handshake struct {
 	Username, Password string
 	DB                 int

@@ -35,7 +35,7 @@ type loading struct {
 // DialHook implements goredis.Hook.
 func (*Loader) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
-// loads is how often a call is made again, for somebody may flush scripts as often as
+// loads is how often a call is made again, because scripts may be flushed as often as
 // they come.
 const loads = 3
 

@@ -30,7 +30,7 @@ type debts struct {
 type debt struct {
 	all       []*lease // that are not being booked
 	cause     error    // why not
-	forgotten bool     // those that somebody books are
+	forgotten bool     // those that are being booked are
 }
 
 func (d *debts) init(l *Leases) {
@@ -122,7 +122,7 @@ func (d *debts) book(most int, due time.Time) (n int, away error) {
 	names := d.Due(most, due)
 	own, all := make([][]*lease, len(names)), []*lease(nil)
 	for i, name := range names {
-		if begun, _ := d.Try(name, takeInto(&own[i])); begun { // else somebody else books it
+		if begun, _ := d.Try(name, takeInto(&own[i])); begun { // else it is being booked
 			all = append(all, own[i]...)
 		}
 	}
@@ -139,8 +139,7 @@ func (d *debts) book(most int, due time.Time) (n int, away error) {
 	return len(names), away
 }
 
-// close ends the background, and books what is left. What cannot be booked is reported: a
-// store that closes does not wait for each debt in turn.
+// close ends the background, and books what is left. A debt that cannot be booked is reported: a store that closes does not wait for each debt in turn.
 func (d *debts) close() {
 	d.Close()
 	d.Wait()

@@ -36,7 +36,7 @@ func (l *Leases) late(own *lease) bool {
 	return l.Now().since(own.taken) > shortest(&own.charge)-l.env.Timeout
 }
 
-// drop takes the lease away, which somebody has to book.
+// drop removes the lease, which the caller has to book.
 func (e *Holder) drop() *lease {
 	own := e.lease
 	e.lease = nil

@@ -10,7 +10,7 @@ import (
 // keyHash replaces keys by their HMAC-SHA256. It is safe for concurrent use.
 type keyHash struct{ states sync.Pool }
 
-// hashState is what hashing a key takes. It is used again for others.
+// hashState is the memory that hashing a key takes. It is reused.
 type hashState struct {
 	mac   hash.Hash
 	block [2 * sha256.BlockSize]byte // of the key

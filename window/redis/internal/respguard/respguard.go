@@ -81,8 +81,8 @@ func (c *checkedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// checkedSocket is one of which the client can look at the socket. It does so each
-// time that it takes the connection out of its pool, and drops one that it cannot look at.
+// checkedSocket is a connection whose socket the client can inspect. The client inspects it each time it takes the
+// connection out of its pool, and drops a connection that it cannot inspect.
 type checkedSocket struct {
 	*checkedConn
 	socket syscall.RawConn

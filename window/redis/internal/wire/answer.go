@@ -93,8 +93,7 @@ type answers struct {
 	ds   []window.Decision // of all requests
 }
 
-// short reads the answer to a request for a unit of one policy that passes. It
-// reports whether that is what it is.
+// short reads the reply to an admitted request for a unit of one policy. It reports whether the reply has that form.
 func (a *answers) short(charges []window.Charge, namings []naming.Naming, withTimes bool) bool {
 	if len(charges) != 1 || len(charges[0].Policies) != 1 || len(namings) != 1 {
 		return false
