@@ -1,5 +1,5 @@
--- constants: numbers on which a module and a quick path have to agree. lua.go puts them before
--- the modules, which see them as locals.
+-- constants: numbers on which a module and a quick path have to agree. lua.go writes their values
+-- in place of their names.
 
 -- Units: above, a double cannot count them one by one.
 local most_units = 2 ^ 53

@@ -73,9 +73,7 @@
 --
 -- `spending` must be true before the first write of a request.
 
-local unpack = table.unpack or unpack
-local undone, uncertain, forbidden, with_times, in_full = -1, -2, -3, -4, -5 -- see Reply
-local op, plan, read, keys, total = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0, #KEYS
+local op, plan, read, keys = ARGV[2], cmsgpack.unpack(ARGV[4]), 1, 0
 
 -- The clock is read once: on Redis 7.0 it runs on while a script does. By its
 -- microseconds, which no client chooses, one call of eight has to tidy up what is over.
@@ -94,15 +92,98 @@ local function id(k)
   return prefix .. k
 end
 
-local definitions = {} -- where in the plan they are
+local reply, replied, answered = {now, nil}, 1, 1 -- room for the reply to one that passes
+local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
+
+-- By definition: pass, the quick path, or false; wants, true if that wants strings; packs, true if its
+-- counters are packed (nil: none does, none are).
+local pass, wants, packs = {false}
 
 for k = 1, plan[1] do
-  definitions[k] = read + 1
-  read = read + 1 + plan[read + 1]
+  local at = read + 1
+  read = at + plan[at]
+  local own = op == 'take' and plan[at + 4] == 1 and plan[at + 3] == plan[at + 6] and module('pass/' .. plan[at + 1])
+  if own then
+    local packed, strings = plan[at + 2] == 1
+    pass[k], strings = own(plan[at + 5], plan[at + 6], now, id, tidies, packed, (table.unpack or unpack)(plan, at + 7, read))
+    if strings then
+      wants = wants or {}
+      wants[k] = true
+    end
+    if packed then
+      packs = packs or {}
+      packs[k] = true
+    end
+  end
 end
 
-local reply, replied, answered = {now}, 1, 1
-local group, unit = 0, 0 -- requests for units that are left of their group, and their definition
+-- Decides on requests until the list is empty, or one fails, or, without decide_on_any, one is not simple.
+-- What the call has made is handed over: what a function uses of the script itself costs as much as
+-- a parameter in ten calls.
+local function decide(plan, all, reply, pass, wants, packs, decide_on_any)
+  local with_times, in_full = -4, -5 -- see Reply
+  local total, strings, before, last = #all, nil, 0, 0 -- strings of the keys behind number before, up to last
+  local same_key, same_field, same_unit -- of the decision before, if it was the unit's own
+  while keys < total do
+    answered, spending = replied, false
+    if group == 0 and plan[read + 1] > 0 then
+      group, unit, read = plan[read + 1], plan[read + 2], read + 2
+    end
+    local own, left, reset, effective, retry = group > 0 and pass[unit]
+    if own then
+      keys, group = keys + 1, group - 1
+      local key, field = all[keys]
+      if packs and packs[unit] then
+        read = read + 1
+        field = plan[read]
+      end
+      local again = key == same_key and field == same_field and unit == same_unit
+      if wants and keys > last and wants[unit] and not again then
+        strings = redis.call('MGET', (table.unpack or unpack)(all, keys, keys + group))
+        before, last = keys - 1, keys + group
+      end
+      left, reset, effective, retry = own(key, keys, field, strings and strings[keys - before], again)
+      same_key, same_field, same_unit = key, field, unit
+    end
+    if retry then
+      reply[replied + 1] = in_full
+      reply[replied + 2] = 0
+      reply[replied + 3] = left
+      reply[replied + 4] = retry
+      reply[replied + 5] = reset
+      reply[replied + 6] = effective
+      replied = replied + 6
+    elseif reset then
+      reply[replied + 1] = with_times
+      reply[replied + 2] = left
+      reply[replied + 3] = reset
+      reply[replied + 4] = effective
+      replied = replied + 4
+    elseif left then
+      replied = replied + 1
+      reply[replied] = left
+    else
+      if own then
+        keys, group = keys - 1, group + 1
+        if packs and packs[unit] then read = read - 1 end
+      end
+      if not decide_on_any then return end
+      decide_on_any()
+      same_key = nil
+    end
+  end
+end
+
+-- Most calls are only for requests that are simple, and end here. What the others need is made
+-- behind: each function costs a call a hundredth of what it takes to decide on one request.
+local done, err = true
+if op == 'take' then
+  done, err = pcall(decide, plan, KEYS, reply, pass, wants, packs)
+  if done and keys == #KEYS then return reply end
+end
+
+local total = #KEYS
+local undone, uncertain, forbidden, in_full = -1, -2, -3, -5 -- see Reply
 
 -- any() -> read_request, decide_next, item
 --   read_request() -> charges, n   of the next request
@@ -111,7 +192,9 @@ local group, unit = 0, 0 -- requests for units that are left of their group, and
 local function any()
   local known, charges = {}, {}
 
-  local function read_definition(at)
+  local function read_definition(k)
+    local at = 2 -- where in the plan it is
+    for _ = 2, k do at = at + plan[at] + 1 end
     local d = {option = {}, limit = {}, window = {}, charges = {}}
     local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
     d.algorithm, d.packed, d.longest, d.policies = module(name), plan[at + 2] == 1, plan[at + 3], policies
@@ -136,7 +219,7 @@ local function any()
   end
 
   local function read_charge(n, k, cost)
-    local d = known[k] or read_definition(definitions[k])
+    local d = known[k] or read_definition(k)
     local c = d.charges[n] or new_charge(d)
     keys = keys + 1
     known[k], d.charges[n], charges[n] = d, c, c
@@ -238,77 +321,6 @@ if op == 'settle_each' then
   return reply
 end
 
--- By definition: pass, the quick path, if there is one; items, the number of items of its
--- requests; wants, whether its quick path wants strings (nil: not one does).
-local pass, items, wants = {}, {}
-
-for k, at in ipairs(definitions) do
-  local own = op == 'take' and plan[at + 4] == 1 and plan[at + 3] == plan[at + 6] and module('pass/' .. plan[at + 1])
-  if own then
-    local packed = plan[at + 2] == 1
-    local strings
-    pass[k], strings = own(plan[at + 5], plan[at + 6], now, id, tidies, packed, unpack(plan, at + 7, at + plan[at]))
-    if strings then
-      wants = wants or {}
-      wants[k] = true
-    end
-    items[k] = packed and 1 or 0
-  end
-end
-
-local decide_on_any
-
--- Decides on requests until the list is empty, or one fails.
-local function decide()
-  local plan, all, pass, items, reply = plan, KEYS, pass, items, reply
-  local strings, before, last = nil, 0, 0 -- of the keys behind the first number, up to the second
-  local same_key, same_field, same_unit -- of the decision before, if it was the unit's own
-  while keys < total do
-    answered, spending = replied, false
-    if group == 0 and plan[read + 1] > 0 then
-      group, unit, read = plan[read + 1], plan[read + 2], read + 2
-    end
-    local own, left, reset, effective, retry = group > 0 and pass[unit]
-    if own then
-      keys, group, read = keys + 1, group - 1, read + items[unit]
-      local key, field = all[keys], plan[read]
-      local again = key == same_key and field == same_field and unit == same_unit
-      if wants and keys > last and wants[unit] and not again then
-        strings = redis.call('MGET', unpack(all, keys, keys + group))
-        before, last = keys - 1, keys + group
-      end
-      left, reset, effective, retry = own(key, keys, field, strings and strings[keys - before], again)
-      same_key, same_field, same_unit = key, field, unit
-    end
-    if retry then
-      reply[replied + 1] = in_full
-      reply[replied + 2] = 0
-      reply[replied + 3] = left
-      reply[replied + 4] = retry
-      reply[replied + 5] = reset
-      reply[replied + 6] = effective
-      replied = replied + 6
-    elseif reset then
-      reply[replied + 1] = with_times
-      reply[replied + 2] = left
-      reply[replied + 3] = reset
-      reply[replied + 4] = effective
-      replied = replied + 4
-    elseif left then
-      replied = replied + 1
-      reply[replied] = left
-    else
-      if own then keys, group, read = keys - 1, group + 1, read - items[unit] end
-      if not decide_on_any then
-        local _
-        _, decide_on_any = any()
-      end
-      decide_on_any()
-      same_key = nil
-    end
-  end
-end
-
 -- Returns an error that names the command that the server does not know, if that is what err says.
 -- Servers do not name it. Every command but TIME wants arguments, and does nothing without any.
 local function naming(err)
@@ -326,13 +338,15 @@ local function naming(err)
   return err
 end
 
-repeat
-  local done, err = pcall(decide)
+local _, decide_on_any = any()
+
+while true do
   if not done then
     if answered == 1 and keys == total then error(naming(err), 0) end -- of a single request: that of the call
     for i = replied, answered + 1, -1 do reply[i] = nil end
     replied = answered + 1
     reply[replied] = failure(err)
   end
-until keys == total
-return reply
+  if keys == total then return reply end
+  done, err = pcall(decide, plan, KEYS, reply, pass, wants, packs, decide_on_any)
+end
