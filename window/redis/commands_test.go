@@ -19,7 +19,7 @@ func TestUnitCommands(t *testing.T) {
 		algo window.Algorithm
 		want string
 	}{
-		{window.Zset{}, "pexpireat zadd zcount zcount zrange"}, // one zcount to tidy up: a call of eight on the clock of a server
+		{window.Zset{}, "pexpireat zadd zcount zcount"}, // one zcount to tidy up: a call of eight on the clock of a server
 		{window.Log{}, "mget setrange"},
 		{window.Slices{}, "hgetall hset pexpireat"},
 		{window.GCRA{}, "get set"},
