@@ -18,7 +18,7 @@
 --   kept, till  the horizon; stored, the field w of a hash that is no record
 local horizon, verdict = module('horizon'), module('verdict')
 local call, find, sub, format = redis.call, string.find, string.sub, string.format
-local unpack, min = table.unpack or unpack, math.min
+local unpack, floor, max, min = table.unpack or unpack, math.floor, math.max, math.min
 
 -- How long a slice of a window is.
 local function size(c, window)
@@ -67,6 +67,13 @@ local function call_with(command, key, args)
   end
 end
 
+-- When a key expires at least that holds units of one window: at a multiple of a quarter of the
+-- window, so that pass/slices.lua has to put that off once in a quarter.
+local function expiry(now, window)
+  local quarter = min(window, max(100, floor(window / 4)))
+  return (floor(now / quarter) + 1) * quarter + window
+end
+
 -- Writes what differs from what was loaded. Writes that need memory come first:
 -- without it nothing at all is changed. Without a time at which the key expires, it does
 -- when it would have.
@@ -92,6 +99,7 @@ local function save(c, now, all, expires)
   end
   call_with('HSET', c.key, written)
   call_with('HDEL', c.key, gone)
+  if expires and own.till == 0 then expires = format('%d', max(tonumber(expires), expiry(now, own.kept))) end
   if expires then call('PEXPIREAT', c.key, expires) end
 end
 
@@ -119,7 +127,7 @@ end
 -- Where slice i ends: a size after its start, unless it holds later units or the
 -- next one begins sooner.
 local function finish(all, i, long)
-  local ends = math.max(all[i].start + long, all[i].last + 1)
+  local ends = max(all[i].start + long, all[i].last + 1)
   if all[i + 1] then ends = min(ends, all[i + 1].start) end
   return ends
 end
@@ -169,7 +177,7 @@ local function falls(c, now, j, n)
       local edge = s.last
       if c.option[1] == 1 then
         local ends = spread(c.own.slices, i, size(c, window))
-        if ends then edge = min(edge, ends - 1 - math.floor((n - rest) * (ends - s.start) / s.count)) end
+        if ends then edge = min(edge, ends - 1 - floor((n - rest) * (ends - s.start) / s.count)) end
       end
       return edge + window - now
     end
@@ -181,9 +189,9 @@ end
 local function length(c, now, n, j)
   local long = size(c, c.window[j])
   if c.option[5] > 0 then
-    local free, shortest = math.max(0, c.limit[j] - count(c, now, j) - n), c.option[4]
+    local free, shortest = max(0, c.limit[j] - count(c, now, j) - n), c.option[4]
     while long > shortest and 2 * free <= c.limit[j] do
-      long = math.max(shortest, math.floor(long / 2))
+      long = max(shortest, floor(long / 2))
       free = 2 * free
     end
   end
@@ -207,7 +215,7 @@ local function add(c, now, n)
     latest.last = now
     latest.value = nil
   else
-    if latest then start = math.max(start, latest.last + 1) end
+    if latest then start = max(start, latest.last + 1) end
     all[#all + 1] = {start = start, last = now, count = n}
   end
   local kept, k, previous = {}, 0

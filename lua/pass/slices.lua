@@ -3,7 +3,7 @@
 --
 -- make(limit, window, now, _, _, packed, weighted, size, count, _, longest) -> decide
 local call, byte, find, sub, format = redis.call, string.byte, string.find, string.sub, string.format
-local ceil, min, unpack = math.ceil, math.min, table.unpack or unpack
+local ceil, floor, max, min, unpack = math.ceil, math.floor, math.max, math.min, table.unpack or unpack
 
 local colon = byte(':')
 
@@ -11,7 +11,10 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
   if packed or weighted == 1 or longest > 0 then return nil end
   local length = size > 0 and min(size, window) or ceil(window / count)
   local edge, begin = now - window, now - now % length
-  local fresh, expires, kept = format('%d', begin), format('%d', now + window + min(window, grace)), format('%d', window)
+  local fresh, kept = format('%d', begin), format('%d', window)
+  -- As in slices.lua: the last unit says when the key expires.
+  local quarter = min(window, max(100, floor(window / 4)))
+  local period = floor(now / quarter)
 
   local used, start, last, units, newest -- of what counts, and of the newest slice, with its field
   local oldest -- the last unit of the oldest slice that counts
@@ -73,11 +76,11 @@ return function(limit, window, now, _, _, packed, weighted, size, count, _, long
     else
       call('HSET', key, newest, format('%d:%d', units, now - start))
     end
+    if floor(last / quarter) ~= period then call('PEXPIREAT', key, format('%d', (period + 1) * quarter + window)) end
     if gone then
       for i = 1, #gone, 1000 do call('HDEL', key, unpack(gone, i, min(i + 999, #gone))) end
       gone = nil
     end
-    if not again then call('PEXPIREAT', key, expires) end
     last, used = now, used + 1
     if units == used then oldest = now end
     if used < limit then return limit - used end

@@ -56,7 +56,7 @@ func TestTTL(t *testing.T) {
 				}
 				slack, needed := int64(100), matters-from
 				switch algo.(type) {
-				case window.Log:
+				case window.Log, window.Slices:
 					slack = max(slack, needed/4)
 				case window.GCRA:
 					needed += from - began // buckets of other windows are kept for a whole one
