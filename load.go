@@ -3,12 +3,9 @@ package slidingwindow
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
-	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // Load scales limits by how loaded this Caddy is. One of cpu, memory and latency is required. Each
@@ -138,72 +135,6 @@ func (r *LoadRange) compile(read func(Value) (float64, error)) (load.Range, erro
 		return load.Range{}, fmt.Errorf("%s %s: lo must be above 0 and below hi; write lo first", r.Lo, r.Hi)
 	}
 	return load.Range{Lo: lo, Hi: hi}, nil
-}
-
-// seconds returns a duration as seconds.
-func (v Value) seconds() (float64, error) {
-	d, err := v.duration()
-	return d.Seconds(), err
-}
-
-// checkLoad reports what is wrong with load, or with what is configured beside it.
-func checkLoad(z *Zone, c *compiled.Settings) (err error) {
-	if z.Load == nil {
-		return nil
-	}
-	if c.Scaling, err = z.Load.compile(); err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	if z.Lease != nil {
-		return errors.New("load and lease cannot be combined: a lease needs one limit for all requests on a key; take out one of them")
-	}
-	if _, ok := c.Algorithm.(window.GCRA); ok {
-		return errors.New("load and algorithm gcra cannot be combined: Caddys with different factors would spoil each other's counts; use zset, log, stream or slices")
-	}
-	return checkScaled(z, c)
-}
-
-// checkScaled reports why the limits cannot follow the load.
-func checkScaled(z *Zone, c *compiled.Settings) error {
-	if len(c.Limits) == 0 {
-		return nil // of the limit
-	}
-	scaled, written, dynamic := []window.Policy(nil), []Limit(nil), false
-	for i, l := range z.Limits {
-		limit := &c.Limits[i]
-		if limit.DynamicWindow() {
-			return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder", l.Max, l.Window)
-		}
-		if limit.Known.Window <= load.LongestScaled {
-			scaled, written, dynamic = append(scaled, limit.Known), append(written, l), dynamic || limit.DynamicMax()
-		}
-	}
-	if scaled == nil {
-		l := z.Limits[0]
-		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, shortLimit(&c.Limits[0]))
-	}
-	if z.Fallback != nil {
-		if c.Fallback.Window > load.LongestScaled && dynamic {
-			return fmt.Errorf("fallback %s %s: load scales limits with windows of 60s or less, and this one may take the place of such a limit; write a shorter window", z.Fallback.Max, z.Fallback.Window)
-		}
-		if c.Fallback.Window <= load.LongestScaled {
-			scaled, written = append(scaled, c.Fallback), append(written, *z.Fallback)
-		}
-	}
-	for i, p := range scaled {
-		if err := window.CheckPolicy(c.Algorithm, load.Scale(p, c.Scaling.Ceiling)); err != nil {
-			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", written[i].Max, written[i].Window, z.Load.Ceiling, err)
-		}
-	}
-	return nil
-}
-
-// shortLimit returns what a limit allows in a second, on average; 100 if that is not known.
-func shortLimit(l *compiled.LimitTemplate) int64 {
-	if l.Dynamic() {
-		return 100
-	}
-	return max(1, int64(math.Round(float64(l.Known.Limit)*float64(time.Second)/float64(l.Known.Window))))
 }
 
 // plain returns l with values written in one way and without those that are the default.

@@ -13,11 +13,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/adminapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	_ "github.com/slidingwindow/caddy-sliding-window/internal/cli" // registers `caddy sliding-window`
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/jsonform"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/dryrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
@@ -248,13 +251,6 @@ func (h *Handler) decidesAlone(z *Zone) bool {
 	})
 }
 
-func checkStatus(status int) error {
-	if status != 0 && (status < 400 || status > 599) {
-		return fmt.Errorf("status %d: must be from 400 to 599", status)
-	}
-	return nil
-}
-
 func checkJitter(jitter float64) error {
 	if !(jitter >= 0 && jitter <= 1) { // NaN, too
 		return fmt.Errorf("jitter %v: must be from 0 to 1", jitter)
@@ -295,3 +291,47 @@ var (
 	_ caddy.CleanerUpper          = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 )
+
+// provision loads the matchers of the zone, and logs what is most likely a mistake in it.
+func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhttp.MatcherSets, err error) {
+	if !use.Warned {
+		use.Warned = true
+		placeholders.Warn(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)
+		z.warn(ctx.Logger())
+	}
+	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
+	if z.MatcherSetsRaw == nil {
+		return nil, nil
+	}
+	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
+	if err != nil {
+		return nil, fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
+	}
+	if err := matchers.FromInterface(loaded); err != nil {
+		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	return matchers, nil
+}
+
+// isInHandler reports whether a handler has a zone of the name, if it is one with zones.
+func (z *Zone) isInHandler(handler caddyhttp.MiddlewareHandler) (has, known bool) {
+	h, known := handler.(*Handler)
+	return known && slices.ContainsFunc(h.Zones, func(o *Zone) bool { return o.Name == z.Name }), known
+}
+
+// warn logs what is most likely a mistake in the limits, but may be meant: overrides give some keys
+// other ones.
+func (z *Zone) warn(logger *zap.Logger) {
+	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
+		logger.Warn("fallback is never used: no limit has a placeholder; take fallback out", zap.String("zone", z.Name))
+	}
+	if z.Settle != nil { // which reserves the smallest limit at most
+		return
+	}
+	for i, l := range z.Limits {
+		if limit := &z.c.Limits[i]; !limit.DynamicMax() && limit.Known.Limit > 0 && z.c.Cost > limit.Known.Limit {
+			logger.Warn("cost is above the limit, so that no request passes; raise the limit, or lower cost",
+				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 
@@ -235,37 +234,6 @@ func (s *Settle) compileReserveMax(c *compiled.Settle) (err error) {
 	}
 	if c.ReserveMost < 1 || c.ReserveMost > usage.MaxCount {
 		return fmt.Errorf("reserve_max %s: must be from 1 to %d", s.ReserveMax, int64(usage.MaxCount))
-	}
-	return nil
-}
-
-// checkSettle reports what is wrong with settle, or with what is configured beside it.
-func checkSettle(z *Zone, c *compiled.Settings) (err error) {
-	if z.Settle == nil {
-		return nil
-	}
-	if c.Settle, err = z.Settle.compile(); err != nil {
-		return fmt.Errorf("settle: %w", err)
-	}
-	if z.CountIf != nil {
-		return errors.New("settle and count_if cannot be combined; use refund_if in settle, or two zones")
-	}
-	if c.Cost == 0 {
-		return errors.New("settle: cost 0 reserves nothing that could be settled; write what a request is thought to cost, or take out cost")
-	}
-	if c.Cost > c.Settle.Most {
-		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
-	}
-	if c.Settle.ReserveMost > 0 && c.Cost > c.Settle.ReserveMost {
-		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
-	}
-	return checkReceipts(z, c, "settle")
-}
-
-// checkReceipts reports why an option cannot settle what the zone charges.
-func checkReceipts(z *Zone, c *compiled.Settings, option string) error {
-	if err := engine.CheckReceipts(c.Algorithm, c.Lease); err != nil {
-		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
 	}
 	return nil
 }

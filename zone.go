@@ -1,8 +1,6 @@
 package slidingwindow
 
 import (
-	"encoding/json"
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
@@ -121,38 +119,4 @@ type Zone struct {
 	errNoFallback error
 
 	c *compiled.Settings // made by check
-}
-
-// withShare ends the definition of a zone whose handler has share.
-const withShare = " with share"
-
-// definition is what two zones of one name have to have in common, however they are
-// written. Those that share their limits out while the store is away count differently
-// then.
-func (z *Zone) definition(share bool) string {
-	b, _ := json.Marshal(z.plain()) // strings and numbers only: it cannot fail
-	if share {
-		b = append(b, withShare...)
-	}
-	return string(b)
-}
-
-// plain returns the zone as configured, with values spelt in one way and without those
-// that are the default.
-func (z *Zone) plain() *Zone {
-	p := *z
-	for _, o := range zoneOptions() {
-		if o.plain != nil {
-			o.plain(z, &p)
-		}
-	}
-	return &p
-}
-
-// unless returns what is configured, or nothing if that is the default.
-func unless[T ~string](configured, standard T) T {
-	if configured == standard {
-		return ""
-	}
-	return configured
 }

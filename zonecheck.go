@@ -5,57 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"go.uber.org/zap"
-
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
-	"github.com/slidingwindow/caddy-sliding-window/internal/config/routes"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
-	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
-
-// check reports what is wrong with the zone as configured. It compiles the zone.
-func (z *Zone) check() error {
-	if err := checkZoneName(z.Name); err != nil {
-		return err
-	}
-	if err := z.checkUpTo(""); err != nil {
-		return fmt.Errorf("zone %s: %w", z.Name, err)
-	}
-	return nil
-}
-
-// compiled returns what needs no check of a compiled zone.
-func (z *Zone) compiled() *compiled.Settings {
-	c := &compiled.Settings{
-		Name: z.Name, EmptyKey: z.EmptyKey, EmptyKeyStatus: z.EmptyKeyStatus, CountIf: z.CountIf, Placeholders: z.names(cmp.Or(z.Key, template.DefaultKey)),
-		Configured: control.ZoneInfo{Name: z.Name, Key: template.Short(cmp.Or(z.Key, template.DefaultKey)), Algorithm: window.Zset{}.Name(), TopTalkers: z.TopTalkers},
-	}
-	if z.Algorithm != nil && z.Algorithm.Name != "" {
-		c.Configured.Algorithm = z.Algorithm.Name
-	}
-	for _, l := range z.Limits {
-		p := l.plain()
-		c.Configured.Limits = append(c.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
-	}
-	switch {
-	case z.CountIf != nil:
-		c.Receipts = "count_if"
-	case z.Settle != nil:
-		c.Receipts = "settle"
-	}
-	return c
-}
 
 func checkZoneName(name string) error {
 	if name == "" {
@@ -67,22 +29,6 @@ func checkZoneName(name string) error {
 	for _, c := range name {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.' {
 			return fmt.Errorf("zone %q: name holds %q; use letters, digits, ., - and _", name, c)
-		}
-	}
-	return nil
-}
-
-// checkUpTo compiles the zone, and reports what is wrong with it. A zone of which more lines may follow is compiled up to an
-// option, and what is wrong with that one counts.
-func (z *Zone) checkUpTo(option string) error {
-	z.c = z.compiled()
-	for _, o := range zoneOptions() {
-		var err error
-		if o.check != nil {
-			err = o.check(z, z.c)
-		}
-		if o.name == option || option == "" && err != nil {
-			return err
 		}
 	}
 	return nil
@@ -215,23 +161,6 @@ func errNoFallback(l Limit) error {
 	return fmt.Errorf("limit %s %s: holds a placeholder, so a fallback is required; write fallback %s %s, or another limit, in the zone", l.Max, l.Window, most, window)
 }
 
-// warn logs what is most likely a mistake in the limits, but may be meant: overrides give some keys
-// other ones.
-func (z *Zone) warn(logger *zap.Logger) {
-	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
-		logger.Warn("fallback is never used: no limit has a placeholder; take fallback out", zap.String("zone", z.Name))
-	}
-	if z.Settle != nil { // which reserves the smallest limit at most
-		return
-	}
-	for i, l := range z.Limits {
-		if limit := &z.c.Limits[i]; !limit.DynamicMax() && limit.Known.Limit > 0 && z.c.Cost > limit.Known.Limit {
-			logger.Warn("cost is above the limit, so that no request passes; raise the limit, or lower cost",
-				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
-		}
-	}
-}
-
 // checkAlgorithm reports what is wrong with the algorithm, by itself or for the
 // limits as far as they are known.
 func checkAlgorithm(z *Zone, c *compiled.Settings) (err error) {
@@ -293,30 +222,6 @@ func checkPack(z *Zone, c *compiled.Settings) error {
 	return nil
 }
 
-func checkPrefix(field string, bits *int, most int) error {
-	if bits != nil && (*bits < 0 || *bits > most) {
-		return fmt.Errorf("%s %d: must be from 0 to %d", field, *bits, most)
-	}
-	return nil
-}
-
-// checkWord reports a field that has none of the words it can have.
-func checkWord[T ~string](field string, value T, words ...T) error {
-	if slices.Contains(words, value) {
-		return nil
-	}
-	var all []string
-	for _, word := range words {
-		if word != "" {
-			all = append(all, string(word))
-		}
-	}
-	if cure := foreign.Cure(field, string(value)); cure != "" {
-		return fmt.Errorf("%s %q is unknown; %s", field, value, cure)
-	}
-	return fmt.Errorf("%s %q is unknown; use one of %s", field, value, strings.Join(all, ", "))
-}
-
 // checkCountIf reports what is wrong with count_if, or with another option beside it.
 func checkCountIf(z *Zone, c *compiled.Settings) error {
 	m := z.CountIf
@@ -330,22 +235,6 @@ func checkCountIf(z *Zone, c *compiled.Settings) error {
 		return errors.New("count_if: cost 0 spends nothing that could be given back; take out cost or count_if")
 	}
 	return checkReceipts(z, c, "count_if")
-}
-
-// checkMatcher reports what is wrong with the response matcher of an option.
-func checkMatcher(option string, m *caddyhttp.ResponseMatcher) error {
-	if len(m.StatusCode) == 0 && len(m.Headers) == 0 {
-		return fmt.Errorf("%[1]s: no condition, so that every answer would count; write status <code>... or header <field> <value>, or take %[1]s out", option)
-	}
-	if _, unnamed := m.Headers[""]; unnamed {
-		return fmt.Errorf("%s: header: the name of the field is empty; write header <field> <value>", option)
-	}
-	for _, code := range m.StatusCode {
-		if code < 1 || code > 9 && code < 100 || code > 999 {
-			return fmt.Errorf("%s: status %d: must be a status code, or one digit for a class of them", option, code)
-		}
-	}
-	return nil
 }
 
 // names returns the placeholders of a zone with a key.
@@ -377,29 +266,113 @@ func (z *Zone) names(key string) []placeholders.Use {
 	return uses
 }
 
-// provision loads the matchers of the zone, and logs what is most likely a mistake in it.
-func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhttp.MatcherSets, err error) {
-	if !use.Warned {
-		use.Warned = true
-		placeholders.Warn(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)
-		z.warn(ctx.Logger())
+// checkSettle reports what is wrong with settle, or with what is configured beside it.
+func checkSettle(z *Zone, c *compiled.Settings) (err error) {
+	if z.Settle == nil {
+		return nil
 	}
-	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
-	if z.MatcherSetsRaw == nil {
-		return nil, nil
+	if c.Settle, err = z.Settle.compile(); err != nil {
+		return fmt.Errorf("settle: %w", err)
 	}
-	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
-	if err != nil {
-		return nil, fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
+	if z.CountIf != nil {
+		return errors.New("settle and count_if cannot be combined; use refund_if in settle, or two zones")
 	}
-	if err := matchers.FromInterface(loaded); err != nil {
-		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
+	if c.Cost == 0 {
+		return errors.New("settle: cost 0 reserves nothing that could be settled; write what a request is thought to cost, or take out cost")
 	}
-	return matchers, nil
+	if c.Cost > c.Settle.Most {
+		return fmt.Errorf("settle: max %s is below cost %s; raise max, or lower cost", z.Settle.Max, z.Cost)
+	}
+	if c.Settle.ReserveMost > 0 && c.Cost > c.Settle.ReserveMost {
+		return fmt.Errorf("settle: reserve_max %s is below cost %s, which is reserved if the body tells nothing; raise reserve_max, or lower cost", z.Settle.ReserveMax, z.Cost)
+	}
+	return checkReceipts(z, c, "settle")
 }
 
-// isInHandler reports whether a handler has a zone of the name, if it is one with zones.
-func (z *Zone) isInHandler(handler caddyhttp.MiddlewareHandler) (has, known bool) {
-	h, known := handler.(*Handler)
-	return known && slices.ContainsFunc(h.Zones, func(o *Zone) bool { return o.Name == z.Name }), known
+// checkReceipts reports why an option cannot settle what the zone charges.
+func checkReceipts(z *Zone, c *compiled.Settings, option string) error {
+	if err := engine.CheckReceipts(c.Algorithm, c.Lease); err != nil {
+		return fmt.Errorf("%s: %w, or take out %s", option, err, option)
+	}
+	return nil
+}
+
+// checkLoad reports what is wrong with load, or with what is configured beside it.
+func checkLoad(z *Zone, c *compiled.Settings) (err error) {
+	if z.Load == nil {
+		return nil
+	}
+	if c.Scaling, err = z.Load.compile(); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if z.Lease != nil {
+		return errors.New("load and lease cannot be combined: a lease needs one limit for all requests on a key; take out one of them")
+	}
+	if _, ok := c.Algorithm.(window.GCRA); ok {
+		return errors.New("load and algorithm gcra cannot be combined: Caddys with different factors would spoil each other's counts; use zset, log, stream or slices")
+	}
+	return checkScaled(z, c)
+}
+
+// checkScaled reports why the limits cannot follow the load.
+func checkScaled(z *Zone, c *compiled.Settings) error {
+	if len(c.Limits) == 0 {
+		return nil // of the limit
+	}
+	scaled, written, dynamic := []window.Policy(nil), []Limit(nil), false
+	for i, l := range z.Limits {
+		limit := &c.Limits[i]
+		if limit.DynamicWindow() {
+			return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder", l.Max, l.Window)
+		}
+		if limit.Known.Window <= load.LongestScaled {
+			scaled, written, dynamic = append(scaled, limit.Known), append(written, l), dynamic || limit.DynamicMax()
+		}
+	}
+	if scaled == nil {
+		l := z.Limits[0]
+		return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, since a longer one remembers what passed before and would deny everything; add a short limit, such as limit %d 1s", l.Max, l.Window, shortLimit(&c.Limits[0]))
+	}
+	if z.Fallback != nil {
+		if c.Fallback.Window > load.LongestScaled && dynamic {
+			return fmt.Errorf("fallback %s %s: load scales limits with windows of 60s or less, and this one may take the place of such a limit; write a shorter window", z.Fallback.Max, z.Fallback.Window)
+		}
+		if c.Fallback.Window <= load.LongestScaled {
+			scaled, written = append(scaled, c.Fallback), append(written, *z.Fallback)
+		}
+	}
+	for i, p := range scaled {
+		if err := window.CheckPolicy(c.Algorithm, load.Scale(p, c.Scaling.Ceiling)); err != nil {
+			return fmt.Errorf("load: limit %s %s at ceiling %s: %w", written[i].Max, written[i].Window, z.Load.Ceiling, err)
+		}
+	}
+	return nil
+}
+
+// shortLimit returns what a limit allows in a second, on average; 100 if that is not known.
+func shortLimit(l *compiled.LimitTemplate) int64 {
+	if l.Dynamic() {
+		return 100
+	}
+	return max(1, int64(math.Round(float64(l.Known.Limit)*float64(time.Second)/float64(l.Known.Window))))
+}
+
+// checkCost reports what is wrong with the cost by itself.
+func checkCost(z *Zone, c *compiled.Settings) error {
+	c.Cost, c.Spends = 1, template.NewText(string(z.Cost))
+	if err := template.Check(string(z.Cost)); err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
+	if z.Cost == "" || z.Cost.dynamic() {
+		return nil
+	}
+	n, err := z.Cost.int()
+	if err == nil && n < 0 {
+		err = fmt.Errorf("%d is negative; use 0 to look without spending", n)
+	}
+	if err != nil {
+		return fmt.Errorf("cost %w", err)
+	}
+	c.Cost = n
+	return nil
 }

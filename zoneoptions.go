@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 // zoneOption is what the code knows of an option of a zone, beside the field of Zone that has its
@@ -291,4 +293,79 @@ func readEmptyKey(z *Zone, d *caddyfile.Dispenser) error {
 	z.EmptyKeyStatus = status
 	d.RemainingArgs()
 	return wrap(d, z.checkUpTo("empty_key"))
+}
+
+// withShare ends the definition of a zone whose handler has share.
+const withShare = " with share"
+
+// definition is what two zones of one name have to have in common, however they are
+// written. Those that share their limits out while the store is away count differently
+// then.
+func (z *Zone) definition(share bool) string {
+	b, _ := json.Marshal(z.plain()) // strings and numbers only: it cannot fail
+	if share {
+		b = append(b, withShare...)
+	}
+	return string(b)
+}
+
+// plain returns the zone as configured, with values spelt in one way and without those
+// that are the default.
+func (z *Zone) plain() *Zone {
+	p := *z
+	for _, o := range zoneOptions() {
+		if o.plain != nil {
+			o.plain(z, &p)
+		}
+	}
+	return &p
+}
+
+// check reports what is wrong with the zone as configured. It compiles the zone.
+func (z *Zone) check() error {
+	if err := checkZoneName(z.Name); err != nil {
+		return err
+	}
+	if err := z.checkUpTo(""); err != nil {
+		return fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	return nil
+}
+
+// checkUpTo compiles the zone, and reports what is wrong with it. A zone of which more lines may follow is compiled up to an
+// option, and what is wrong with that one counts.
+func (z *Zone) checkUpTo(option string) error {
+	z.c = z.compiled()
+	for _, o := range zoneOptions() {
+		var err error
+		if o.check != nil {
+			err = o.check(z, z.c)
+		}
+		if o.name == option || option == "" && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compiled returns what needs no check of a compiled zone.
+func (z *Zone) compiled() *compiled.Settings {
+	c := &compiled.Settings{
+		Name: z.Name, EmptyKey: z.EmptyKey, EmptyKeyStatus: z.EmptyKeyStatus, CountIf: z.CountIf, Placeholders: z.names(cmp.Or(z.Key, template.DefaultKey)),
+		Configured: control.ZoneInfo{Name: z.Name, Key: template.Short(cmp.Or(z.Key, template.DefaultKey)), Algorithm: window.Zset{}.Name(), TopTalkers: z.TopTalkers},
+	}
+	if z.Algorithm != nil && z.Algorithm.Name != "" {
+		c.Configured.Algorithm = z.Algorithm.Name
+	}
+	for _, l := range z.Limits {
+		p := l.plain()
+		c.Configured.Limits = append(c.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
+	}
+	switch {
+	case z.CountIf != nil:
+		c.Receipts = "count_if"
+	case z.Settle != nil:
+		c.Receipts = "settle"
+	}
+	return c
 }
