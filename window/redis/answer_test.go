@@ -10,9 +10,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestAnswers holds what the store makes of each answer that the script can give to
-// one of two requests.
-func TestAnswers(t *testing.T) {
+// TestAskedAgain holds that a request is sent again, once and alone, on which the script failed beside another.
+func TestAskedAgain(t *testing.T) {
 	const at, limit, length = windowtest.Start, 10, time.Minute
 	decided := func(d window.Decision) *window.Decision {
 		d.Limit, d.At = limit, at
@@ -24,16 +23,8 @@ func TestAnswers(t *testing.T) {
 		alone  []int64          // to the request when it is sent again, if it is
 		want   *window.Decision // nil: an error
 	}{
-		{"short", []int64{7}, nil, decided(window.Decision{Allowed: true, Remaining: 7, ResetAfter: length, EffectiveWindow: length})},
-		{"with times", []int64{-4, 7, 3_000, 2_000}, nil, decided(window.Decision{Allowed: true, Remaining: 7, ResetAfter: 3 * time.Second, EffectiveWindow: 2 * time.Second})},
-		{"in full", []int64{-5, 0, 0, 1_000, 3_000, 2_000}, nil, decided(window.Decision{RetryAfter: time.Second, ResetAfter: 3 * time.Second, EffectiveWindow: 2 * time.Second})},
 		{"failed, then decided", []int64{-1}, []int64{at, 8}, decided(window.Decision{Allowed: true, Remaining: 8, ResetAfter: length, EffectiveWindow: length})},
 		{"failed twice", []int64{-1}, []int64{at, -1}, nil},
-		{"may be charged", []int64{-2}, nil, nil},
-		{"forbidden", []int64{-3}, nil, nil},
-		{"unknown", []int64{-6}, nil, nil},
-		{"more than the limit", []int64{11}, nil, nil},
-		{"part of the times", []int64{-4, 7}, nil, nil},
 	} {
 		asked := 0
 		s := newStore(t, redis.Options{Addresses: []string{fakeServer(t, func([]string) string {

@@ -25,68 +25,6 @@ func nativeCharge(key string, cost int64, a window.GCRA, p window.Policy) window
 	return window.Charge{Zone: "zone", Key: key, Cost: cost, Algorithm: a, Policies: []window.Policy{p}}
 }
 
-// TestNativeCommand holds what is asked of CL.THROTTLE against what redis-cell
-// documents, and the decisions against its answers.
-func TestNativeCommand(t *testing.T) {
-	for _, c := range windowtest.RedisCell {
-		var row windowtest.Row
-		limit := c.Policy.AtOnce(c.Algorithm)
-		addr := fakeServer(t, func(args []string) string {
-			quantity := row.Cost
-			if row.RetryAfter == window.Never {
-				quantity = 0 // a cost above the limit is not asked for
-			}
-			parts := strings.Fields(c.Command)
-			want := append([]string{"cl.throttle", "cell:2-native-gcra:zone:" + parts[1]}, append(parts[2:], strconv.FormatInt(quantity, 10))...)
-			if !slices.Equal(args, want) {
-				t.Errorf("the server got %q, want %q", args, want)
-			}
-			retry, limited := int64(-1), int64(0)
-			if row.RetryAfter > 0 && quantity > 0 {
-				retry, limited = ceilSeconds(row.RetryAfter), 1
-			}
-			return integers(limited, limit, row.Remaining, retry, ceilSeconds(row.ResetAfter))
-		})
-		s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}, Prefix: "cell"}))
-		for i := range c.Rows {
-			row = c.Rows[i]
-			d := take(t, s, nativeCharge(strings.Fields(c.Command)[1], row.Cost, c.Algorithm, c.Policy))[0]
-			want := window.Decision{
-				Allowed: row.RetryAfter == 0, Limit: limit, Remaining: row.Remaining, RetryAfter: row.RetryAfter,
-				ResetAfter: time.Duration(ceilSeconds(row.ResetAfter)) * time.Second, EffectiveWindow: d.EffectiveWindow,
-			}
-			if d != want || d.EffectiveWindow <= 0 || d.Remaining == 0 && d.EffectiveWindow > d.ResetAfter {
-				t.Errorf("%s, row %d: %+v, want %+v", c.Command, i, d, want)
-			}
-		}
-	}
-}
-
-// TestNativeOddAnswers has a server whose answers cannot be: what is said stays within
-// what a decision may say.
-func TestNativeOddAnswers(t *testing.T) {
-	const limit = 10
-	for _, c := range []struct {
-		answer []int64
-		want   window.Decision
-	}{
-		{[]int64{1, limit, 0, 0, 5}, window.Decision{RetryAfter: time.Second, ResetAfter: 5 * time.Second}},
-		{[]int64{1, limit, -3, -1, -1}, window.Decision{RetryAfter: time.Second}},
-		{[]int64{0, limit, 99, -1, -7}, window.Decision{Allowed: true, Remaining: limit}},
-	} {
-		addr := fakeServer(t, func([]string) string { return integers(c.answer...) })
-		s := redis.AskAlways(newStore(t, redis.Options{Addresses: []string{addr}}))
-		got := take(t, s, nativeCharge("key", 1, window.GCRA{}, window.Policy{Limit: limit, Window: 10 * time.Second}))[0]
-		if got.EffectiveWindow <= 0 {
-			t.Errorf("%v: effective window %s, want one", c.answer, got.EffectiveWindow)
-		}
-		c.want.Limit, c.want.EffectiveWindow = limit, got.EffectiveWindow
-		if got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.answer, got, c.want)
-		}
-	}
-}
-
 func ceilSeconds(d time.Duration) int64 {
 	if d == window.Never {
 		return -1

@@ -65,6 +65,27 @@ func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 // Binary builds Caddy with the race detector, once, and returns its path.
 func Binary(tb testing.TB) string {
 	tb.Helper()
+	return built(tb, withRace)
+}
+
+// Commands returns a directory for PATH, in which caddy is this one without the race detector: a command of a few
+// milliseconds would take four times as long with it.
+func Commands(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := os.Symlink(built(tb, withoutRace), filepath.Join(dir, "caddy")); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+var (
+	withRace    = sync.OnceValues(func() (string, error) { return build("caddy-with-race", "-race") })
+	withoutRace = sync.OnceValues(func() (string, error) { return build("caddy-without-race", "-race=false") })
+)
+
+func built(tb testing.TB, build func() (string, error)) string {
+	tb.Helper()
 	path, err := build()
 	if err != nil {
 		tb.Fatal(err)
@@ -72,12 +93,12 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-var build = sync.OnceValues(func() (string, error) {
+func build(name, race string) (string, error) {
 	if home == "" {
 		return "", errors.New("caddyrun: TestMain has to call Main")
 	}
-	path := filepath.Join(home, "caddy-with-plugin")
-	cmd := exec.Command("go", "build", "-race", "-o", path, "github.com/slidingwindow/caddy-sliding-window/cmd/caddy")
+	path := filepath.Join(home, name)
+	cmd := exec.Command("go", "build", race, "-o", path, "github.com/slidingwindow/caddy-sliding-window/cmd/caddy") //nolint:gosec // of a test
 	_, file, _, _ := runtime.Caller(0)
 	cmd.Dir = filepath.Dir(file) // also for tests of other modules
 	cmd.Env = Environment        // the go command keeps its settings below XDG_CONFIG_HOME
@@ -86,7 +107,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Process is a Caddy with this plugin in a process of its own.
 type Process struct {
@@ -121,6 +142,14 @@ func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
 		})
 	}
 	return p
+}
+
+// Logged waits until each of the texts is in the log, which may take longer than an answer.
+func (p *Process) Logged(tb testing.TB, texts ...string) {
+	tb.Helper()
+	for _, text := range texts {
+		Eventually(tb, 20*time.Second, "the log has "+text, func() bool { return strings.Contains(p.Log.String(), text) })
+	}
 }
 
 // Stop suspends the process, and Cont resumes it.
@@ -190,7 +219,8 @@ func FreeAddress(tb testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(tb)))
 }
 
-// Eventually polls until ok, for what no event tells.
+// Eventually polls until ok, for what no event tells. Patience is 20 s or more, unless it is what the test claims: a busy machine
+// of two cores may delay everything.
 func Eventually(tb testing.TB, patience time.Duration, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {

@@ -78,10 +78,7 @@ func operate(t *testing.T) (dir string, process *caddyrun.Process) {
 	}
 	forgetOverrides()
 	t.Cleanup(forgetOverrides)
-	dir = t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir = caddyrun.Commands(t)
 	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(strings.ReplaceAll(caddyfile, "{admin}", process.Admin)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -259,10 +256,7 @@ func TestCommandsDoneInPart(t *testing.T) {
 	respond ok
 }
 `, site)
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	own := " --address " + process.Admin
 	stdout, stderr, ok := shell(t, dir, "", "caddy sliding-window enforce shadow --all --ttl 1h"+own)
 	if !ok || !strings.Contains(stdout, "exempt until 20") || !strings.Contains(stdout, "Zone logins: lets all requests pass") || !strings.Contains(stdout, "shadow until 20") {

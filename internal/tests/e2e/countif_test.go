@@ -222,7 +222,7 @@ func TestRightLogins(t *testing.T) {
 		wrong(401)
 		right(1, 1000)
 		if redis != nil {
-			caddyrun.Eventually(t, 10*time.Second, "4 units count", func() bool { return zsetUnits(redis, key) == 4 })
+			caddyrun.Eventually(t, 20*time.Second, "4 units count", func() bool { return zsetUnits(redis, key) == 4 })
 		}
 		wrong(401)
 		wrong(429)
@@ -251,7 +251,7 @@ func TestRetryAfterInFlight(t *testing.T) {
 		for range 5 {
 			wg.Go(func() { logIn(client, address, key, "X-Wait", "1") })
 		}
-		caddyrun.Eventually(t, 10*time.Second, "5 wait", func() bool { return l.waiting.Load() == 5 })
+		caddyrun.Eventually(t, 20*time.Second, "5 wait", func() bool { return l.waiting.Load() == 5 })
 		if status, after := logIn(client, address, key); status != 429 || after != "1" {
 			t.Errorf("while 5 wait: %d, Retry-After %s, want 429 and 1", status, after)
 		}
@@ -274,7 +274,7 @@ func TestSettleInOutages(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := caddyrun.NewClient(t)
-		caddyrun.Eventually(t, 10*time.Second, "Redis decides", func() bool {
+		caddyrun.Eventually(t, 20*time.Second, "Redis decides", func() bool {
 			logIn(client, address, "warm")
 			return zsetUnits(server.Client(t), "warm") > 0
 		})
@@ -293,7 +293,7 @@ func TestSettleInOutages(t *testing.T) {
 					}
 				})
 			}
-			caddyrun.Eventually(t, 10*time.Second, "all wait", func() bool { return l.waiting.Load()-before == int64(wrong+right) })
+			caddyrun.Eventually(t, 20*time.Second, "all wait", func() bool { return l.waiting.Load()-before == int64(wrong+right) })
 			return func() {
 				close(l.answer)
 				wg.Wait()
@@ -308,7 +308,7 @@ func TestSettleInOutages(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // longer than the timeout of the store
 		server.Cont()
 		redis := server.Client(t)
-		caddyrun.Eventually(t, 10*time.Second, "Redis answers", func() bool { return redis.Ping(t.Context()).Err() == nil })
+		caddyrun.Eventually(t, 20*time.Second, "Redis answers", func() bool { return redis.Ping(t.Context()).Err() == nil })
 		time.Sleep(2 * time.Second)
 		if n := zsetUnits(redis, "key"); n < 2 || n > 5 {
 			t.Errorf("%d units count, want 2, and 3 more at most whose answer was lost", n)
@@ -336,7 +336,7 @@ func TestSettleInOutages(t *testing.T) {
 			t.Errorf("%d units count before the answers, want none", n)
 		}
 		end()
-		caddyrun.Eventually(t, 10*time.Second, "2 units count", func() bool { return zsetUnits(redis, "key") == 2 })
+		caddyrun.Eventually(t, 20*time.Second, "2 units count", func() bool { return zsetUnits(redis, "key") == 2 })
 	})
 }
 
@@ -358,7 +358,7 @@ func TestSettleOverAReload(t *testing.T) {
 	for _, password := range []string{"right", "right", "wrong"} {
 		wg.Go(func() { logIn(client, address, "key", "X-Wait", "1", "X-Password", password) })
 	}
-	caddyrun.Eventually(t, 10*time.Second, "all wait", func() bool { return l.waiting.Load() == 3 })
+	caddyrun.Eventually(t, 20*time.Second, "all wait", func() bool { return l.waiting.Load() == 3 })
 	if n := zsetUnits(redis, "key"); n != 3 {
 		t.Errorf("%d units count, want 3", n)
 	}
@@ -366,5 +366,5 @@ func TestSettleOverAReload(t *testing.T) {
 	time.Sleep(7 * time.Second) // longer than a store lingers that no receipt holds
 	close(l.answer)
 	wg.Wait()
-	caddyrun.Eventually(t, 10*time.Second, "1 unit counts", func() bool { return zsetUnits(redis, "key") == 1 })
+	caddyrun.Eventually(t, 20*time.Second, "1 unit counts", func() bool { return zsetUnits(redis, "key") == 1 })
 }

@@ -54,7 +54,7 @@ func TestAdminEnforce(t *testing.T) {
 			}
 			want("in shadow", "own", "a", 200)
 			// Requests in shadow are counted beside the next handlers.
-			caddyrun.Eventually(t, 10*time.Second, "inspect shows the request in shadow", func() bool {
+			caddyrun.Eventually(t, 20*time.Second, "inspect shows the request in shadow", func() bool {
 				i := c.inspect("own", "a")
 				return i.Enforce == "shadow" && !i.Passes()
 			})
@@ -72,7 +72,7 @@ func TestAdminEnforce(t *testing.T) {
 				t.Errorf("answer %+v", answer)
 			}
 			want("all in shadow", "own", "a", 200)
-			caddyrun.Eventually(t, 10*time.Second, "it ends by itself", func() bool {
+			caddyrun.Eventually(t, 20*time.Second, "it ends by itself", func() bool {
 				status, _, _ := c.request("own", "a")
 				return status == 429
 			})

@@ -36,9 +36,7 @@ func TestEnforceInAFleet(t *testing.T) {
 
 	enforced(t, caddys[0], `{"zone":"api","mode":"shadow","ttl":"1h","reason":"TICKET-9"}`, http.StatusOK)
 	everywhere("shadow", http.StatusOK)
-	if log := caddys[2].Log.String(); !strings.Contains(log, "enforcement of zone was changed at another Caddy") || !strings.Contains(log, "TICKET-9") {
-		t.Errorf("the log of another Caddy does not report the change:\n%s", log)
-	}
+	caddys[2].Logged(t, "enforcement of zone was changed at another Caddy", "TICKET-9")
 	caddys[1].End(t)
 	f.start(1)
 	everywhere("shadow after a restart", http.StatusOK)

@@ -307,7 +307,7 @@ func TestHintOfPlainPort(t *testing.T) {
 	for range 5 {
 		wantAnswer(t, caddyrun.MustGet(t, client, address, ""), http.StatusOK, "ok")
 	}
-	caddyrun.Eventually(t, 10*time.Second, "the hint in the log", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "the hint in the log", func() bool {
 		return strings.Contains(caddyLog.String(), `"hint":"if the server does not speak TLS at this port, write redis:// in place of rediss://, or take tls out"`)
 	})
 }

@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,10 +44,7 @@ func TestFleetOnTheCommandLine(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
 	server := redistest.Start(t)
 	client := caddyrun.NewClient(t)
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	all, admins, last := "", []string{}, (*caddyrun.Process)(nil)
 	for _, own := range []string{"own", "own", "another"} {
 		site := caddyrun.FreeAddress(t)

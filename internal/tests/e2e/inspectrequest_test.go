@@ -257,7 +257,7 @@ route {
 	for range 2 {
 		c.send("/", nil)
 	}
-	caddyrun.Eventually(t, 10*time.Second, "the zone in shadow is full", func() bool { return shadowDenied(c) })
+	caddyrun.Eventually(t, 20*time.Second, "the zone in shadow is full", func() bool { return shadowDenied(c) })
 	said := c.inspectRequest("/", nil)
 	if len(said.Zones) != 3 || said.WouldPass == nil || !*said.WouldPass {
 		t.Fatalf("%+v, want three zones, and that it passes", said)

@@ -14,7 +14,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 )
 
-// jobZones are the zones of docs/operating.md, each for some values of X-Key, in place of the one of sharing.
+// jobZones are the zones of docs/operating.md, each for some values of X-Key, in place of the one of caddyrun.Sharing.
 const jobZones = `	@client header_regexp X-Key ^[0-9.]+$
 	sliding_window @client {
 		zone per_client {
@@ -64,13 +64,10 @@ func TestEightDailyJobs(t *testing.T) {
 		t.Fatalf("docs/operating.md begins with %d jobs, want 8: %q", len(rows), rows)
 	}
 	const who, unblock, raise, ban, enforce, panics, logins, tokens = 0, 1, 2, 3, 4, 5, 6, 7
-	global, _, _ := strings.Cut(sharing, "\tsliding_window {\n\t\tzone api")
+	global, _, _ := strings.Cut(caddyrun.Sharing, "\tsliding_window {\n\t\tzone api")
 	f := startFleetOf(t, global+strings.NewReplacer("{count_if}", rows[logins][1], "{settle}", rows[tokens][1]).Replace(jobZones))
 
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), fmt.Appendf(nil, "{\n\tadmin %s\n}\n", f.caddys[0].Admin), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +84,20 @@ func TestEightDailyJobs(t *testing.T) {
 		t.Helper()
 		for i := 1; i < len(f.caddys); i++ {
 			for _, key := range keys {
-				caddyrun.Eventually(t, 10*time.Second, fmt.Sprintf("%s: %s gets %d at Caddy %d", what, key, status, i), func() bool { return f.holds(i, key, status) })
+				caddyrun.Eventually(t, 20*time.Second, fmt.Sprintf("%s: %s gets %d at Caddy %d", what, key, status, i), func() bool { return f.holds(i, key, status) })
 			}
 		}
 	}
 	times := func(n int, key string, status int) {
 		t.Helper()
 		for range n {
-			caddyrun.Eventually(t, 10*time.Second, fmt.Sprint(key, " gets ", status), func() bool { return f.holds(0, key, status) })
+			caddyrun.Eventually(t, 20*time.Second, fmt.Sprint(key, " gets ", status), func() bool { return f.holds(0, key, status) })
 		}
 	}
 	inspected := func(what, zone, key, want string) { // which spends nothing
 		t.Helper()
 		for i := 1; i < len(f.caddys); i++ {
-			caddyrun.Eventually(t, 10*time.Second, fmt.Sprintf("%s: %s at Caddy %d", what, want, i), func() bool {
+			caddyrun.Eventually(t, 20*time.Second, fmt.Sprintf("%s: %s at Caddy %d", what, want, i), func() bool {
 				_, text := f.caddys[i].Tell(t, http.MethodPost, "/sliding_window/inspect", "application/json", fmt.Sprintf(`{"zone":%q,"key":%q}`, zone, key))
 				return strings.Contains(text, want)
 			})
@@ -160,7 +157,7 @@ func TestEightDailyJobs(t *testing.T) {
 			t.Errorf("%s lets pass who was denied before: %q, before %q", step.share, denied, before)
 		}
 		for i := 1; i < len(f.caddys); i++ {
-			caddyrun.Eventually(t, 10*time.Second, fmt.Sprint(step.share, " at Caddy ", i), func() bool { return slices.Equal(deniedAt(i), denied) })
+			caddyrun.Eventually(t, 20*time.Second, fmt.Sprint(step.share, " at Caddy ", i), func() bool { return slices.Equal(deniedAt(i), denied) })
 		}
 		before = denied
 	}
@@ -190,11 +187,11 @@ func TestEightDailyJobs(t *testing.T) {
 	if status == nil {
 		t.Fatal("docs/operating.md does not say how to see that Redis is away")
 	}
-	caddyrun.Eventually(t, 10*time.Second, "status says that Redis is away", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "status says that Redis is away", func() bool {
 		return regexp.MustCompile(`away +20`).MatchString(run(status[1]))
 	})
 	f.server.Restart(t)
-	caddyrun.Eventually(t, 10*time.Second, "status says that Redis is back", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "status says that Redis is back", func() bool {
 		return regexp.MustCompile(` ok `).MatchString(run(status[1]))
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -183,10 +181,7 @@ func TestBudgetCommands(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	commands := strings.Split(strings.TrimSpace(shellBelow(t, llm, "Who spends most, and what is left")), "\n")
 	for i, want := range [][]string{{"Bearer a", "6024", "Bearer b", "3012"}, {"6024", "93976"}} {
 		stdout, stderr, ok := shell(t, dir, "", commands[i]+" --address "+process.Admin)

@@ -59,7 +59,7 @@ func TestHangingUpTellsLoadNothing(t *testing.T) {
 	}
 	settle := func(before int64) {
 		t.Helper()
-		caddyrun.Eventually(t, 10*time.Second, "60 requests have ended", func() bool { return returned.Load() == before+60 })
+		caddyrun.Eventually(t, 20*time.Second, "60 requests have ended", func() bool { return returned.Load() == before+60 })
 	}
 	before := returned.Load()
 	for range 60 {

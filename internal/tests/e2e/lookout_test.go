@@ -105,7 +105,7 @@ http://%s {
 				}
 				return b.String()
 			}
-			caddyrun.Eventually(t, 10*time.Second, "the log tells all", func() bool {
+			caddyrun.Eventually(t, 20*time.Second, "the log tells all", func() bool {
 				for _, text := range test.want {
 					if !strings.Contains(own(), text) {
 						return false

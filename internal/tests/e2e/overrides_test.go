@@ -168,35 +168,10 @@ func TestOverridesAPI(t *testing.T) {
 	}
 }
 
-// sharing is a Caddyfile of a Caddy on a Redis that others share.
-const sharing = `{
-	admin {admin}
-	persist_config off
-	auto_https off
-	storage file_system %s
-	sliding_window {
-		store redis {
-			address %s
-			timeout 2s
-		}
-	}
-}
-http://%s {
-	respond /healthz ok
-	sliding_window {
-		zone api {
-			key {header.X-Key}
-			limit 1000 1h
-		}
-	}
-	respond ok
-}
-`
-
 // fleet is three Caddys with one Redis and one storage.
 type fleet struct {
 	*testing.T
-	config    string // as sharing
+	config    string // as caddyrun.Sharing
 	server    *redistest.Server
 	client    *http.Client
 	storage   string
@@ -206,7 +181,7 @@ type fleet struct {
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
-	return startFleetOf(t, sharing)
+	return startFleetOf(t, caddyrun.Sharing)
 }
 
 func startFleetOf(t *testing.T, config string) *fleet {
@@ -221,7 +196,7 @@ func startFleetOf(t *testing.T, config string) *fleet {
 
 func (f *fleet) start(i int) {
 	f.Helper()
-	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(f.config, f.storage, f.server.Addr, f.addresses[i]), f.addresses[i])
+	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(f.config, f.storage, "address "+f.server.Addr, f.addresses[i]), f.addresses[i])
 }
 
 func (f *fleet) holds(i int, key string, status int) bool {

@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,11 +59,8 @@ func TestOverrideSaysWhatItChanges(t *testing.T) {
 	server := redistest.Start(t)
 	for name, store := range map[string]string{"memory": "memory", "redis": "redis {\naddress " + server.Addr + "\ntimeout 2s\n}"} {
 		t.Run(name, func(t *testing.T) {
-			site, dir := caddyrun.FreeAddress(t), t.TempDir()
+			site, dir := caddyrun.FreeAddress(t), caddyrun.Commands(t)
 			process := caddyrun.Start(t, strings.NewReplacer("{site}", site, "{storage}", t.TempDir(), "{store}", store).Replace(worded), site)
-			if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-				t.Fatal(err)
-			}
 			client := caddyrun.NewClient(t)
 			_ = caddyrun.MustGet(t, client, site, "b7e1c0d2")
 			const ofPlan, ofClients = "{per_minute} in 1m, {per_day} in 24h", "20 in 1m, 2000 in 24h"

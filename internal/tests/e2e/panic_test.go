@@ -3,18 +3,15 @@ package e2e_test
 import (
 	"encoding/json"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 )
 
-// sharingLogins has a zone that counts failed requests, which cannot be in shadow, beside the one of sharing.
-var sharingLogins = strings.Replace(sharing, "\trespond ok\n", `	sliding_window {
+// sharingLogins has a zone that counts failed requests, which cannot be in shadow, beside the one of caddyrun.Sharing.
+var sharingLogins = strings.Replace(caddyrun.Sharing, "\trespond ok\n", `	sliding_window {
 		zone failed_logins {
 			key {header.X-Key}
 			limit 1 1h
@@ -31,10 +28,7 @@ var sharingLogins = strings.Replace(sharing, "\trespond ok\n", `	sliding_window 
 func TestPanicSwitchStopsEverything(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
 	f := startFleetOf(t, sharingLogins)
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	command := func(i int, line string) string {
 		t.Helper()
 		stdout, stderr, ok := shell(t, dir, "", "caddy sliding-window "+line+" --address "+f.caddys[i].Admin)
@@ -92,6 +86,6 @@ func TestPanicSwitchStopsEverything(t *testing.T) {
 		t.Errorf("the end of the switch has changed overrides: %s, were %s", now, before)
 	}
 	for _, p := range f.caddys {
-		caddyrun.Eventually(t, 10*time.Second, "the log has it", func() bool { return strings.Contains(p.Log.String(), `"enforce":"exempt"`) })
+		p.Logged(t, `"enforce":"exempt"`)
 	}
 }

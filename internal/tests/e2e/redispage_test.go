@@ -180,7 +180,7 @@ func testPersistence(t *testing.T) {
 			}
 			r.spend(40)
 			if len(test.args) > 0 { // a busy disk may hold up the file for two seconds
-				caddyrun.Eventually(t, 10*time.Second, "all is in the file", func() bool {
+				caddyrun.Eventually(t, 20*time.Second, "all is in the file", func() bool {
 					return infoOf(t, c, "persistence", "aof_buffer_length") == 0
 				})
 			}
@@ -275,7 +275,7 @@ func startConfigured(t *testing.T, config, users string, args []string, replace 
 		close(s.done)
 	}()
 	t.Cleanup(s.kill)
-	caddyrun.Eventually(t, 10*time.Second, "a server answers", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "a server answers", func() bool {
 		select {
 		case <-s.done:
 			t.Fatalf("the server ended:\n%s", log)
@@ -341,7 +341,7 @@ func testSentinelExample(t *testing.T) {
 		"/run/secrets", secrets)
 	r.spend(60)
 	c := replica.client(t, "caddy")
-	caddyrun.Eventually(t, 10*time.Second, "the replica has it", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "the replica has it", func() bool {
 		return units(t, c) == 60
 	})
 	master.kill()

@@ -216,7 +216,7 @@ func TestHeadsHoldNothing(t *testing.T) {
 				for _, conn := range conns {
 					_ = conn.Close()
 				}
-				caddyrun.Eventually(t, 10*time.Second, "the metrics count the bodies", func() bool { return unread(t, "logins", "broken") == broken+5 })
+				caddyrun.Eventually(t, 20*time.Second, "the metrics count the bodies", func() bool { return unread(t, "logins", "broken") == broken+5 })
 				defer func(d time.Duration) { usage.BodyTime = d }(usage.BodyTime)
 				usage.BodyTime = 50 * time.Millisecond
 				_, lines, _ := heldHead(t, address, key, c.head, c.body)
@@ -245,7 +245,7 @@ func TestDeniedBeforeTheBody(t *testing.T) {
 		t.Cleanup(model.Close)
 		address := serveZones(t, store, "zone tokens {\n\t\t\tkey {header.X-Key}\n\t\t\tlimit 5000 1h\n\t\t\t"+reserving+"\n\t\t}", model.Listener.Addr().String())
 		client := caddyrun.NewClient(t)
-		caddyrun.Eventually(t, 10*time.Second, "the limit is used up", func() bool {
+		caddyrun.Eventually(t, 20*time.Second, "the limit is used up", func() bool {
 			status, _ := post(t, client, "http://"+address+"/", `{"max_tokens":10}`, "X-Key", t.Name())
 			return status == 429
 		})

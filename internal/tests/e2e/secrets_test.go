@@ -165,7 +165,7 @@ http://%s {
 		}
 	}
 	logged := make(map[string]bool)
-	caddyrun.Eventually(t, 10*time.Second, "every denial is in the log", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "every denial is in the log", func() bool {
 		for line := range strings.Lines(process.Log.String()) {
 			if !strings.HasSuffix(line, "\n") {
 				break // not there as a whole yet

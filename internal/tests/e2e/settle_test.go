@@ -429,7 +429,7 @@ func TestFaultsOfOthers(t *testing.T) {
 				if status, _, _ := s.ask(chat+"?input=3&output=2", "key", "", `{"max_tokens":940}`); status != 200 {
 					t.Fatalf("status %d", status)
 				}
-				caddyrun.Eventually(t, 5*time.Second, "the rest is back", func() bool { return s.left("key") >= 950 })
+				caddyrun.Eventually(t, 20*time.Second, "the rest is back", func() bool { return s.left("key") >= 950 })
 			}
 			s.wantLeft("key", 950)
 		})
@@ -530,13 +530,13 @@ func TestSettleTokensInOutages(t *testing.T) {
 		s := serveTokens(t, "redis redis://"+server.Addr, "limit 10000 1h\n\t\t\t\tsettle usage openai", "", "", "reverse_proxy "+model)
 		redis := server.Client(t)
 		counted := func(key string) bool { return zsetMembers(redis, "tokens", s.prefix+key) > 0 }
-		caddyrun.Eventually(t, 10*time.Second, "Redis decides", func() bool {
+		caddyrun.Eventually(t, 20*time.Second, "Redis decides", func() bool {
 			s.ask("/look", "warm", "1", "")
 			return counted("warm")
 		})
 		if decidedAway {
 			server.Kill()
-			caddyrun.Eventually(t, 10*time.Second, "Caddy notices", func() bool {
+			caddyrun.Eventually(t, 20*time.Second, "Caddy notices", func() bool {
 				status, _, _ := s.ask("/look", "warm", "1", "")
 				return status == 200
 			})
@@ -566,7 +566,7 @@ func TestSettleTokensInOutages(t *testing.T) {
 		if !decidedAway {
 			want += 3 * 100 // Redis has lost what it had counted
 		}
-		caddyrun.Eventually(t, 10*time.Second, "all are booked", func() bool { return s.left("key") == want })
+		caddyrun.Eventually(t, 20*time.Second, "all are booked", func() bool { return s.left("key") == want })
 	}
 }
 

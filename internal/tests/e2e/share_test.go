@@ -43,7 +43,7 @@ http://%s {
 	instances := func() []string { return redis.ZRange(ctx, "sw:2-{instances}", 0, -1).Val() }
 
 	load("{\n share\n }", 10)
-	caddyrun.Eventually(t, 10*time.Second, "one instance", func() bool { return len(instances()) == 1 })
+	caddyrun.Eventually(t, 20*time.Second, "one instance", func() bool { return len(instances()) == 1 })
 	first := instances()[0]
 	load("{\n share\n }", 20)
 	if all := instances(); len(all) != 1 || all[0] != first {
@@ -54,7 +54,7 @@ http://%s {
 		t.Errorf("without share there are the instances %q, want none", all)
 	}
 	load("{\n share\n }", 20)
-	caddyrun.Eventually(t, 10*time.Second, "one instance again", func() bool { return len(instances()) == 1 })
+	caddyrun.Eventually(t, 20*time.Second, "one instance again", func() bool { return len(instances()) == 1 })
 	if err := caddy.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -160,10 +160,7 @@ func TestTablesFitTerminals(t *testing.T) {
 	const long, reason = "search_tenant-003-with-a-name-of-some-length", "TICKET-7: the customer moves all of its data today, and asked for ten times as much until the evening"
 	site := caddyrun.FreeAddress(t)
 	process := caddyrun.Start(t, strings.ReplaceAll(wideZones, "{site}", site), site)
-	dir := t.TempDir()
-	if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-		t.Fatal(err)
-	}
+	dir := caddyrun.Commands(t)
 	client := caddyrun.NewClient(t)
 	for range 5 {
 		_ = caddyrun.MustGet(t, client, site, "")

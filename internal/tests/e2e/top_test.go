@@ -112,7 +112,7 @@ func TestTopTalkers(t *testing.T) {
 	c.wantTop("counted", "charged", 5, control.TopKey{Key: "anna", Count: 5})
 	c.wantTop("keyless", "denied", 5, control.TopKey{Key: "", Count: 5})
 	c.wantTop("keyless", "charged", 0)
-	caddyrun.Eventually(t, 10*time.Second, "the shadow zone has counted", func() bool { return c.top("shadow", "denied").Total == 4 })
+	caddyrun.Eventually(t, 20*time.Second, "the shadow zone has counted", func() bool { return c.top("shadow", "denied").Total == 4 })
 	c.wantTop("shadow", "denied", 4, control.TopKey{Key: "anna", Count: 3}, control.TopKey{Key: "", Count: 1})
 	c.wantTop("shadow", "charged", 2, control.TopKey{Key: "anna", Count: 2})
 

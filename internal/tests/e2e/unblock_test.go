@@ -25,16 +25,13 @@ func TestUnblockOneCustomer(t *testing.T) {
 		"\tsliding_window {\n\t\tstore redis redis://" + server.Addr + "/0\n\t}\n" + strings.TrimPrefix(blockBelow(t, recipes, "Behind a load balancer", 1), "{\n")
 	caddyfile = strings.NewReplacer("10.0.0.0/8", "127.0.0.0/8", "reverse_proxy localhost:9000", "respond ok").Replace(caddyfile)
 	var sites [2]string
-	dir := t.TempDir()
+	dir := caddyrun.Commands(t)
 	for i := range sites {
 		sites[i] = caddyrun.FreeAddress(t)
 		file := strings.Replace(caddyfile, ":8080 {", "http://"+sites[i]+" {", 1)
 		process := caddyrun.Start(t, file, sites[i])
 		if i > 0 {
 			continue
-		}
-		if err := os.Symlink(caddyrun.Binary(t), filepath.Join(dir, "caddy")); err != nil {
-			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(strings.ReplaceAll(file, "{admin}", process.Admin)), 0o600); err != nil {
 			t.Fatal(err)

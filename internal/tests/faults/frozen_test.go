@@ -3,7 +3,6 @@ package faults_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,9 +66,7 @@ http://%s {
 			if got := ask(limit); got != 0 {
 				t.Errorf("%d pass when another has used the limit up, want none", got)
 			}
-			caddyrun.Eventually(t, patient, "a line", func() bool {
-				return strings.Contains(frozen.Log.String(), "units that were used of a lease were missing")
-			})
+			frozen.Logged(t, "units that were used of a lease were missing")
 		})
 	}
 }

@@ -354,6 +354,7 @@ func (s *sites) checkAfter(r *remote, o outage, passed []caddyrun.Answer) {
 // back, and nothing else.
 func (s *sites) checkLog(cause string) {
 	s.Helper()
+	s.caddy.Logged(s, "store is unavailable", "store is back")
 	lines := s.logged()
 	if len(lines) != 2 || !strings.Contains(lines[0], "store is unavailable") || !strings.Contains(lines[1], "store is back") {
 		s.Errorf("the log has %q, want that the store is unavailable, and that it is back", lines)

@@ -307,7 +307,7 @@ func TestReloadWhileAway(t *testing.T) {
 		want("with a timeout of "+timeout.String(), 25, 0, 0)
 	}
 	r.server.Cont()
-	caddyrun.Eventually(t, patient, "the store is back", func() bool { return strings.Contains(s.caddy.Log.String(), "store is back") })
+	s.caddy.Logged(t, "store is back")
 	// It is unknown which requests it took along: three opened the breaker.
 	want("once it is back", 25, 0, 3)
 }

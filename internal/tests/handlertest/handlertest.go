@@ -163,7 +163,7 @@ func Outcomes(t testing.TB, ctx caddy.Context, zone string, before [4]float64) [
 // Poll waits for what no event tells.
 func Poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	caddyrun.Eventually(t, 10*time.Second, what, done)
+	caddyrun.Eventually(t, 20*time.Second, what, done)
 }
 
 // Start starts the app of a configuration until the end of the test, or until stop is called.

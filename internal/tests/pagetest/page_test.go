@@ -154,7 +154,7 @@ func TestPageTopTalkers(t *testing.T) {
 	}
 	b := newBrowser(t, 1280, 1000, false)
 	b.run(chromedp.Navigate(s.page))
-	b.until(10*time.Second, `document.querySelector("#zones tr[data-zone=logins]") && !document.querySelector("#zones tr[data-zone=logins] .act button").hidden && document.querySelector("#zones tr[data-zone=api] .act button").hidden`)
+	b.until(20*time.Second, `document.querySelector("#zones tr[data-zone=logins]") && !document.querySelector("#zones tr[data-zone=logins] .act button").hidden && document.querySelector("#zones tr[data-zone=api] .act button").hidden`)
 	if log := s.caddy.Log.String(); strings.Contains(log, "/sliding_window/top") {
 		t.Errorf("top talkers were asked for:\n%s", log)
 	}
@@ -164,7 +164,7 @@ func TestPageTopTalkers(t *testing.T) {
 		t.Errorf("denied: %q", text)
 	}
 	b.run(chromedp.SetValue(`#top-by`, "charged"), chromedp.Click(`#top-show`))
-	b.until(5*time.Second, `document.querySelectorAll("#top tbody tr").length === 10`)
+	b.until(20*time.Second, `document.querySelectorAll("#top tbody tr").length === 10`)
 	if note := eval[string](b, `document.getElementById("top-note").textContent`); !strings.HasPrefix(note, "Zone logins: 80 units charged since ") {
 		t.Errorf("charged: %q", note)
 	}
@@ -178,7 +178,7 @@ func TestPageLogLines(t *testing.T) {
 	for range 2 {
 		b := newBrowser(t, 1280, 1000, false)
 		b.run(chromedp.Navigate(s.page))
-		b.until(10*time.Second, `document.querySelector("#zones tr")`)
+		b.until(20*time.Second, `document.querySelector("#zones tr")`)
 		defer b.checkQuiet(s.page)
 	}
 	time.Sleep(21 * time.Second) // what is counted takes time
@@ -219,8 +219,8 @@ func TestPageAccessibility(t *testing.T) {
 	s.get("/login", "anna")
 	b := newBrowser(t, 1280, 1000, false)
 	b.run(chromedp.Navigate(s.page))
-	b.until(10*time.Second, `document.querySelector("#zones tr")`)
-	b.until(5*time.Second, `document.getElementById("all-rate").textContent !== "–"`)
+	b.until(20*time.Second, `document.querySelector("#zones tr")`)
+	b.until(20*time.Second, `document.getElementById("all-rate").textContent !== "–"`)
 	for _, wrong := range eval[[]string](b, `[
 		...[...document.querySelectorAll("input, select, button")].filter(e => !e.hidden && !(e.labels && e.labels.length) && !e.getAttribute("aria-label") && !e.textContent.trim()).map(e => "no label: " + e.outerHTML),
 		...[...document.querySelectorAll("svg")].filter(e => e.getAttribute("aria-hidden") !== "true" && !(/^(img|slider)$/.test(e.getAttribute("role")) && e.getAttribute("aria-label"))).map(e => "no name: " + e.outerHTML.slice(0, 100)),

@@ -52,7 +52,7 @@ func TestPageFoldsQuietZones(t *testing.T) {
 		t.Errorf("%d rows are folded again", len(rows))
 	}
 	b.run(chromedp.SendKeys("#filter", "zone_19"))
-	b.until(5*time.Second, `[...document.querySelectorAll("#zones .what")].every(w => w.textContent)`) // rows are drawn once they are seen
+	b.until(20*time.Second, `[...document.querySelectorAll("#zones .what")].every(w => w.textContent)`) // rows are drawn once they are seen
 	if rows := b.zones(); len(rows) != 10 || b.text("#zones-shown") != "10 of 201" {
 		t.Errorf("filtered, %s: %+v", b.text("#zones-shown"), rows)
 	}
@@ -111,7 +111,7 @@ func TestPagePlotsTellValues(t *testing.T) {
 		if _, err := chromedp.Call(b.ctx, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: "mouseMoved", X: box[0] + x*box[2], Y: box[1] + box[3]/2}); err != nil {
 			t.Fatal(err)
 		}
-		b.until(5*time.Second, `!document.getElementById("tip").hidden`)
+		b.until(20*time.Second, `!document.getElementById("tip").hidden`)
 		tips = append(tips, b.text("#tip"))
 	}
 	if !told.MatchString(tips[0]) || !regexp.MustCompile(`^\d\d:\d\d:\d\d  [\d.]+ a second`).MatchString(tips[1]) || tips[0] == tips[1] || tips[0][:8] < tips[1][:8] {
@@ -155,7 +155,7 @@ func TestPagePhone(t *testing.T) {
 	})`) {
 		t.Errorf("the card of %s is not name, share, plot", wrong)
 	}
-	b.until(10*time.Second, `[...document.querySelectorAll("#zones .share")].map(e => e.innerText.trim()).sort().join() === "100 %,would deny 100 %"`)
+	b.until(20*time.Second, `[...document.querySelectorAll("#zones .share")].map(e => e.innerText.trim()).sort().join() === "100 %,would deny 100 %"`)
 	b.run(chromedp.Click("#zones tr[data-zone=logins] .zone button"), chromedp.WaitVisible("#zones .detail"))
 	wide("with a zone open")
 	b.run(chromedp.Click("#top-show"), chromedp.WaitVisible("#top tbody tr"))
@@ -169,7 +169,7 @@ func TestPageCopiesCommands(t *testing.T) {
 	s.get("/api", "anna")
 	b := s.open(1280, 900)
 	b.run(chromedp.Click("#zones tr[data-zone=api] .icon"))
-	b.until(5*time.Second, `document.getElementById("tip").textContent === "Copied"`)
+	b.until(20*time.Second, `document.getElementById("tip").textContent === "Copied"`)
 	eval[bool](b, `(document.getElementById("filter").focus(), true)`)
 	if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyDown", Key: "v", Code: "KeyV", Modifiers: 2, Commands: []string{"paste"}}); err != nil {
 		t.Fatal(err)
@@ -225,6 +225,6 @@ func TestPageScrolls200Zones(t *testing.T) {
 	if y := eval[float64](b, `scrollY`); y < 1000 {
 		t.Errorf("scrolled to %v px", y)
 	}
-	b.until(5*time.Second, `(r => r.querySelector(".all .line").getAttribute("d"))([...document.querySelectorAll("#zones tr")].find(r => r.getBoundingClientRect().top > 100))`)
+	b.until(20*time.Second, `(r => r.querySelector(".all .line").getAttribute("d"))([...document.querySelectorAll("#zones tr")].find(r => r.getBoundingClientRect().top > 100))`)
 	b.checkQuiet(s.page)
 }

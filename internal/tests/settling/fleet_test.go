@@ -220,7 +220,7 @@ func TestGuessesInFleets(t *testing.T) {
 				t.Errorf("answers by status: %v, and %d were tried, want 5 of 401, 195 of 429 and 5", statuses, tried)
 			}
 			if tried < 5 { // and no unit is lost
-				caddyrun.Eventually(t, 10*time.Second, "all are tried", func() bool {
+				caddyrun.Eventually(t, 20*time.Second, "all are tried", func() bool {
 					c.ask(round, "/", "X-Password", "wrong")
 					return b.wrong.Load()-before == 5
 				})
@@ -239,7 +239,7 @@ func TestGivenBackAtTheirTime(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, password := range []string{"right", "wrong", "right", "right", "wrong"} {
 			wg.Go(func() { c.ask(i, "/", "X-Password", password, "X-Wait", "1") })
-			caddyrun.Eventually(t, 10*time.Second, "it waits", func() bool { return b.waiting.Load() == int64(i+1) })
+			caddyrun.Eventually(t, 20*time.Second, "it waits", func() bool { return b.waiting.Load() == int64(i+1) })
 			time.Sleep(5 * time.Millisecond) // another time for each
 		}
 		charged := counters(t, servers, "logins")
@@ -249,7 +249,7 @@ func TestGivenBackAtTheirTime(t *testing.T) {
 		}
 		close(b.goOn)
 		wg.Wait()
-		caddyrun.Eventually(t, 10*time.Second, "2 units count", func() bool {
+		caddyrun.Eventually(t, 20*time.Second, "2 units count", func() bool {
 			for _, times := range counters(t, servers, "logins") {
 				if len(times) != 2 {
 					return false
@@ -311,7 +311,7 @@ func TestSettledInFleets(t *testing.T) {
 		}
 		wg.Wait()
 		for caddy := range c.addresses {
-			caddyrun.Eventually(t, 10*time.Second, fmt.Sprintf("%d units are left at Caddy %d", want, caddy), func() bool { return c.left(caddy) == want })
+			caddyrun.Eventually(t, 20*time.Second, fmt.Sprintf("%d units are left at Caddy %d", want, caddy), func() bool { return c.left(caddy) == want })
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestSettledUnderAnotherStore(t *testing.T) {
 			for _, units := range []string{"30", "0", "250"} { // 100 are reserved
 				running("X-Units", units, "X-Cost", "100")
 			}
-			caddyrun.Eventually(t, 10*time.Second, "all wait", func() bool { return b.waiting.Load() == waits })
+			caddyrun.Eventually(t, 20*time.Second, "all wait", func() bool { return b.waiting.Load() == waits })
 			if n := site.left(0); n != 10000-300 {
 				t.Errorf("%d units are left, want 9700", n)
 			}
@@ -63,7 +63,7 @@ func TestSettledUnderAnotherStore(t *testing.T) {
 				site.ask(0, "/", "X-Password", "wrong")
 			}
 			site.ask(0, "/", "X-Units", "40", "X-Cost", "100")
-			caddyrun.Eventually(t, 10*time.Second, "the second store counts", func() bool { return site.left(0) == 10000-40 })
+			caddyrun.Eventually(t, 20*time.Second, "the second store counts", func() bool { return site.left(0) == 10000-40 })
 			time.Sleep(6 * time.Second) // longer than a store lingers that no receipt holds
 			close(b.goOn)
 			wg.Wait()
@@ -77,7 +77,7 @@ func TestSettledUnderAnotherStore(t *testing.T) {
 				return // it went with the last receipt
 			}
 			load(c.store, c.algorithm)
-			caddyrun.Eventually(t, 10*time.Second, "all are settled in the first store", func() bool { return site.left(0) == 10000-280 })
+			caddyrun.Eventually(t, 20*time.Second, "all are settled in the first store", func() bool { return site.left(0) == 10000-280 })
 			site.wantWrong(4)
 		})
 	}

@@ -68,7 +68,7 @@ https://%s {
 	%s
 }
 `, store, plain, s.host, directives), plain)
-	caddyrun.Eventually(t, 10*time.Second, "Caddy has a certificate", func() bool {
+	caddyrun.Eventually(t, 20*time.Second, "Caddy has a certificate", func() bool {
 		conn, err := tls.Dial("tcp", address, s.tls("http/1.1"))
 		if err != nil {
 			return false

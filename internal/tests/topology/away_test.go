@@ -137,6 +137,7 @@ http://%s {
 	if slow > 6 {
 		t.Errorf("%d requests waited for the node, want those of three failures", slow)
 	}
+	caddy.Logged(t, "node of the store is unavailable", "node of the store is back")
 	var lines []string
 	for line := range strings.Lines(caddy.Log.String()) {
 		if strings.Contains(line, "sliding_window") {

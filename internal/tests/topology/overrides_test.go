@@ -38,29 +38,7 @@ func startFleet(t *testing.T, store string) *fleet {
 func (f *fleet) start(i int) {
 	f.Helper()
 	f.addresses[i] = caddyrun.FreeAddress(f)
-	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(`{
-	admin {admin}
-	persist_config off
-	auto_https off
-	storage file_system %s
-	sliding_window {
-		store redis {
-			%s
-			timeout 2s
-		}
-	}
-}
-http://%s {
-	respond /healthz ok
-	sliding_window {
-		zone api {
-			key {header.X-Key}
-			limit 1000 1h
-		}
-	}
-	respond ok
-}
-`, f.TempDir(), f.store, f.addresses[i]), f.addresses[i])
+	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(caddyrun.Sharing, f.TempDir(), f.store, f.addresses[i]), f.addresses[i])
 }
 
 // status returns that of the answer of a Caddy to a request of a key.

@@ -223,7 +223,7 @@ func TestBounds(t *testing.T) {
 			one.Policies = slices.Repeat(one.Policies, policies)
 			b.hear(0, one, slices.Repeat([]window.Decision{denied(window.Never)}, policies)...)
 		}
-		for n := range 200_000 {
+		for n := range 60_000 {
 			deny(n)
 		}
 		n, bytes := b.Count()

@@ -149,6 +149,11 @@ func TestSharedPlace(t *testing.T) {
 	if got := d.admitted("the first again", one); got != -1 {
 		t.Errorf("its suspect is charge %d, want what was known of it forgotten", got)
 	}
+	d.Leave(0, ones(1), []uint64{one}, []window.Decision{{RetryAfter: time.Hour}})
+	d.admitted("one in flight", one)
+	if got, _, _, _ := d.Enter(0, ones(1), []uint64{other}, true); got != -1 {
+		t.Errorf("beside it, the suspect is charge %d, want none", got)
+	}
 }
 
 // Costs count as what they are, and nothing overflows.
@@ -169,6 +174,9 @@ func TestCosts(t *testing.T) {
 	}
 	for range 4 {
 		g.Enter(0, cost(1<<62), []uint64{1}, true)
+	}
+	if _, _, wait, _ := g.Enter(0, cost(0), []uint64{1}, false); wait != nil {
+		t.Error("a cost of 0 waits for room")
 	}
 	if n, _ := g.Load(); n != 4*mostCost {
 		t.Errorf("%d units in flight, want %d", n, 4*mostCost)
