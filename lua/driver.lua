@@ -193,7 +193,7 @@ local function any()
   local known, charges = {}, {}
 
   local function read_definition(k)
-    local at = 2 -- where in the plan it is
+    local at = 2 -- its place in the plan
     for _ = 2, k do at = at + plan[at] + 1 end
     local d = {option = {}, limit = {}, window = {}, charges = {}}
     local items, name, policies = plan[at], plan[at + 1], plan[at + 4]
