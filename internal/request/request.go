@@ -1,13 +1,18 @@
 package request
 
 import (
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -225,4 +230,42 @@ func (req *request) shadowOf(zone string) *shadowed {
 func (req *request) DeniedLater() bool {
 	last, _ := req.vars[requestVar].(*request)
 	return last != nil && last != req && !last.allowed
+}
+
+// Options are what a handler says of requests in all of its zones.
+type Options struct {
+	Store        *openstore.SharedStore
+	OnError      control.OnError
+	Share        bool
+	Status       int         // of a denial
+	IETF, Legacy bool        // which fields answers get
+	API          *answer.API // whose clients read bodies and fields; nil: problem details
+	Jitter       float64
+	LogKey       bool
+	Logger       *zap.Logger
+}
+
+// Handler takes requests through the zones of a handler. It is safe for concurrent use.
+type Handler struct {
+	Options
+	zones   []counted
+	live    []*zone.Live // the same
+	settles bool         // whether a zone has count_if or settle
+	loads   bool         // whether a zone has load
+	times   bool         // whether a zone measures answer times
+	clients []clientZone
+}
+
+// counted is a zone, and the requests that it counts.
+type counted struct {
+	*zone.Live
+	matchers caddyhttp.MatcherSets
+}
+
+// applies reports whether the zone counts the request.
+func (z *counted) applies(r *http.Request) (bool, error) {
+	if len(z.matchers) == 0 {
+		return true, nil
+	}
+	return z.matchers.AnyMatchWithError(r)
 }
