@@ -48,9 +48,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return suggest.ArgErr(d)
 	}
-	seen := make(seenOptions)
+	seen := make(suggest.Seen)
 	for d.NextBlock(0) {
-		if err := seen.once(d); err != nil {
+		if err := seen.Once(d); err != nil {
 			return err
 		}
 		var err error
@@ -213,10 +213,10 @@ func (h *Handler) unmarshal(d *caddyfile.Dispenser) error {
 			return d.WrapErr(fmt.Errorf("zone %s: %w", args[0], err))
 		}
 	}
-	seen := make(seenOptions)
+	seen := make(suggest.Seen)
 	for d.NextBlock(0) {
 		if d.Val() != "zone" {
-			if err := seen.once(d); err != nil {
+			if err := seen.Once(d); err != nil {
 				return err
 			}
 		}
@@ -286,11 +286,11 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	z.writtenAt = place(d)
-	seen := make(seenOptions)
+	seen := make(suggest.Seen)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		var err error
 		if d.Val() != "limit" {
-			err = seen.once(d)
+			err = seen.Once(d)
 		}
 		if err == nil {
 			err = refuseEmpty(d, z.readOption)

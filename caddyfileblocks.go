@@ -21,9 +21,9 @@ func unmarshalAlert(d *caddyfile.Dispenser) (*Alert, error) {
 		share := strings.TrimPrefix(strings.Join(append([]string{d.Val()}, d.RemainingArgs()...), " "), "denied ")
 		return nil, d.Errf("alert has no arguments; write alert { denied %s }", cmp.Or(share, "10%"))
 	}
-	a, seen := new(Alert), make(seenOptions)
+	a, seen := new(Alert), make(suggest.Seen)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
+		if err := seen.Once(d); err != nil {
 			return nil, err
 		}
 		if err := a.unmarshal(d); err != nil {
@@ -70,9 +70,9 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 	if _, _, err := a.compile(); err != nil {
 		return d.WrapErr(err)
 	}
-	seen := make(seenOptions)
+	seen := make(suggest.Seen)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
+		if err := seen.Once(d); err != nil {
 			return err
 		}
 		read := func(d *caddyfile.Dispenser) error {
@@ -89,7 +89,7 @@ func (a *Algorithm) unmarshal(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen seenOptions) error {
+func (a *Algorithm) unmarshalOption(d *caddyfile.Dispenser, seen suggest.Seen) error {
 	var words []*string
 	option := d.Val()
 	switch option {
@@ -157,15 +157,15 @@ func noOption(d *caddyfile.Dispenser, block string, options []string) error {
 
 // unmarshalLoad reads how limits follow the load, on the line of the option or in a block.
 func unmarshalLoad(d *caddyfile.Dispenser) (*Load, error) {
-	l, seen := new(Load), make(seenOptions)
+	l, seen := new(Load), make(suggest.Seen)
 	if d.NextArg() {
-		_ = seen.once(d)
+		_ = seen.Once(d)
 		if err := l.unmarshal(d); err != nil {
 			return nil, err
 		}
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := seen.once(d); err != nil {
+		if err := seen.Once(d); err != nil {
 			return nil, err
 		}
 		if err := refuseEmpty(d, l.unmarshal); err != nil {
@@ -196,16 +196,16 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 
 // unmarshalSettle reads where an answer tells its cost, on the line of the option or in a block.
 func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
-	s, seen := new(Settle), make(seenOptions)
+	s, seen := new(Settle), make(suggest.Seen)
 	if d.NextArg() {
-		_ = seen.once(d)
+		_ = seen.Once(d)
 		if err := s.unmarshal(d); err != nil {
 			return nil, err
 		}
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if d.Val() != "weight" {
-			if err := seen.once(d); err != nil {
+			if err := seen.Once(d); err != nil {
 				return nil, err
 			}
 		}

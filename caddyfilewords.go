@@ -82,14 +82,3 @@ func wrap(d *caddyfile.Dispenser, err error) error {
 	}
 	return d.WrapErr(err)
 }
-
-// seenOptions refuses repeated subdirectives.
-type seenOptions map[string]bool
-
-func (s seenOptions) once(d *caddyfile.Dispenser) error {
-	if s[d.Val()] {
-		return d.Errf("%s is given twice; keep one", d.Val())
-	}
-	s[d.Val()] = true
-	return nil
-}

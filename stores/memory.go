@@ -138,9 +138,9 @@ func (m *Memory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return suggest.ArgErrOf(d, syntax)
 	}
-	seen := make(map[string]bool)
+	seen := make(suggest.Seen)
 	for d.NextBlock(0) {
-		if err := once(d, seen); err != nil {
+		if err := seen.Once(d); err != nil {
 			return err
 		}
 		if d.Val() != "max_keys" {

@@ -117,7 +117,7 @@ func TestMemoryRefuses(t *testing.T) {
 		"memory {\nsize 5\n}":                 `unrecognized subdirective "size" of store memory; use max_keys, at Testfile:2`,
 		"memory {\nmax_keys\n}":               `an argument is missing after 'max_keys'; write max_keys <n>; is a {$VARIABLE} empty?, at Testfile:2`,
 		"memory {\nmax_keys 5 6\n}":           `wrong argument count or unexpected line ending after '5'; write max_keys <n>, at Testfile:2`,
-		"memory {\nmax_keys 5\nmax_keys 5\n}": `duplicate subdirective max_keys; keep one, at Testfile:3`,
+		"memory {\nmax_keys 5\nmax_keys 5\n}": `max_keys is given twice; keep one, at Testfile:3`,
 		"memory {\nmax_keys many\n}":          `store memory: max_keys "many" is not a whole number, at Testfile:2`,
 		"memory {\nmax_keys 0\n}":             `store memory: max_keys 0: must be from 1 to 2147483647, at Testfile:2`,
 		"memory {\nmax_keys -1\n}":            `store memory: max_keys -1: must be from 1 to 2147483647, at Testfile:2`,

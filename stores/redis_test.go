@@ -62,7 +62,7 @@ func TestRedisRefuses(t *testing.T) {
 	}{
 		{"redis a b", "1", ``, `store redis: write redis [<url>]`},
 		{"redis {\nhost localhost\n}", "2", ``, `unrecognized subdirective "host" of store redis`},
-		{"redis {\ndb 1\ndb 1\n}", "3", ``, `duplicate subdirective db; keep one`},
+		{"redis {\ndb 1\ndb 1\n}", "3", ``, `db is given twice; keep one`},
 		{"redis {\naddress\n}", "2", ``, `an argument is missing after 'address'`},
 		{"redis {\ncluster yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
 		{"redis {\nmaster \"\"\n}", "2", ``, `store redis: master is empty; give it a value, or take it out`},
@@ -143,7 +143,7 @@ func TestRedisRefuses(t *testing.T) {
 		{"redis rediss://a?skip_verify=true {\ntls {\nserver_name b\n}\n}", "5", `"url":"rediss://a?skip_verify=true","tls":{"server_name":"b"}`, `store redis: tls: the URL says skip_verify; write insecure_skip_verify in its place, or take it out`},
 		{"redis {\ntls yes\n}", "2", ``, `wrong argument count or unexpected line ending after 'yes'`},
 		{"redis {\ntls {\nverify\n}\n}", "3", ``, `unrecognized subdirective "verify" of store redis tls`},
-		{"redis {\ntls {\nca a\nca b\n}\n}", "4", ``, `duplicate subdirective ca; keep one`},
+		{"redis {\ntls {\nca a\nca b\n}\n}", "4", ``, `ca is given twice; keep one`},
 		{"redis {\ntls {\nca a b\n}\n}", "3", ``, `wrong argument count or unexpected line ending after 'a'`},
 		{"redis {\ntls {\nca \"\"\n}\n}", "3", ``, `store redis: tls: ca is empty; give it a value, or take it out`},
 		{"redis {\ntls {\ninsecure_skip_verify yes\n}\n}", "3", ``, `wrong argument count or unexpected line ending after 'yes'`},

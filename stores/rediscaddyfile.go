@@ -53,9 +53,9 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	secrets := map[string]*string{"password": &r.Password, "sentinel_password": &r.SentinelPassword}
 	numbers := map[string]*int{"db": &r.DB, "pool_size": &r.PoolSize}
-	seen := make(map[string]bool)
+	seen := make(suggest.Seen)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once(d, seen); err != nil {
+		if err := seen.Once(d); err != nil {
 			return err
 		}
 		option := d.Val()
@@ -172,9 +172,9 @@ func (r *Redis) unmarshalTLS(d *caddyfile.Dispenser) error {
 	}
 	t := r.TLS
 	files := map[string]*string{"ca": &t.CA, "cert": &t.Cert, "key": &t.Key, "server_name": &t.ServerName}
-	seen := make(map[string]bool)
+	seen := make(suggest.Seen)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if err := once(d, seen); err != nil {
+		if err := seen.Once(d); err != nil {
 			return err
 		}
 		option := d.Val()

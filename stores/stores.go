@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -82,13 +81,4 @@ func (p *pooled) release() error {
 	}
 	_, err := p.pool.Delete(p.key)
 	return err
-}
-
-// once refuses a repeated subdirective.
-func once(d *caddyfile.Dispenser, seen map[string]bool) error {
-	if seen[d.Val()] {
-		return d.Errf("duplicate subdirective %s; keep one", d.Val())
-	}
-	seen[d.Val()] = true
-	return nil
 }

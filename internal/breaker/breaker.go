@@ -80,18 +80,28 @@ func (b *Breaker) Take(ctx context.Context, charges []window.Charge) ([]window.D
 }
 
 // TakeInto is Take with room for the decisions.
-func (b *Breaker) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
-	if b.Open(charges...) {
-		return nil, errBreakerOpen
-	}
-	began := b.tick.Load()
-	ds, err := engine.TakeInto(ctx, b.store, room, charges)
-	if err != nil {
-		b.failed(began, charges, err)
-	} else if window.Allowed(ds) {
+func (b *Breaker) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) (ds []window.Decision, err error) {
+	err = b.call(charges, func() (err error) {
+		ds, err = engine.TakeInto(ctx, b.store, room, charges)
+		return err
+	})
+	if err == nil && window.Allowed(ds) {
 		b.allowed(charges, ds)
 	}
 	return ds, err
+}
+
+// call asks the store about charges, unless a part of it is away that they need.
+func (b *Breaker) call(charges []window.Charge, ask func() error) error {
+	if b.Open(charges...) {
+		return errBreakerOpen
+	}
+	began := b.tick.Load()
+	err := ask()
+	if err != nil {
+		b.failed(began, charges, err)
+	}
+	return err
 }
 
 // allowed ends a row of failures, unless it may have been a lease that let the request
@@ -114,15 +124,7 @@ func (b *Breaker) allowed(charges []window.Charge, ds []window.Decision) {
 
 // ChargeMore is Store.ChargeMore, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
-	if b.Open(charge) {
-		return errBreakerOpen
-	}
-	began := b.tick.Load()
-	err := b.store.ChargeMore(ctx, charge, units)
-	if err != nil {
-		b.failed(began, []window.Charge{charge}, err)
-	}
-	return err
+	return b.call([]window.Charge{charge}, func() error { return b.store.ChargeMore(ctx, charge, units) })
 }
 
 // SettleBatch is BatchSettler.SettleBatch, with ErrUnavailable and ErrOpen at once for charges of
@@ -157,15 +159,7 @@ func (b *Breaker) SettleBatch(ctx context.Context, all []engine.Settlement) []er
 
 // Reset is Store.Reset, or ErrUnavailable and ErrOpen at once.
 func (b *Breaker) Reset(ctx context.Context, charge window.Charge) error {
-	if b.Open(charge) {
-		return errBreakerOpen
-	}
-	began := b.tick.Load()
-	err := b.store.Reset(ctx, charge)
-	if err != nil {
-		b.failed(began, []window.Charge{charge}, err)
-	}
-	return err
+	return b.call([]window.Charge{charge}, func() error { return b.store.Reset(ctx, charge) })
 }
 
 // Peek is Store.Peek, or ErrUnavailable and ErrOpen at once. Its errors do not count as failures:

@@ -76,11 +76,16 @@ func (c checker) checkStruct(path string, raw json.RawMessage, t reflect.Type) e
 	if !ok {
 		return c.errKind(path, raw, t)
 	}
+	return c.checkMembers(path, "", members, t)
+}
+
+// checkMembers checks the members of a struct or, with its name, of a store.
+func (c checker) checkMembers(path, store string, members []member, t reflect.Type) error {
 	fields := fieldsOf(t)
 	for _, m := range members {
 		f, ok := fields.named(m.name)
 		if !ok {
-			return c.errUnknown(path, m, fields)
+			return c.errUnknown(path, store, m, fields)
 		}
 		if err := c.check(join(path, m.name), m.value, f.Type, f.Tag); err != nil {
 			return err
@@ -160,17 +165,7 @@ func (c checker) checkModule(path string, raw json.RawMessage, tag reflect.Struc
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil // who loads it refuses it
 	}
-	fields := fieldsOf(t)
-	for _, m := range slices.Delete(members, at, at+1) {
-		f, ok := fields.named(m.name)
-		if !ok {
-			return c.errUnknown(path+" "+name, m, fields)
-		}
-		if err := c.check(join(path, m.name), m.value, f.Type, f.Tag); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.checkMembers(path, name, slices.Delete(members, at, at+1), t)
 }
 
 var isWord = regexp.MustCompile(`^[a-z_]+$`)
@@ -208,13 +203,12 @@ func moduleNames(namespace string) []string {
 
 // errUnknown refuses a member that an object does not have, and says which was probably meant: one of the object,
 // one of another object, or what another product means by the word.
-func (c checker) errUnknown(path string, m member, fields fields) error {
+func (c checker) errUnknown(path, store string, m member, fields fields) error {
 	if c.quiet {
 		return errWrong
 	}
-	object, store, _ := strings.Cut(path, " ")
-	unknown := join(object, m.name) + " is unknown"
-	cure := c.foreign(object, store, m.name)
+	unknown := join(path, m.name) + " is unknown"
+	cure := c.foreign(path, store, m.name)
 	words := strings.Fields(strings.TrimPrefix(cure, "write "))
 	meant, value := foreign.Nearest(m.name, fields.names), m.value
 	if meant == "" && len(words) > 0 {
@@ -225,7 +219,7 @@ func (c checker) errUnknown(path string, m member, fields fields) error {
 	}
 	if meant != "" {
 		f, _ := fields.named(meant)
-		return fmt.Errorf("%s; write %q%s", unknown, meant, cureOf(": ", join(object, meant), value, f.Type))
+		return fmt.Errorf("%s; write %q%s", unknown, meant, cureOf(": ", join(path, meant), value, f.Type))
 	}
 	if place := c.placeOf(m.name, path); place != "" {
 		return fmt.Errorf("%s; write it in %s", unknown, place)

@@ -124,6 +124,9 @@ func find(raw json.RawMessage, names []string) json.RawMessage {
 	return nil
 }
 
+// oneLine makes one line of lines without an indent.
+var oneLine = strings.NewReplacer(",\n", ", ", "\n", "")
+
 // longest is how much of a value errors show, in bytes.
 const longest = 80
 
@@ -134,7 +137,9 @@ func shown(raw json.RawMessage) string {
 		return string(raw)
 	}
 	if compact.Len() <= longest {
-		return spaced(compact.String())
+		var lines bytes.Buffer
+		_ = json.Indent(&lines, compact.Bytes(), "", "") // it was compacted
+		return oneLine.Replace(lines.String())
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
@@ -144,24 +149,4 @@ func shown(raw json.RawMessage) string {
 		return `{"` + members[0].name + `": ` + shown(members[0].value) + ", ...}"
 	}
 	return "..."
-}
-
-// spaced puts a blank after each comma and colon outside of texts.
-func spaced(compact string) string {
-	var text strings.Builder
-	inText, escaped := false, false
-	for _, r := range compact {
-		text.WriteRune(r)
-		switch {
-		case escaped:
-			escaped = false
-		case inText && r == '\\':
-			escaped = true
-		case r == '"':
-			inText = !inText
-		case !inText && (r == ',' || r == ':'):
-			text.WriteByte(' ')
-		}
-	}
-	return text.String()
 }

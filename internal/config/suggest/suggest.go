@@ -189,3 +189,15 @@ func CheckStoreName(name string) error {
 	}
 	return fmt.Errorf("store %q is unknown; use one of %s", name, strings.Join(known, ", "))
 }
+
+// Seen are the options of a block, each of which may be given once.
+type Seen map[string]bool
+
+// Once refuses the option at d if it was there before.
+func (s Seen) Once(d *caddyfile.Dispenser) error {
+	if s[d.Val()] {
+		return d.Errf("%s is given twice; keep one", d.Val())
+	}
+	s[d.Val()] = true
+	return nil
+}
