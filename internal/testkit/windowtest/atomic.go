@@ -133,21 +133,15 @@ func testSettle(t *testing.T, open Open) {
 		f.clock.Add(6_000)
 		second := f.take(c)[0].At
 		f.chargeMore(c, 0)
-		f.giveBack(c, second, 0)
-		f.wantRemaining(c, 2)
-		f.giveBack(c, first, 1)
-		f.wantRemaining(c, 3)
+		f.givesBack(c, second, 0, 2)
+		f.givesBack(c, first, 1, 3)
 		// No more comes back than was spent then.
-		f.giveBack(c, first, 100)
-		f.wantRemaining(c, 6)
-		f.giveBack(c, first, 100)
-		f.wantRemaining(c, 6)
-		f.giveBack(c, second, 2)
-		f.wantRemaining(c, 8)
+		f.givesBack(c, first, 100, 6)
+		f.givesBack(c, first, 100, 6)
+		f.givesBack(c, second, 2, 8)
 		// More is booked above the limit, too, and now.
 		f.clock.Add(2_000)
-		f.chargeMore(c, 9)
-		f.wantRemaining(c, 0)
+		f.charges(c, 9, 0)
 		one := c
 		one.Cost = 1
 		if d := f.peek(one)[0]; d.Allowed || d.RetryAfter != 8*time.Second {
@@ -161,13 +155,10 @@ func testSettle(t *testing.T, open Open) {
 func testSettleNothing(t *testing.T, open Open) {
 	each(t, open, func(f *fixture) {
 		c := f.charge("zone", "key", 1)
-		f.giveBack(c, Start, 1)
-		f.wantRemaining(c, 10)
-		f.chargeMore(c, 3)
-		f.wantRemaining(c, 7)
+		f.givesBack(c, Start, 1, 10)
+		f.charges(c, 3, 7)
 		f.giveBack(c, Start-20_000, 1)
-		f.giveBack(c, Start+1, 1)
-		f.wantRemaining(c, 7)
+		f.givesBack(c, Start+1, 1, 7)
 		for _, units := range []int64{-1 << 63, -1, window.MaxProduct + 1, 1<<63 - 1} {
 			if err := f.store.GiveBack(f.Context(), c, Start, units); !errors.Is(err, window.ErrInvalid) {
 				f.Errorf("GiveBack(%d) = %v, want ErrInvalid", units, err)
@@ -186,10 +177,8 @@ func testSettleMany(t *testing.T, open Open) {
 		c := f.charge("zone", "key", 9_998, per(10_000, 10_000))
 		at := f.take(c)[0].At
 		f.wantRemaining(c, 2)
-		f.giveBack(c, at, 9_997)
-		f.wantRemaining(c, 9_999)
-		f.giveBack(c, at, 1)
-		f.wantRemaining(c, 10_000)
+		f.givesBack(c, at, 9_997, 9_999)
+		f.givesBack(c, at, 1, 10_000)
 	})
 }
 

@@ -340,20 +340,8 @@ func testGCRAWorstCase(t *testing.T, open Open) {
 	}
 	for walk := range rounds(20) {
 		r, name := random(walk)
-		algo := randomGCRA(r).(window.GCRA)
-		policy := per(1+r.Int64N(20), 1_000+r.Int64N(20_000))
-		f := newFixture(t, open, algo)
-		var admitted Log
-		for step := range 400 {
-			f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
-			c := f.charge("walk", name, randomCost(r), policy)
-			if f.take(c)[0].Allowed {
-				admitted.Spend(f.clock.Now(), c.Cost)
-			}
-			if n := int(admitted.Count(f.clock.Now(), policy)); n > gcraBound(algo, policy) {
-				f.Fatalf("%s, step %d, %+v, %+v: %d units in one window", name, step, algo, policy, n)
-			}
-		}
+		algo, policy := randomGCRA(r).(window.GCRA), per(1+r.Int64N(20), 1_000+r.Int64N(20_000))
+		newFixture(t, open, algo).atMost(r, name, int64(gcraBound(algo, policy)), policy)
 	}
 }
 
@@ -364,20 +352,13 @@ func testGCRASettle(t *testing.T, open Open) {
 	f.clock.Add(1_500)
 	second := f.take(c)[0].At // 1.5 of the first have leaked
 	f.wantRemaining(c, 3)
-	f.giveBack(c, second+1, 4)
-	f.wantRemaining(c, 3)
-	f.giveBack(c, first, 1) // it may have been the first to leak
-	f.wantRemaining(c, 3)
-	f.giveBack(c, first, 3)
-	f.wantRemaining(c, 5)
-	f.giveBack(c, second, 4)
-	f.wantRemaining(c, 9)
-	f.giveBack(c, second, 100)
-	f.wantRemaining(c, 10)
-	f.chargeMore(c, 3)
-	f.wantRemaining(c, 7)
-	f.chargeMore(c, 9)
-	f.wantRemaining(c, 0)
+	f.givesBack(c, second+1, 4, 3)
+	f.givesBack(c, first, 1, 3) // it may have been the first to leak
+	f.givesBack(c, first, 3, 5)
+	f.givesBack(c, second, 4, 9)
+	f.givesBack(c, second, 100, 10)
+	f.charges(c, 3, 7)
+	f.charges(c, 9, 0)
 	if d := f.peek(c)[0]; d.RetryAfter != 6*time.Second || d.ResetAfter != 10*time.Second {
 		f.Errorf("2 more spent than fit: Peek = %+v, want 12 in the bucket", d)
 	}
@@ -388,16 +369,13 @@ func testGCRASettle(t *testing.T, open Open) {
 	c = f.charge("zone", "step", 10)
 	second = f.take(c)[0].At
 	f.clock.Add(-5_000) // what was spent at second may be there still
-	f.giveBack(c, second, 2)
-	f.wantRemaining(c, 2)
+	f.givesBack(c, second, 2, 2)
 	huge := f.charge("zone", "huge", 10)
 	f.take(huge)
 	f.clock.Add(100)
-	f.giveBack(huge, f.clock.Now()-100, window.MaxProduct)
-	f.wantRemaining(huge, 10)
+	f.givesBack(huge, f.clock.Now()-100, window.MaxProduct, 10)
 	f.chargeMore(huge, window.MaxProduct)
-	f.giveBack(huge, -window.MaxProduct, window.MaxProduct)
-	f.wantRemaining(huge, 0)
+	f.givesBack(huge, -window.MaxProduct, window.MaxProduct, 0)
 }
 
 // testGCRAClockBack steps the clock back by a day: the bucket does not leak until

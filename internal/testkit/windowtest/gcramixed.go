@@ -25,6 +25,14 @@ func inWindow(log []spent, first int, now, ms int64, counts func(spent) bool) (n
 
 func all(spent) bool { return true }
 
+// someBack gives some units of s back, and returns how many.
+func (f *fixture) someBack(r *rand.Rand, c window.Charge, s *spent) int64 {
+	back := min(s.units, 1+r.Int64N(3))
+	f.giveBack(c, s.at, back)
+	s.units -= back
+	return back
+}
+
 // mixedGCRA returns options for a test of requests that differ.
 func mixedGCRA(r *rand.Rand) window.GCRA {
 	if r.IntN(2) == 0 {
@@ -71,18 +79,11 @@ func testGCRALimitsDiffer(t *testing.T, open Open) {
 			}
 			switch n := r.IntN(20); {
 			case n == 0 && len(log) > 0: // at once, as in a cluster, or later
-				s := &log[len(log)-1]
-				back := min(s.units, 1+r.Int64N(3))
-				f.giveBack(last, s.at, back)
-				s.units -= back
+				f.someBack(r, last, &log[len(log)-1])
 			case n == 1 && len(log) > 1:
 				s := &log[len(log)-2]
-				back := min(s.units, 1+r.Int64N(3))
-				f.giveBack(window.Charge{
-					Zone: "differ", Key: name, Algorithm: c.Algorithm, Policies: []window.Policy{per(limits[s.by], ms)},
-				}, s.at, back)
-				s.units -= back
-				freed = append(freed, spent{now, back, s.by})
+				c.Policies = []window.Policy{per(limits[s.by], ms)}
+				freed = append(freed, spent{now, f.someBack(r, c, s), s.by})
 				late++
 			case n == 2:
 				f.peek(c)
@@ -177,10 +178,7 @@ func testGCRAWindowsDiffer(t *testing.T, open Open) {
 			now, p := f.clock.Now(), policies[i]
 			c := f.charge("windows", name, 1+r.Int64N(1+r.Int64N(8)), p)
 			if r.IntN(20) == 0 && len(log) > 0 {
-				s := &log[len(log)-1]
-				back := min(s.units, 1+r.Int64N(3))
-				f.giveBack(last, s.at, back)
-				s.units -= back
+				f.someBack(r, last, &log[len(log)-1])
 				continue
 			}
 			if !f.take(c)[0].Allowed {

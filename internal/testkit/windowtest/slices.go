@@ -139,17 +139,7 @@ func testWeightedWorstCase(t *testing.T, open Open) {
 		for walk := range rounds(10) {
 			r, name := random(walk)
 			policy := per(1+r.Int64N(20), 5_000+r.Int64N(20_000))
-			var admitted Log
-			for step := range 400 {
-				f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
-				c := f.charge("weighted", name, randomCost(r), policy)
-				if f.take(c)[0].Allowed {
-					admitted.Spend(f.clock.Now(), c.Cost)
-				}
-				if n := admitted.Count(f.clock.Now(), policy); n > 2*policy.Limit-1 {
-					f.Fatalf("%s, step %d, %+v: %d units in %+v", name, step, algo, n, policy)
-				}
-			}
+			f.atMost(r, name, 2*policy.Limit-1, policy)
 		}
 	}
 }

@@ -252,6 +252,35 @@ func (f *fixture) chargeMore(c window.Charge, units int64) {
 	}
 }
 
+// givesBack gives back, and looks at what is left then.
+func (f *fixture) givesBack(c window.Charge, at, units, want int64) {
+	f.Helper()
+	f.giveBack(c, at, units)
+	f.wantRemaining(c, want)
+}
+
+// charges charges more, and looks at what is left then.
+func (f *fixture) charges(c window.Charge, units, want int64) {
+	f.Helper()
+	f.chargeMore(c, units)
+	f.wantRemaining(c, want)
+}
+
+// atMost takes at random, and lets no window hold more than a bound.
+func (f *fixture) atMost(r *rand.Rand, name string, bound int64, policy window.Policy) {
+	var admitted Log
+	for step := range 400 {
+		f.clock.Add(r.Int64N(1 + r.Int64N(2_000)))
+		c := f.charge("walk", name, randomCost(r), policy)
+		if f.take(c)[0].Allowed {
+			admitted.Spend(f.clock.Now(), c.Cost)
+		}
+		if n := admitted.Count(f.clock.Now(), policy); n > bound {
+			f.Fatalf("%s, step %d, %+v: %d units in %+v, want %d at most", name, step, f.algo, n, policy, bound)
+		}
+	}
+}
+
 // wantRemaining looks at what is left of the charge's first limit.
 func (f *fixture) wantRemaining(c window.Charge, want int64) {
 	f.Helper()
