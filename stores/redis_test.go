@@ -212,7 +212,7 @@ func TestRedisErrorsKeepSecrets(t *testing.T) {
 		{Redis{HashKeys: []string{"{env.STORES_TEST_LONG}", "s3cret-of-many-bytes"}}, "hash_keys: the two secrets are the same"},
 		{Redis{HashKeys: []string{"{env.STORES_TEST_NONE}"}}, "hash_keys 1: {env.STORES_TEST_NONE} has no value"},
 		{Redis{HashKeys: []string{"{file./nowhere/to/be/found}"}}, "hash_keys 1: {file./nowhere/to/be/found} has no value"},
-		{Redis{HashKeys: []string{}}, "hash_keys: write the secret"},
+		{Redis{HashKeys: []string{}}, "hash_keys takes one secret"},
 		{Redis{URL: "redis://{env.STORES_TEST_LONG}", SentinelPassword: "s3cret"}, "sentinel_username and sentinel_password are for Sentinels"},
 	} {
 		r := c.module
