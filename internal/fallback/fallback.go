@@ -177,12 +177,12 @@ func (g *Guard) timeout() time.Duration {
 	return 0
 }
 
-// TakeLocal decides in place of the store if cause, the error of the store, is an outage. Else it returns cause. With
+// TakeLocal decides in place of the store, which could not: cause is its error. If the caller is gone, it returns cause. With
 // share, limits are divided by the number of processes that were last seen to share the
 // store. Unsettled are the places of charges that get receipts: what they spend is owed to the
 // store once it is settled.
 func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause error, share bool, unsettled ...int) ([]window.Decision, error) {
-	if !isOutage(ctx, cause) {
+	if ctx.Err() != nil {
 		return nil, cause
 	}
 	if err := engine.CheckCharges(charges); err != nil {
