@@ -92,6 +92,7 @@ func TestWaitForBooking(t *testing.T) {
 	s.remote.become(busy)
 	s.want(t, "without the store", 10, c)
 	s.remote.become(up)
+	before := s.remote.settling.Load()
 	s.remote.mu.Lock() // the booking is under way
 	var group sync.WaitGroup
 	var passed atomic.Int64
@@ -104,7 +105,7 @@ func TestWaitForBooking(t *testing.T) {
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	for s.Settling() == 0 {
+	for s.remote.settling.Load() == before {
 		time.Sleep(time.Millisecond)
 	}
 	if _, err := s.Take(hurried, []window.Charge{c}); err == nil {

@@ -46,9 +46,6 @@ func (g *Guard) Keys() (n int) {
 // MostKeys is how many keys may be known.
 const MostKeys = shardCount * setCount * ways
 
-// Settling returns on how many counters something is owed, or being booked.
-func (g *Guard) Settling() int64 { return g.debtors.Len() }
-
 // BoundOwed bounds the counters on which something is owed.
 func (g *Guard) BoundOwed(most int64) { g.owed.most = most }
 

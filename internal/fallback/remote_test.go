@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type remote struct {
 	tries, settles int              // calls of Settle, and those that were not refused
 	resets         int              // calls of Reset
 	fields         []string         // that calls of Settle had
+
+	settling atomic.Int64 // calls of Settle that have begun; mu does not guard it
 }
 
 func newRemote() *remote {
@@ -128,6 +131,7 @@ func (r *remote) ChargeMore(ctx context.Context, c window.Charge, units int64) e
 }
 
 func (r *remote) settle(ctx context.Context, c window.Charge, at, delta int64) error {
+	r.settling.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries++
