@@ -105,7 +105,7 @@ func TestDebts(t *testing.T) {
 func (s *site) owing(t *testing.T, c window.Charge) (used int64) {
 	t.Helper()
 	used = s.takeAhead(t, c, 20)
-	s.Wait()
+	synctest.Wait()
 	s.become(errAway)
 	time.Sleep(c.Lease.TTL)
 	synctest.Wait()

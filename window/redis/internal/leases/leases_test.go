@@ -232,7 +232,7 @@ func TestForgetMeanwhile(t *testing.T) {
 		c := charge("key", 100, time.Hour, 64, time.Minute)
 		s.takeAhead(t, c, 1)
 		s.EndOf(&c)
-		s.Wait()
+		synctest.Wait()
 		s.answered = func() {
 			s.Forget(&c)
 			if err := s.store.Reset(t.Context(), c); err != nil {
@@ -244,7 +244,7 @@ func TestForgetMeanwhile(t *testing.T) {
 		if s.Left() != 0 {
 			t.Errorf("%d are leased of a counter that was reset", s.Left())
 		}
-		s.Wait()
+		synctest.Wait()
 		if got := s.counted(t, c); got != 1 {
 			t.Errorf("%d are booked in the end, want 1", got)
 		}
@@ -309,7 +309,7 @@ func TestSuspended(t *testing.T) {
 		if got := s.take(t, c).At; got != s.now() {
 			t.Errorf("after 20 s: decided at %d, want %d: the lease is over", got, s.now())
 		}
-		s.Wait()
+		synctest.Wait()
 		s.takeAhead(t, c, 10)
 		used := s.counted(t, c) - s.Left()
 		// By the clock on the wall all is over; by that of the server, which decides, nothing is.
@@ -318,7 +318,7 @@ func TestSuspended(t *testing.T) {
 		look.Lease = window.Lease{}
 		s.take(t, look)
 		s.take(t, c)
-		s.Wait()
+		synctest.Wait()
 		time.Sleep(time.Second)
 		if got := s.counted(t, c) - s.Left(); got != used+2 || s.Debts() != 0 {
 			t.Errorf("%d units are counted, with %d debts; want %d and none", got, s.Debts(), used+2)
@@ -332,7 +332,7 @@ func TestSuspendedForLong(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site) {
 		c := charge("key", 1_000, time.Minute, 64, 20*time.Second)
 		s.takeAhead(t, c, 10)
-		s.Wait()
+		synctest.Wait()
 		s.wall.Add(int64(time.Hour))
 		s.there.Add(int64(time.Hour))
 		if d := s.take(t, c); !d.Allowed || d.Remaining != 999 {

@@ -173,6 +173,7 @@ func (s *site) take(t *testing.T, c window.Charge) window.Decision {
 	if err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // a lease that has ended is booked before the next request
 	return ds[0]
 }
 
@@ -188,6 +189,7 @@ func (s *site) takeAhead(t *testing.T, c window.Charge, units int64) (asked int6
 // counted returns the units that the server has of a counter.
 func (s *site) counted(t *testing.T, c window.Charge) int64 {
 	t.Helper()
+	synctest.Wait() // what has ended is being booked
 	c.Cost = 0
 	ds, err := s.store.Peek(t.Context(), []window.Charge{c})
 	if err != nil {
