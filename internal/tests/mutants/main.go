@@ -137,8 +137,28 @@ var originals = map[string]string{"script.lua": lua.Script, "instances.lua": lua
 func (m *mutant) putInto(text string) {
 	m.scripts = make(map[string]string)
 	for name, script := range originals {
-		m.scripts[name] = strings.Replace(script, text, m.text, 1)
+		m.scripts[name] = strings.NewReplacer(text, m.text, lua.WithValues(text), lua.WithValues(m.text)).Replace(script)
 	}
+	if m.file == "constants.lua" {
+		m.scripts["script.lua"] = strings.NewReplacer(changedValues(text, m.text)...).Replace(lua.Script)
+	}
+}
+
+// changedValues returns the values of constants that differ between two texts of constants.lua, old and new, as the script
+// has them: each in place of the name of its constant.
+func changedValues(text, mutated string) (pairs []string) {
+	lines, mutants := strings.Split(text, "\n"), strings.Split(mutated, "\n")
+	for i, line := range lines {
+		_, values, _ := strings.Cut(line, " = ")
+		_, changed, _ := strings.Cut(mutants[i], " = ")
+		of := strings.Split(changed, ", ")
+		for j, value := range strings.Split(values, ", ") {
+			if of[j] != value {
+				pairs = append(pairs, "("+value+")", "("+of[j]+")")
+			}
+		}
+	}
+	return pairs
 }
 
 // tests are those of the Redis store, built once.
