@@ -17,7 +17,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"

@@ -16,8 +16,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )

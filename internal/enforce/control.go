@@ -7,13 +7,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/recent"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/tee"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // measuring is how many configured zones measure answer times. While it is 0, the clock is not read.

@@ -14,15 +14,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/settler"
 	"github.com/slidingwindow/caddy-sliding-window/internal/shadow"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

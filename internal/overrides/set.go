@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

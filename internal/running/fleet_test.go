@@ -17,15 +17,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )

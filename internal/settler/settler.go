@@ -9,11 +9,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/internal/inflight"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

@@ -2,7 +2,7 @@ package zone
 
 import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 )
 

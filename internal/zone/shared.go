@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 )
 

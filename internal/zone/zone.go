@@ -13,7 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/alert"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"

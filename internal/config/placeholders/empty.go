@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // EmptyOptions are options of a zone whose placeholders came out empty: without a value

@@ -3,7 +3,7 @@ package toptalkers
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 )
 

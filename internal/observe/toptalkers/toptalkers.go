@@ -5,9 +5,9 @@ package toptalkers
 import (
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zonepool"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"

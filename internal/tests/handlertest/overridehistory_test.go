@@ -8,8 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
-	"github.com/slidingwindow/caddy-sliding-window/internal/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"

@@ -12,11 +12,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

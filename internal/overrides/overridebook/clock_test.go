@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/storagetest"
 	"github.com/slidingwindow/caddy-sliding-window/window"

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 )
 
 // Clock is the clock of a store as this process knows it. Before Learn it is the clock of this process, which it stays for a

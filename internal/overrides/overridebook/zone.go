@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
 )
 
 // Subscriber is a zone of a handler, as the book knows it. All fields but LogsKeys are required.

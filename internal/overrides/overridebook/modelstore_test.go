@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/storeclock"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 

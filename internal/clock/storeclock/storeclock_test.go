@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 )
 
 // The clock is that of the process until the store has told its time. Then a step of the process's time of day changes nothing.
@@ -46,8 +46,8 @@ func TestOf(t *testing.T) {
 func TestNoOtherClock(t *testing.T) {
 	other := regexp.MustCompile(`\btime\.(Now|Since|Until)\b`)
 	for _, pattern := range []string{
-		"../overrides/*.go", "../overridebook/*.go", "../enforce/*.go", "../running/*.go",
-		"../zone/*.go", "../request/inspect.go", "../adminapi/overrides.go", "../adminapi/enforce.go", "../adminapi/record.go",
+		"../../overrides/*.go", "../../overrides/overridebook/*.go", "../../enforce/*.go", "../../running/*.go",
+		"../../zone/*.go", "../../request/inspect.go", "../../adminapi/overrides.go", "../../adminapi/enforce.go", "../../adminapi/record.go",
 	} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {

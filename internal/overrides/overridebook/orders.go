@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
-	"github.com/slidingwindow/caddy-sliding-window/internal/uptime"
 )
 
 // errOrders is returned if others write orders all the time.
