@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -249,12 +250,13 @@ func TestSharing(t *testing.T) {
 			return nil
 		})
 		start := time.Now()
+		var calls sync.WaitGroup
 		for range 6 {
-			go func() {
+			calls.Go(func() {
 				if err := process(t.Context(), newCall()); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -262,9 +264,7 @@ func TestSharing(t *testing.T) {
 		if c := newCall(); !errors.Is(process(ctx, c), failure.ErrShared) || !errors.Is(c.Err(), failure.ErrShared) {
 			t.Errorf("a call that gets none in time: %v", c.Err())
 		}
-		for under.Load() > 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		calls.Wait()
 		if took := time.Since(start).Truncate(time.Second); most.Load() != 2 || took != 3*time.Second || told.Load() != 1 {
 			t.Errorf("%d calls at once for %s, and the cause was told %d times; want 2 for 3s, and once", most.Load(), took, told.Load())
 		}
