@@ -6,15 +6,12 @@ import (
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/breaker"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 func (s *fakeStore) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	results := make([]window.Result, len(requests))
-	for i, charges := range requests {
-		results[i].Decisions, results[i].Err = s.Take(ctx, charges)
-	}
-	return results
+	return windowtest.TakeEach(ctx, s.Take, requests)
 }
 
 // A batch that fails counts as one failure, and an open breaker asks for none of it.

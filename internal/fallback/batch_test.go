@@ -7,15 +7,12 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
 func (r *remote) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	results := make([]window.Result, len(requests))
-	for i, charges := range requests {
-		results[i].Decisions, results[i].Err = r.Take(ctx, charges)
-	}
-	return results
+	return windowtest.TakeEach(ctx, r.Take, requests)
 }
 
 // What a batch was told is known when the store goes, and what passes then is booked before the

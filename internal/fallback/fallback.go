@@ -221,8 +221,8 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	return ds, nil
 }
 
-// isOutage reports whether err says that a store could not decide for a caller that still waits.
-func isOutage(ctx context.Context, err error) bool {
+// IsOutage reports whether err says that a store could not decide for a caller that still waits.
+func IsOutage(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && errors.Is(err, window.ErrUnavailable)
 }
 

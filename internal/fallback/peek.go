@@ -11,7 +11,7 @@ import (
 // the counters, as Take would, and spends nothing. If local counts decide, cause is the error of the store.
 func (g *Guard) Peek(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	ds, by, err = g.peekStore(ctx, charges)
-	if err == nil || !local || !isOutage(ctx, err) {
+	if err == nil || !local || !IsOutage(ctx, err) {
 		return ds, by, nil, err
 	}
 	cause = err

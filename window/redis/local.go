@@ -42,17 +42,17 @@ type local struct {
 // Take implements window.Store.
 func (l *local) Take(ctx context.Context, charges []window.Charge) ([]window.Decision, error) {
 	ds, err := l.guard.Take(ctx, charges)
-	if err != nil {
+	if fallback.IsOutage(ctx, err) {
 		return l.guard.TakeLocal(ctx, charges, err, false)
 	}
-	return ds, nil
+	return ds, err
 }
 
 // TakeBatch implements window.Store.
 func (l *local) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
 	results := l.guard.TakeBatch(ctx, requests)
 	for i := range results {
-		if r := &results[i]; r.Err != nil {
+		if r := &results[i]; fallback.IsOutage(ctx, r.Err) {
 			r.Decisions, r.Err = l.guard.TakeLocal(ctx, requests[i], r.Err, false)
 		}
 	}

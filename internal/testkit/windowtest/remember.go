@@ -222,11 +222,7 @@ func (r *Remembering) meet(charges []window.Charge) {
 // TakeBatch implements window.Store: each request is held against the truth of its
 // own moment.
 func (r *Remembering) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	results := make([]window.Result, len(requests))
-	for i, charges := range requests {
-		results[i].Decisions, results[i].Err = r.Take(ctx, charges)
-	}
-	return results
+	return TakeEach(ctx, r.Take, requests)
 }
 
 // GiveBack implements window.Store.

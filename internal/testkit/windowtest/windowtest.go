@@ -3,6 +3,7 @@
 package windowtest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -307,4 +308,13 @@ func random(walk int) (*rand.Rand, string) {
 		}
 	})
 	return rand.New(rand.NewPCG(*seed, uint64(walk))), fmt.Sprintf("walk %d of -windowtest.seed=%d", walk, *seed)
+}
+
+// TakeEach is TakeBatch of a store that takes one request after the other.
+func TakeEach(ctx context.Context, take func(context.Context, []window.Charge) ([]window.Decision, error), requests [][]window.Charge) []window.Result {
+	results := make([]window.Result, len(requests))
+	for i, charges := range requests {
+		results[i].Decisions, results[i].Err = take(ctx, charges)
+	}
+	return results
 }

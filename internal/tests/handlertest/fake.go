@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -110,11 +111,7 @@ func (f *Fake) Hang() (goOn func()) {
 
 // TakeBatch implements window.Store.
 func (f *Fake) TakeBatch(ctx context.Context, requests [][]window.Charge) []window.Result {
-	results := make([]window.Result, len(requests))
-	for i, charges := range requests {
-		results[i].Decisions, results[i].Err = f.Take(ctx, charges)
-	}
-	return results
+	return windowtest.TakeEach(ctx, f.Take, requests)
 }
 
 // CheckAlgorithm accepts all, as a store does whose server may have CL.THROTTLE.
