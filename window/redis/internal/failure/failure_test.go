@@ -103,7 +103,7 @@ func TestFailLate(t *testing.T) {
 	}
 }
 
-// Of a missing command only a name is passed on that is one of the store's, from the server's words or from the line of the script.
+// An error names a missing command only if the store uses it. The name comes from the server's message, or from the line of the script.
 func TestMissing(t *testing.T) {
 	line := 0
 	for i, text := range strings.Split(lua.Script, "\n") {

@@ -139,7 +139,7 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
-// Of two requests each gets what the script says of it, and an answer that cannot be fails both.
+// Each of two requests gets the decision of the script on it. A malformed reply fails both.
 func TestAnswer(t *testing.T) {
 	decided := func(d window.Decision) *window.Decision { d.Limit, d.At = 10, at; return &d }
 	for _, c := range []struct {
