@@ -1,0 +1,27 @@
+package suggest
+
+// simulator decides as the algorithms `zset` and `log` do: a request passes if each limit has room for it, and only
+// requests that pass count.
+type simulator struct{ passed []int64 }
+
+// denied returns how many requests of a key limits deny, given their times in ms.
+func (s *simulator) denied(times []int64, limits []Limit) int {
+	s.passed = s.passed[:0]
+	for _, t := range times {
+		if s.fits(t, limits) {
+			s.passed = append(s.passed, t)
+		}
+	}
+	return len(times) - len(s.passed)
+}
+
+// fits reports whether all limits have room at t: the request that passed as many before as the limit allows has left
+// the window.
+func (s *simulator) fits(t int64, limits []Limit) bool {
+	for _, l := range limits {
+		if i := len(s.passed) - l.Limit; i >= 0 && (l.Limit == 0 || s.passed[i] > t-l.Window.Milliseconds()) {
+			return false
+		}
+	}
+	return true
+}
