@@ -15,8 +15,8 @@ func (s *simulator) denied(times []int64, limits []Limit) int {
 	return len(times) - len(s.passed)
 }
 
-// fits reports whether all limits have room at t: the request that passed as many before as the limit allows has left
-// the window.
+// fits reports whether all limits have room at t: of a limit n, the n-th request that passed before t has left the
+// window.
 func (s *simulator) fits(t int64, limits []Limit) bool {
 	for _, l := range limits {
 		if i := len(s.passed) - l.Limit; i >= 0 && (l.Limit == 0 || s.passed[i] > t-l.Window.Milliseconds()) {

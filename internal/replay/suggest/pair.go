@@ -114,7 +114,7 @@ func (c *Collector) simulate(s *simulator, k *series.Key, limits []Limit, d *Den
 	n := s.denied(k.Times, limits)
 	if folded > 0 {
 		// At least what exceeded a limit at the folded peak was denied, and what the times that are kept would have been
-		// without those before them; at most all but the first requests, as many as the lowest limit allows.
+		// without those before them; at most all but the first n, where n is the lowest limit.
 		lowest := slices.MinFunc(limits, func(a, b Limit) int { return cmp.Compare(a.Limit, b.Limit) }).Limit
 		n = max(n, folded)
 		d.Uncertain += int64(k.Requests - lowest - n)
