@@ -35,7 +35,7 @@ func (b *blocks) bytes(block uint32) []byte {
 	return slab[at%slabSize:][:size(block&7)]
 }
 
-// alloc returns a block of a class, or of another one if there is no memory for it. It returns 0 if there is none for any.
+// alloc returns a block of a class, or of another one if there is no memory for it. It returns 0 if there is no memory at all.
 func (b *blocks) alloc(class uint32) uint32 {
 	block := b.take(class)
 	if block == 0 {
@@ -79,7 +79,7 @@ func (b *blocks) take(class uint32) uint32 {
 	return uint32(place/grain)<<3 | class // #nosec G115 -- most keeps places below 2^29 grains
 }
 
-// pop returns a free block of a class, 0 if there is none.
+// pop returns a free block of a class, 0 without one.
 func (b *blocks) pop(class uint32) uint32 {
 	list := b.free[class]
 	if len(list) == 0 {

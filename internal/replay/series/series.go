@@ -12,7 +12,7 @@ import (
 type Set struct {
 	windows  []int64 // ms
 	longest  int64   // ms
-	most     int64 // bytes that keys may take, and as much again their times
+	most     int64   // bytes that keys may take, and as much again their times
 	table    *table
 	blocks   blocks
 	base     int64 // ms since 1970 of the first request
