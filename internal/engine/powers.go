@@ -22,6 +22,13 @@ func TakeInto(ctx context.Context, store window.Store, dst []window.Decision, ch
 	return store.Take(ctx, charges)
 }
 
+// Stepper is implemented by stores whose clock moves only between requests. What is counted without denying is decided on
+// within its request then.
+type Stepper interface {
+	// Step sets the clock, in Unix milliseconds.
+	Step(now int64)
+}
+
 // Pinger is implemented by stores that can be away.
 type Pinger interface {
 	// Ping makes a decision of no effect, and reports whether the store could.

@@ -75,6 +75,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 		s := &SharedStore{Raw: store, ID: identify(store), seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
 		s.unsettled.Add(1)
 		s.Shadow.Open = shadow
+		_, s.Shadow.Inline = store.(engine.Stepper)
 		if away, ok := store.(fallback.Store); ok {
 			s.away = metrics.StoreErrorsTotal.WithLabelValues(name, "away")
 			s.busy = metrics.StoreErrorsTotal.WithLabelValues(name, "busy")

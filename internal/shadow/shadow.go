@@ -37,6 +37,8 @@ type Slot struct {
 	Presence *fallback.Guard
 	// Called when the store goes away, or is back. It gets the outages of the enforced store, too, which has the same server. Nil: not called.
 	Outages *storestate.Outages
+	// Whether Add decides before it returns, rather than a worker beside it.
+	Inline bool
 
 	now    atomic.Pointer[worker]
 	mu     sync.Mutex // held while the worker comes and goes
@@ -45,7 +47,11 @@ type Slot struct {
 
 // Add queues a request to be decided on, or drops it.
 func (s *Slot) Add(r Request) {
-	if w := s.worker(); w == nil || !w.add(r) {
+	w := s.worker()
+	switch {
+	case w != nil && s.Inline:
+		w.decide([]Request{r})
+	case w == nil || !w.add(r):
 		r.Dropped()
 	}
 }

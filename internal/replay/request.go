@@ -1,0 +1,117 @@
+package replay
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
+)
+
+// unknownAddress is in the place of the address of a client that the log does not tell.
+const unknownAddress = "0.0.0.0"
+
+// newRequest returns the request of a line. It returns nil if no server could have got it.
+func newRequest(l *accesslog.Line) *http.Request {
+	r := &http.Request{
+		Method: l.Method, RequestURI: l.URI, Host: l.Host, Proto: l.Proto,
+		Header: make(http.Header, 8), Body: http.NoBody,
+	}
+	if r.Method == "" {
+		r.Method = http.MethodGet
+	}
+	r.ProtoMajor, r.ProtoMinor = protocol(l.Proto)
+	var err error
+	if r.URL, err = readURI(l); err != nil {
+		return nil
+	}
+	ip, port := l.RemoteIP, l.RemotePort
+	if ip == "" {
+		ip = l.ClientIP // a filter may have deleted the other one
+	}
+	if ip == "" {
+		ip = unknownAddress
+	}
+	if port == "" {
+		port = "0"
+	}
+	r.RemoteAddr = net.JoinHostPort(ip, port)
+	l.Headers(func(name string, values []string) bool {
+		r.Header[textproto.CanonicalMIMEHeaderKey(name)] = values
+		return true
+	})
+	if l.TLS {
+		r.TLS = connection(l)
+	}
+	return r
+}
+
+// readURI reads the URI of a line as Go's server does.
+func readURI(l *accesslog.Line) (*url.URL, error) {
+	if l.Method == http.MethodConnect && !strings.HasPrefix(l.URI, "/") {
+		u, err := url.ParseRequestURI("http://" + l.URI)
+		if err == nil {
+			u.Scheme = ""
+		}
+		return u, err
+	}
+	return url.ParseRequestURI(l.URI)
+}
+
+// protocol returns the version of HTTP.
+func protocol(proto string) (major, minor int) {
+	switch proto {
+	case "HTTP/1.1", "":
+		return 1, 1
+	case "HTTP/2.0":
+		return 2, 0
+	case "HTTP/3.0":
+		return 3, 0
+	}
+	major, minor, ok := http.ParseHTTPVersion(proto)
+	if !ok {
+		return 1, 1
+	}
+	return major, minor
+}
+
+// connection returns the TLS connection of a line, as far as the log has it.
+func connection(l *accesslog.Line) *tls.ConnectionState {
+	number := func(name string) uint16 {
+		text, _ := l.Member("request>tls>" + name)
+		n, _ := strconv.ParseUint(text, 10, 16)
+		return uint16(n)
+	}
+	resumed, _ := l.Member("request>tls>resumed")
+	protocol, _ := l.Member("request>tls>proto")
+	return &tls.ConnectionState{
+		HandshakeComplete: true, ServerName: l.ServerName, Version: number("version"), CipherSuite: number("cipher_suite"),
+		NegotiatedProtocol: protocol, DidResume: resumed == "true",
+	}
+}
+
+// copyFields copies the header of the answer.
+func copyFields(to http.Header, l *accesslog.Line) {
+	text, present := l.Member("resp_headers")
+	if present != accesslog.Present {
+		return
+	}
+	var fields map[string][]string
+	if json.Unmarshal([]byte(text), &fields) == nil { // else a filter has changed it
+		for name, values := range fields {
+			to[textproto.CanonicalMIMEHeaderKey(name)] = values
+		}
+	}
+}
+
+// writer discards an answer.
+type writer struct{ header http.Header }
+
+func (w *writer) Header() http.Header         { return w.header }
+func (w *writer) Write(p []byte) (int, error) { return len(p), nil }
+func (w *writer) WriteHeader(int)             {}

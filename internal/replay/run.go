@@ -1,0 +1,248 @@
+package replay
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
+	"github.com/slidingwindow/caddy-sliding-window/internal/replay/order"
+	"github.com/slidingwindow/caddy-sliding-window/internal/request"
+)
+
+// Options of a replay.
+type Options struct {
+	Logs    []string // files; "-" is Stdin
+	Stdin   io.Reader
+	Config  Config
+	Against Config // without a file: none
+	Server  string // that gets all requests; empty: the log tells
+	Zone    string // that is reported; empty: all
+	Exclude string // a file of keys that are left out, one a line
+	Keys    bool   // whether the report has keys
+	Top     int    // keys of a zone in the report
+	Reorder time.Duration
+	Memory  int64 // bytes that keys take at most
+	// Progress is called now and then, if it is set.
+	Progress func(accesslog.Progress)
+}
+
+// Run replays a log.
+func Run(o Options) (*Report, error) {
+	r, err := newRun(o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	return r.report(), nil
+}
+
+// run is a replay under way.
+type run struct {
+	Options
+	engines []*engine // of the configuration, and of the other one
+	tallies []*tally
+	changes *changes // nil: there is no other configuration
+	log     accesslog.Report
+	from    int64 // Unix nanoseconds
+	to      int64
+	late    int64
+	were429 int64
+}
+
+// newRun loads the configurations. Close it.
+func newRun(o Options) (*run, error) {
+	r := &run{Options: o}
+	if err := r.load(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// load loads the configurations.
+func (r *run) load() error {
+	o := &r.Options
+	excluded, err := readKeys(o.Exclude)
+	if err != nil {
+		return err
+	}
+	maxKeys := keysWithin(o.Memory)
+	configs := []Config{o.Config}
+	if o.Against.File != "" {
+		configs = append(configs, o.Against)
+		maxKeys /= 2
+		r.changes = newChanges(excluded, o.Zone)
+	}
+	for i, c := range configs {
+		p, err := newPlan(c, fmt.Sprintf("replay %d", i+1), maxKeys)
+		if err != nil {
+			return err
+		}
+		t := newTally(p, maxKeys, excluded)
+		e := &engine{plan: p, server: o.Server, routed: make(map[route]*server)}
+		e.decided = func(l *accesslog.Line, outcome request.Outcome) {
+			t.note(l, outcome)
+			r.changes.note(i, outcome)
+		}
+		r.engines, r.tallies = append(r.engines, e), append(r.tallies, t)
+	}
+	if o.Zone != "" && r.tallies[0].byName[o.Zone] == nil {
+		return fmt.Errorf("--zone %s: the configuration has no zone of this name", o.Zone)
+	}
+	return nil
+}
+
+// close ends what runs.
+func (r *run) close() {
+	for _, e := range r.engines {
+		e.close()
+	}
+}
+
+// read takes the lines of the log through the engines.
+func (r *run) read() error {
+	reader, err := accesslog.Open(r.Logs, accesslog.Options{Stdin: r.Stdin, Prepare: prepare})
+	if err != nil {
+		return err
+	}
+	queue := order.New[accesslog.Line](r.Reorder, r.mostQueued())
+	n := 0
+	for l := range reader.All() {
+		queue.Add(l.Start, l.End, *l)
+		if err := r.takeFrom(queue); err != nil {
+			return err
+		}
+		if n++; n%1024 == 0 && r.Progress != nil {
+			r.Progress(reader.Progress())
+		}
+	}
+	r.log = reader.Report()
+	if err := reader.Err(); err != nil {
+		return err
+	}
+	queue.Close()
+	if err := r.takeFrom(queue); err != nil {
+		return err
+	}
+	r.late, _ = queue.Late()
+	for _, e := range r.engines {
+		if err := e.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostQueued returns how many lines may wait for those that came before them.
+func (r *run) mostQueued() int { return int(max(r.Memory/8/bytesOfLine, 1000)) }
+
+// bytesOfLine is about what a line and its request take.
+const bytesOfLine = 4096
+
+// takeFrom takes the lines that are in order through the engines.
+func (r *run) takeFrom(queue *order.Queue[accesslog.Line]) error {
+	for at, l, ok := queue.Next(); ok; at, l, ok = queue.Next() {
+		l.Start = at
+		if r.from == 0 {
+			r.from = at
+		}
+		r.to = at
+		if l.Status == http.StatusTooManyRequests {
+			r.were429++
+		}
+		for _, e := range r.engines {
+			if err := e.take(&l); err != nil {
+				return err
+			}
+		}
+		r.changes.end()
+	}
+	return nil
+}
+
+// prepare makes the request of a line, beside the goroutine that decides.
+func prepare(l *accesslog.Line) {
+	if r := newRequest(l); r != nil {
+		l.Value = r
+	}
+}
+
+// report returns what was found.
+func (r *run) report() *Report {
+	report := &Report{
+		Log: Log{
+			Files: r.Logs, Lines: r.log.Lines, Requests: r.log.Requests, Other: r.log.Other, Broken: r.log.Broken, Late: r.late, Were429: r.were429,
+		},
+		Zones: r.tallies[0].report(&r.Options), Against: r.changes.report(&r.Options), Notes: r.notes(),
+	}
+	if r.from != 0 {
+		report.Log.From, report.Log.To = stamp(r.from/int64(time.Millisecond)), stamp(r.to/int64(time.Millisecond))
+	}
+	for _, b := range r.log.First {
+		report.Log.First = append(report.Log.First, b.String())
+	}
+	return report
+}
+
+// notes returns what the reader of the report has to know.
+func (r *run) notes() []string {
+	notes := []string{}
+	e, log := r.engines[0], &r.log
+	if r.were429 > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests were answered 429 already: a log that was made under a limit hides demand, for clients that are denied wait or leave", r.were429))
+	}
+	notes = append(notes, e.plan.notes...)
+	if log.Whole > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests have times in whole seconds: figures for windows of a few seconds are rough", log.Whole))
+	}
+	if r.late > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests came more than %v late in the log, and were decided on at the time of those before them; raise --reorder", r.late, r.Reorder))
+	}
+	for _, file := range log.Truncated {
+		notes = append(notes, file+" ends within a line, or within its compressed data")
+	}
+	if e.unread > 0 {
+		notes = append(notes, fmt.Sprintf("%d requests have a URI that no server accepts, and were left out", e.unread))
+	}
+	if e.full {
+		notes = append(notes, "a store was full: keys that used least of their limit were forgotten, so that more may be denied than the report says; raise --memory, or max_keys")
+	}
+	for _, z := range r.tallies[0].zones {
+		if n, estimated := z.keys.keys(); estimated && n > 0 {
+			notes = append(notes, fmt.Sprintf("zone %s: keys are estimated from one of %d, to within %.1f %%; raise --memory", z.info.name, 1<<z.keys.skip, 200/math.Sqrt(float64(len(z.keys.of)))))
+		}
+		if z.dropped > 0 {
+			notes = append(notes, fmt.Sprintf("zone %s: more keys were denied than fit into the memory; %d that were denied least were forgotten, and may count twice; raise --memory", z.info.name, z.dropped))
+		}
+	}
+	return notes
+}
+
+// readKeys reads a file with a key a line.
+func readKeys(name string) (map[string]bool, error) {
+	if name == "" {
+		return nil, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	keys := make(map[string]bool)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if key := strings.TrimSuffix(lines.Text(), "\r"); key != "" {
+			keys[key] = true
+		}
+	}
+	return keys, lines.Err()
+}
