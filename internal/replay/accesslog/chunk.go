@@ -84,9 +84,9 @@ func (c *chunk) at(line int64) error {
 	return c.err
 }
 
-// recycle gives back the memory of c's lines.
+// recycle gives back the memory of c's lines. It keeps the text of few chunks from being freed until it is used again.
 func (c *chunk) recycle() {
-	clear(c.lines)
-	slabs.Put(&c.lines)
+	slab := c.lines
 	c.lines = nil
+	slabs.Put(&slab)
 }

@@ -27,6 +27,12 @@ func (p *parser) parseConsole(l *Line, s string) (result, string) {
 	return p.finish(l, &r)
 }
 
+// isMessage reports whether a line is a message in Caddy's console format that has no fields, and is no request.
+func isMessage(s string) bool {
+	column, _, tabs := strings.Cut(s, "\t")
+	return tabs && new(Line).time(column)
+}
+
 // isLogger reports whether a column is the name of one of Caddy's loggers.
 func isLogger(column string) bool {
 	name, _, dotted := strings.Cut(column, ".")

@@ -30,7 +30,11 @@ func (p *parser) parse(l *Line, s string) (result, string) {
 		return p.parseConsole(l, s)
 	}
 	l.Format = Combined
-	return p.parseCombined(l, s)
+	res, why := p.parseCombined(l, s)
+	if res == broken && isMessage(s) {
+		return other, ""
+	}
+	return res, why
 }
 
 // sampleLines are looked at to learn the unit of a file's durations.

@@ -16,7 +16,7 @@ var formats = []struct {
 	{regexp.MustCompile(`^#(Version|Fields|Software):`), "it seems to be a log of IIS or another W3C format, which is not read"},
 	{regexp.MustCompile(`^(https?|h2|wss?|grpcs?) \d{4}-\d\d-\d\dT`), "it seems to be a log of an AWS load balancer, which is not read"},
 	{regexp.MustCompile(`^\S*(time|ts|level)="?[^ ]`), "it seems to be logfmt, which is not read"},
-	{regexp.MustCompile(`^\s*[{}\[\]"]`), "it seems to be JSON over several lines or in an array: write an object a line, for example with jq -c"},
+	{regexp.MustCompile(`^\s*([{}\[\]],?\s*$|"[^"]*": )`), "it seems to be JSON over several lines or in an array: write an object a line, for example with jq -c"},
 	{regexp.MustCompile(`^\s*<`), "it seems to be HTML"},
 }
 

@@ -172,8 +172,8 @@ func (r *Reader) judge() error {
 	switch {
 	case p.Broken*100 > p.Lines:
 		return r.tooMany()
-	case p.Requests == 0 && p.Lines > 0:
-		return fmt.Errorf("no requests in %d lines: all of them are of other loggers than http.log.access; give the access log, which the directive log writes", p.Lines)
+	case p.Requests == 0 && p.Other > 0:
+		return fmt.Errorf("no requests in %d lines: they are of other loggers than http.log.access; give the access log, which the directive log writes", p.Lines)
 	case p.Requests == 0:
 		return errors.New("no requests: the logs are empty")
 	}
