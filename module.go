@@ -118,6 +118,7 @@ type Handler struct {
 	// Default: false.
 	LogKey bool `json:"log_key,omitempty"`
 
+	module   StoreModule
 	store    *openstore.SharedStore
 	zones    []*zone.Live
 	requests *request.Handler
@@ -144,18 +145,17 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	app := value.(*App)
-	var module StoreModule
 	if h.StoreRaw != nil {
-		module, err = loadStore(ctx, h, h.StoreRaw)
+		h.module, err = loadStore(ctx, h, h.StoreRaw)
 	} else {
-		module, err = app.storeFor(ctx)
+		h.module, err = app.storeFor(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	store := module.Store()
+	store := h.module.Store()
 	var openShadow func() window.Store // nil: the store keeps no counters of requests that are not denied
-	if m, ok := module.(ShadowModule); ok {
+	if m, ok := h.module.(ShadowModule); ok {
 		openShadow = m.ShadowStore
 	}
 	if h.OnError == "" {
@@ -296,13 +296,19 @@ var (
 func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhttp.MatcherSets, err error) {
 	if !use.Warned {
 		use.Warned = true
-		placeholders.Warn(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)
+		z.mistakes = placeholders.Find(ctx, z.Name, z.Key, z.names(z.Key), z.isInHandler)
+		placeholders.Warn(ctx.Logger(), z.Name, z.Key, z.mistakes)
 		z.warn(ctx.Logger())
 	}
-	routes.WarnOfPlace(ctx, z.Name, z.MatcherSetsRaw)
+	z.unseen, z.takenOff = routes.UnseenPaths(ctx, z.Name, z.MatcherSetsRaw)
+	for _, path := range z.unseen {
+		ctx.Logger().Warn("the zone's path matcher can never match: handle_path or strip_prefix already stripped the prefix; match what is left",
+			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", z.takenOff))
+	}
 	if z.MatcherSetsRaw == nil {
 		return nil, nil
 	}
+	z.matchersJSON = z.MatcherSetsRaw
 	loaded, err := ctx.LoadModule(z, "MatcherSetsRaw")
 	if err != nil {
 		return nil, fmt.Errorf("zone %s: loading matchers: %w", z.Name, err)
@@ -310,6 +316,7 @@ func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhtt
 	if err := matchers.FromInterface(loaded); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
 	}
+	z.matchers = matchers
 	return matchers, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 )
 
 // Zone is a named quota: what is counted, by which key, and how much of it may
@@ -119,4 +120,12 @@ type Zone struct {
 	errNoFallback error
 
 	c *compiled.Settings // made by check
+
+	// Set by Provision: the matchers, of which Caddy drops the JSON; what is most likely a mistake; and the paths that
+	// never match because a prefix was stripped.
+	matchers     caddyhttp.MatcherSets
+	matchersJSON caddyhttp.RawMatcherSets
+	mistakes     []placeholders.Mistake
+	unseen       []string
+	takenOff     string
 }

@@ -22,6 +22,12 @@ var (
 	endOfWalk = map[string]bool{"static_response": true, "metrics": true}
 )
 
+// KeepsPath reports whether a handler, by the name of its module, changes neither path nor method of requests, and passes
+// them on.
+func KeepsPath(name string) bool {
+	return passedOnWalk[name] || name == "vars" || name == "map"
+}
+
 // handler is a handler with the next one, for the trace.
 func (w *Trace) handler(handler caddyhttp.MiddlewareHandler, next caddyhttp.Handler) caddyhttp.Handler {
 	return caddyhttp.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) error {

@@ -11,7 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
-	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 )
@@ -23,9 +22,9 @@ type zoneSearch struct {
 	has func(caddyhttp.MiddlewareHandler) (has, known bool)
 }
 
-// unseenPaths returns the paths that can never match on the way to the zone of a name, or in its own matchers,
-// because handlers before the zone strip their beginning. The matchers are not loaded yet.
-func unseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
+// UnseenPaths returns the paths that can never match on the way to the zone of a name, or in its own matchers,
+// because handle_path or another handler before the zone strips their beginning. Call it before these matchers are loaded.
+func UnseenPaths(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) (paths []string, takenOff string) {
 	z := zoneSearch{name: name}
 	prefix, paths := z.strippedBefore(ctx)
 	if prefix == "" {
@@ -90,16 +89,6 @@ func (z *zoneSearch) strippedBy(route *caddyhttp.Route) string {
 		}
 	}
 	return prefix
-}
-
-// WarnOfPlace logs the paths that can never match on the way to the zone of a name, or in its own matchers, because
-// handle_path strips their beginning. Call it before these matchers are loaded.
-func WarnOfPlace(ctx caddy.Context, name string, matchers caddyhttp.RawMatcherSets) {
-	paths, prefix := unseenPaths(ctx, name, matchers)
-	for _, path := range paths {
-		ctx.Logger().Warn("the zone's path matcher can never match: handle_path or strip_prefix already stripped the prefix; match what is left",
-			zap.String("zone", name), zap.String("path", path), zap.String("taken_off", prefix))
-	}
 }
 
 // IsBeforeAuthentication reports whether a server of the configuration authenticates clients

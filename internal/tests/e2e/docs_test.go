@@ -76,7 +76,10 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	for _, document := range documents(t) {
 		for i, block := range blocksOf(readFile(t, document), "caddyfile") {
 			t.Run(fmt.Sprint(document, " ", i+1), func(t *testing.T) {
-				wantWarnings(t, warned(t, checkCaddyfile(t, block, certificates, "/run/secrets", secrets)))
+				log := warned(t, checkCaddyfile(t, block, certificates, "/run/secrets", secrets))
+				if document != lintPage { // which has mistakes
+					wantWarnings(t, log)
+				}
 			})
 		}
 	}
@@ -158,7 +161,7 @@ func TestDocumentedRatios(t *testing.T) {
 
 // All pages together stay readable.
 func TestDocumentsAreShort(t *testing.T) {
-	const most = 3600
+	const most = 4284
 	lines := 0
 	for _, document := range documents(t) {
 		if document != "README.md" {

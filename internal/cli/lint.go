@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/lint"
+	"github.com/slidingwindow/caddy-sliding-window/internal/lint/written"
+)
+
+// exitFindings is the exit status if there are errors among the findings.
+const exitFindings = 3
+
+func (c *command) lintCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "lint", Short: "Finds mistakes in the limits of a configuration that loads", Args: cobra.NoArgs,
+		Long: `
+Loads the configuration without starting it, and prints what is most likely a mistake in its
+limits: where, why, and what to write. It asks no server, and writes nothing.
+
+The exit status is 1 if the configuration does not load, and 3 if there is an error among the
+findings. A comment "# lint:ignore <code> <reason>" in the line or above it hides a finding.`,
+		Example: `  $ caddy sliding-window lint --config /etc/caddy/Caddyfile
+  $ caddy sliding-window lint --json`,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var report *lint.Report
+		if err := c.lint(&report); err != nil {
+			return err
+		}
+		if err := c.printReport(cmd.OutOrStdout(), report); err != nil {
+			return err
+		}
+		return exit(cmd, exitStatus(report))
+	}
+	return cmd
+}
+
+// exit returns the error that ends the process with a status, without a message.
+func exit(cmd *cobra.Command, status int) error {
+	if status == 0 {
+		return nil
+	}
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
+}
+
+func exitStatus(r *lint.Report) int {
+	if r.Errors > 0 {
+		return exitFindings
+	}
+	return 0
+}
+
+// lint makes the report on the configuration of the flags.
+func (c *command) lint(report **lint.Report) error {
+	config, file, adapter, err := caddycmd.LoadConfig(c.config, c.adapter)
+	if err != nil {
+		return err
+	}
+	if file == "" {
+		return errors.New("there is no Caddyfile in this directory; name the configuration with --config")
+	}
+	var source *written.Source
+	if adapter == "caddyfile" && file != "-" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if source, err = written.Read(file, text); err != nil {
+			return err
+		}
+	}
+	checked, closeAll, err := lint.Load(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	defer closeAll()
+	*report = lint.Check(checked, source)
+	return nil
+}
+
+func (c *command) printReport(w io.Writer, r *lint.Report) error {
+	if c.json {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(jsonFor(w, b), '\n'))
+		return err
+	}
+	buffered := bufio.NewWriter(w)
+	out := &output{buffered, c.widthOf(w)}
+	for _, f := range r.Findings {
+		printFinding(out, &f)
+	}
+	if len(r.Findings) == 0 {
+		_, _ = fmt.Fprintln(out, "No finding.")
+	} else {
+		_, _ = fmt.Fprintf(out, "%s, %s, %s.\n", counted(r.Errors, "error"), counted(r.Warnings, "warning"), counted(r.Notes, "note"))
+	}
+	return buffered.Flush() // which returns all errors before
+}
+
+func printFinding(w io.Writer, f *lint.Finding) {
+	at := ""
+	if f.File != "" {
+		at = fmt.Sprintf("%s:%d: ", f.File, f.Line)
+	}
+	zone := ""
+	if f.Zone != "" {
+		zone = "zone " + f.Zone + ": "
+	}
+	_, _ = fmt.Fprintf(w, "%s%s %s: %s%s\n", at, f.Severity, f.Code, zone, f.What)
+	_, _ = fmt.Fprintf(w, "Why: %s.\n", strings.TrimSuffix(f.Cause, "."))
+	_, _ = fmt.Fprintf(w, "Do: %s.\n%s\n\n", strings.TrimSuffix(f.Cure, "."), f.Link)
+}

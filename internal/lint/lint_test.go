@@ -1,0 +1,108 @@
+package lint_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/lint"
+	"github.com/slidingwindow/caddy-sliding-window/internal/lint/written"
+)
+
+// check returns the report on a Caddyfile.
+func check(t *testing.T, caddyfile string) *lint.Report {
+	t.Helper()
+	t.Setenv("REDIS_PASSWORD", "secret")
+	t.Setenv("REDIS_HASH_KEYS", "a secret of 16 bytes or more")
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	source, err := written.Read(file, []byte(caddyfile))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, caddyfile)
+	}
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": file})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, caddyfile)
+	}
+	c, closeAll, err := lint.Load(config)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, caddyfile)
+	}
+	defer closeAll()
+	return lint.Check(c, source)
+}
+
+// codes returns what was found, as code and line.
+func codes(r *lint.Report) (all []string) {
+	for _, f := range r.Findings {
+		all = append(all, fmt.Sprintf("%s:%d", f.Code, f.Line))
+	}
+	return all
+}
+
+// section is a section of docs/lint.md.
+type section struct {
+	text   string
+	blocks []string
+}
+
+func sections(t *testing.T) map[string]section {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/lint.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]section)
+	for _, part := range strings.Split(string(page), "\n## ")[1:] {
+		name, text, _ := strings.Cut(part, "\n")
+		s := section{text: text}
+		for _, m := range regexp.MustCompile("(?ms)^```caddyfile\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+			s.blocks = append(s.blocks, m[1])
+		}
+		all[name] = s
+	}
+	return all
+}
+
+// Each rule has a section with its title, severity and cause, a Caddyfile in which the rule alone finds something, with a
+// line, and one in which no rule does.
+func TestRules(t *testing.T) {
+	all := sections(t)
+	for i, rule := range lint.Rules {
+		t.Run(rule.Code, func(t *testing.T) {
+			if want := fmt.Sprintf("SW%03d", i+1); rule.Code != want {
+				t.Errorf("the code is %s, want %s", rule.Code, want)
+			}
+			s, ok := all[rule.Code]
+			if !ok || len(s.blocks) != 2 {
+				t.Fatalf("docs/lint.md has %d Caddyfiles below ## %s, want 2", len(s.blocks), rule.Code)
+			}
+			said := strings.Join(strings.Fields(s.text), " ")
+			cause := strings.ToUpper(rule.Cause[:1]) + rule.Cause[1:] + "."
+			if want := fmt.Sprintf("**%s** (%s). %s", rule.Title, rule.Severity, cause); !strings.HasPrefix(said, want) {
+				t.Errorf("the section does not begin with %q", want)
+			}
+			fires := check(t, s.blocks[0])
+			for _, f := range fires.Findings {
+				if f.Code != rule.Code || f.Severity != rule.Severity || f.Line < 1 || f.What == "" || f.Cure == "" || !strings.HasSuffix(f.Link, "docs/lint.md#"+strings.ToLower(rule.Code)) {
+					t.Errorf("found %+v", f)
+				}
+			}
+			if len(fires.Findings) != 1 {
+				t.Errorf("found %d, want 1: %q", len(fires.Findings), codes(fires))
+			}
+			if clean := check(t, s.blocks[1]); len(clean.Findings) > 0 {
+				t.Errorf("found in the second Caddyfile: %+v", clean.Findings)
+			}
+		})
+	}
+	if _, ok := all["SW000"]; !ok || len(all) < len(lint.Rules)+1 {
+		t.Errorf("docs/lint.md has %d sections", len(all))
+	}
+}
