@@ -125,7 +125,7 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //			ipv4_prefix <bits>
 //			ipv6_prefix <bits>
 //			fold_case
-//			empty_key   shared|skip|deny [<status>]  # status: with deny
+//			empty_key   shared|skip | deny [<status>]
 //			lease       <units> [<ttl>]
 //			count_if    status <code|class>... | header <field> <value>
 //			count_if    {

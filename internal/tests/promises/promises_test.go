@@ -1,0 +1,103 @@
+package promises
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/slidingwindow/caddy-sliding-window"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+)
+
+var add = flag.Bool("add", false, "append what is new to the lists in testdata")
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../../.."); err != nil { // the code and the documents are read from there
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(caddyrun.Main(m, func() { _ = caddy.Stop() }))
+}
+
+const lists = "internal/tests/promises/testdata/"
+
+// hold compares what there is with a list in testdata. The comments at the top of the list are the promise.
+func hold(t *testing.T, list string, got []string) {
+	t.Helper()
+	path := lists + list + ".txt"
+	promise, promised := read(t, path)
+	for _, line := range promised {
+		if !slices.Contains(got, line) {
+			t.Errorf("BROKEN PROMISE: %s\n\tgone or changed: %s\n\tbring it back; to break the promise, follow \"What is stable\" in docs/compatibility.md, and then take the line out of %s", promise, line, path)
+		}
+	}
+	for _, line := range got {
+		switch {
+		case slices.Contains(promised, line):
+		case *add:
+			promised = append(promised, line)
+		default:
+			t.Errorf("new, and in no promise: %s\n\tto promise it, run go test ./internal/tests/promises -add, which appends it to %s", line, path)
+		}
+	}
+	if *add {
+		write(t, path, promise, promised)
+	}
+}
+
+// read returns the comments at the top of a list as one line, and its other lines.
+func read(t *testing.T, path string) (promise string, lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var comments []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if comment, ok := strings.CutPrefix(line, "# "); ok {
+			comments = append(comments, comment)
+		} else if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(comments) == 0 {
+		t.Fatalf("%s does not begin with the promise, in lines with a #", path)
+	}
+	return strings.Join(comments, " "), lines
+}
+
+func write(t *testing.T, path, promise string, lines []string) {
+	t.Helper()
+	slices.Sort(lines)
+	if err := os.WriteFile(path, []byte("# "+promise+"\n\n"+strings.Join(slices.Compact(lines), "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each list is in the table of docs/compatibility.md, which has no other.
+func TestPromisesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(lists + "*.txt")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("only %q in %s, %v", files, lists, err)
+	}
+	for _, file := range files {
+		if !strings.Contains(string(text), "(../"+file+")") {
+			t.Errorf("docs/compatibility.md has no link to %s", file)
+		}
+	}
+	if n := strings.Count(string(text), ".txt)"); n != len(files) {
+		t.Errorf("docs/compatibility.md has %d links to lists, want %d", n, len(files))
+	}
+}
