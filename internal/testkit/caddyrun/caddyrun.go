@@ -120,12 +120,18 @@ type Process struct {
 // the end of the test, and waits for the addresses to answer.
 func Start(tb testing.TB, caddyfile string, addresses ...string) *Process {
 	tb.Helper()
+	return StartBinary(tb, Binary(tb), caddyfile, addresses...)
+}
+
+// StartBinary is Start of another Caddy than this one.
+func StartBinary(tb testing.TB, binary, caddyfile string, addresses ...string) *Process {
+	tb.Helper()
 	p := &Process{Admin: FreeAddress(tb), Log: new(Log)}
 	path := filepath.Join(tb.TempDir(), "Caddyfile")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(caddyfile, "{admin}", p.Admin)), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	p.cmd = exec.Command(Binary(tb), "run", "--config", path) //nolint:gosec // built here
+	p.cmd = exec.Command(binary, "run", "--config", path) //nolint:gosec // built for tests
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)

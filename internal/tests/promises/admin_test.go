@@ -73,8 +73,12 @@ func TestAdmin(t *testing.T) {
 		for _, of := range e.question {
 			got = append(got, fields(name+" reads ", of)...)
 		}
-		for _, of := range e.answer {
-			got = append(got, fields(name+" answers ", of)...)
+		for i, of := range e.answer {
+			answers := " answers "
+			if i > 0 {
+				answers = " answers about a request "
+			}
+			got = append(got, fields(name+answers, of)...)
 		}
 	}
 	slices.Sort(got)

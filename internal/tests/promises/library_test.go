@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+	_ "github.com/slidingwindow/caddy-sliding-window/window/httplimit" // go test caches results by what a test imports
 )
 
 const module = "github.com/slidingwindow/caddy-sliding-window"

@@ -33,20 +33,16 @@ func hold(t *testing.T, list string, got []string) {
 	t.Helper()
 	path := lists + list + ".txt"
 	promise, promised := read(t, path)
-	for _, line := range promised {
-		if !slices.Contains(got, line) {
-			t.Errorf("BROKEN PROMISE: %s\n\tgone or changed: %s\n\tbring it back; to break the promise, follow \"What is stable\" in docs/compatibility.md, and then take the line out of %s", promise, line, path)
-		}
+	gone := slices.DeleteFunc(slices.Clone(promised), func(line string) bool { return slices.Contains(got, line) })
+	fresh := slices.DeleteFunc(slices.Clone(got), func(line string) bool { return slices.Contains(promised, line) })
+	if len(gone) > 0 {
+		t.Errorf("BROKEN PROMISE: %s\n\tgone or changed:\n\t\t%s\n\tbring it back; to break the promise, follow \"What is stable\" in docs/compatibility.md, and then take it out of %s",
+			promise, strings.Join(gone, "\n\t\t"), path)
 	}
-	for _, line := range got {
-		switch {
-		case slices.Contains(promised, line):
-		case *add:
-			promised = append(promised, line)
-		default:
-			t.Errorf("new, and in no promise: %s\n\tto promise it, run go test ./internal/tests/promises -add, which appends it to %s", line, path)
-		}
+	if len(fresh) > 0 && !*add {
+		t.Errorf("new, and in no promise:\n\t\t%s\n\tto promise it, run go test ./internal/tests/promises -add, which appends it to %s", strings.Join(fresh, "\n\t\t"), path)
 	}
+	promised = append(promised, fresh...)
 	if *add {
 		write(t, path, promise, promised)
 	}
