@@ -72,7 +72,7 @@ func findTime(s string) int {
 func (p *parser) commonTime(s string) (int64, bool) {
 	if s[:11] != p.day || s[20:] != p.zone {
 		t, err := time.Parse(layout, s[:11]+":00:00:00"+s[20:])
-		if err != nil {
+		if err != nil || !isNear(t) {
 			return 0, false
 		}
 		p.day, p.zone, p.midnight = s[:11], s[20:], t.Unix()

@@ -25,13 +25,16 @@ func (l *Line) time(s string) bool {
 		return ok
 	}
 	for i, layout := range layouts {
-		if t, err := time.Parse(layout, s); err == nil && t.Year() >= 1970 && t.Year() < 2262 {
+		if t, err := time.Parse(layout, s); err == nil && isNear(t) {
 			l.End, l.Precision, l.local = t.UnixNano(), fraction(s), i == 0
 			return true
 		}
 	}
 	return false
 }
+
+// isNear reports whether nanoseconds since 1970 of an int64 can hold t.
+func isNear(t time.Time) bool { return t.Unix() >= 0 && t.Year() < 2262 }
 
 // fraction returns the precision of a time by the digits after its seconds.
 func fraction(s string) time.Duration {
