@@ -122,6 +122,15 @@ test-kubernetes: ## Decode docs/kubernetes.yaml as Kubernetes does; it is a modu
 	go -C internal/tests/kubetest vet ./...
 	go -C internal/tests/kubetest test -count 1 ./...
 
+.PHONY: release-snapshot
+release-snapshot: ## Build what a release of this commit consists of into dist: docs/releasing.md; needs no network
+	go -C internal/release run . -source $(CURDIR) -out $(CURDIR)/dist
+
+.PHONY: test-release
+test-release: ## Test releases: digests, packages, SBOM, workflows, and the routes to the first 429; it is a module of its own
+	go -C internal/release vet ./...
+	go -C internal/release test -v -count 1 -timeout 30m ./...
+
 .PHONY: test-clients
 test-clients: ## Have the clients of OpenAI and Anthropic, which npm brings beside the system, meet limits of tokens
 	@clients=$$(scripts/install-llm-clients.sh); \
@@ -151,3 +160,4 @@ lint: ## Run golangci-lint
 	cd bench && golangci-lint run
 	cd internal/tests/pagetest && golangci-lint run
 	cd internal/tests/kubetest && golangci-lint run
+	cd internal/release && golangci-lint run
