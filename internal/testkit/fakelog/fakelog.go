@@ -12,7 +12,7 @@ import (
 // Options of a log.
 type Options struct {
 	Lines    int
-	Keys     int // addresses; each comes up if there are twice as many lines
+	Keys     int // addresses; each comes up in twice their number of lines
 	Seed     uint64
 	Combined bool      // in the combined format of nginx, in place of Caddy's JSON
 	Start    time.Time // default: 2024-05-01
