@@ -2,7 +2,10 @@ package suggest
 
 // simulator decides as the algorithms `zset` and `log` do: a request passes if each limit has room for it, and only
 // requests that pass count.
-type simulator struct{ passed []int64 }
+type simulator struct {
+	passed []int64
+	onDeny func(ms int64) // nil: nothing has to know
+}
 
 // denied returns how many requests of a key limits deny, given their times in ms.
 func (s *simulator) denied(times []int64, limits []Limit) int {
@@ -10,6 +13,8 @@ func (s *simulator) denied(times []int64, limits []Limit) int {
 	for _, t := range times {
 		if s.fits(t, limits) {
 			s.passed = append(s.passed, t)
+		} else if s.onDeny != nil {
+			s.onDeny(t)
 		}
 	}
 	return len(times) - len(s.passed)

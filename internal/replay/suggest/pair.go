@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/series"
 )
@@ -56,8 +57,11 @@ func (c *Collector) curves(r *Result) {
 		}
 		r.Windows[i].Curve = curves[i]
 	}
+	denied := minutes{}
 	c.each(func() (func(*series.Key), func()) {
 		var s simulator
+		when := minutes{}
+		count := func(ms int64) { when.add(ms / time.Minute.Milliseconds()) }
 		mine := make([][]Point, len(curves))
 		for i := range curves {
 			mine[i] = slices.Clone(curves[i])
@@ -74,7 +78,10 @@ func (c *Collector) curves(r *Result) {
 					c.simulate(&s, k, []Limit{{Limit: p.Limit, Window: r.Windows[i].Window}}, &p.Denied)
 				}
 			}
-			if denied := c.simulate(&s, k, r.Pair, &pair); denied > 0 {
+			s.onDeny = count
+			denied := c.simulate(&s, k, r.Pair, &pair)
+			s.onDeny = nil
+			if denied > 0 {
 				top = c.top(append(top, Top{k.Name, k.Requests, denied, c.upper(slices.Clone(k.Peaks))}), false)
 			}
 		}
@@ -84,11 +91,13 @@ func (c *Collector) curves(r *Result) {
 					curves[i][j].add(mine[i][j].Denied)
 				}
 			}
+			denied.merge(&when)
 			r.Denied.add(pair)
 			r.Top = append(r.Top, top...)
 		}
 	})
 	r.Top = c.top(r.Top, true)
+	r.Step, r.Spans = spans(&c.minutes, &denied)
 }
 
 // add adds what another part of the keys was denied.

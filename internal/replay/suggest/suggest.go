@@ -23,6 +23,7 @@ type Collector struct {
 	set     *series.Set
 	from    int64
 	to      int64
+	minutes minutes // of all requests
 }
 
 // New returns an empty Collector.
@@ -44,6 +45,7 @@ func (c *Collector) Add(key string, at int64) error {
 		c.from = at
 	}
 	c.to = max(c.to, at)
+	c.minutes.add(at / int64(time.Minute))
 	return c.set.Add(key, at)
 }
 
@@ -58,7 +60,10 @@ type Result struct {
 	// short for two of the windows.
 	Pair   []Limit `json:"pair"`
 	Denied Denied  `json:"denied"` // by the pair
-	Top    []Top   `json:"top"`    // the keys with the most denied requests
+	// Spans are the log in parts of Step seconds, with what the pair would have denied in each.
+	Spans  []Span  `json:"spans"`
+	Step   int64   `json:"span_seconds"`
+	Top    []Top   `json:"top"` // the keys with the most denied requests
 	Folded *Folded `json:"folded,omitempty"`
 }
 

@@ -91,6 +91,45 @@ func TestCurve(t *testing.T) {
 	}
 }
 
+func TestSpans(t *testing.T) {
+	from := time.Date(2024, 5, 1, 10, 0, 30, 0, time.UTC)
+	var hits []hit
+	for i := range 200 {
+		at := from.Add(time.Duration(i) * time.Minute).UnixNano()
+		hits = append(hits, hit{"a", at})
+		for range 3 * (i % 2) * (i / 100) {
+			hits = append(hits, hit{"b", at})
+		}
+	}
+	r := collect(t, Options{Windows: []time.Duration{time.Second, time.Minute}, Memory: 1 << 30}, hits)
+	if r.Step != 120 || len(r.Spans) != 100 || r.Spans[0].Start != from.Truncate(time.Minute) {
+		t.Fatal(r.Step, len(r.Spans))
+	}
+	requests, denied := int64(0), int64(0)
+	for _, s := range r.Spans {
+		requests += s.Requests
+		denied += s.Denied
+	}
+	if requests != int64(len(hits)) || denied != r.Denied.Requests {
+		t.Error(requests, denied, r.Denied)
+	}
+	// The pair denies nothing here. A day and an empty log have spans, too.
+	var all, some minutes
+	for i := range int64(1440 * 300) {
+		all.add(i)
+		if i%1440 == 7 {
+			some.add(i)
+		}
+	}
+	step, parts := spans(&all, &some)
+	if step != 86400 || len(parts) != 300 || parts[299].Requests != 1440 || parts[299].Denied != 1 {
+		t.Error(step, len(parts), parts[299])
+	}
+	if _, parts := spans(&minutes{}, &minutes{}); parts != nil {
+		t.Error(parts)
+	}
+}
+
 func TestGap(t *testing.T) {
 	for name, c := range map[string]struct {
 		peaks []Count
