@@ -22,7 +22,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset | enforce | override | top | page | replay | lint",
+		Usage: "zones | status | inspect | reset | enforce | override | top | page | replay | suggest | lint",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -39,7 +39,7 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
 			flags.BoolVar(&own.wide, "wide", false, "Print all columns of tables on a terminal, too, as in a pipe")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.topCommand(), own.pageCommand(), own.replayCommand(), own.lintCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.topCommand(), own.pageCommand(), own.replayCommand(), own.suggestCommand(), own.lintCommand())
 		},
 	})
 }

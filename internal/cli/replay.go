@@ -109,12 +109,7 @@ func writeReplay(w io.Writer, r *replay.Report) {
 	if r.Against != nil {
 		writeAgainst(w, r.Against)
 	}
-	if len(r.Notes) > 0 {
-		_, _ = fmt.Fprintln(w, "\nMind:")
-		for _, note := range r.Notes {
-			_, _ = fmt.Fprintf(w, "- %s.\n", note)
-		}
-	}
+	writeNotes(w, r.Notes)
 }
 
 func writeReplayedZone(w io.Writer, z *replay.Zone) {

@@ -24,6 +24,9 @@ type plan struct {
 	notes   []string    // what differs from a Caddy that serves
 	notRun  []string    // handlers that are not known
 
+	// There are no handlers of a site: each value has to be in the log.
+	siteless bool
+
 	holds  bool // answers take their time, as what they cost is settled when they end
 	fields bool // answers need the fields of their header
 
@@ -78,9 +81,8 @@ type Config struct {
 	File, Adapter string
 }
 
-// newPlan adapts and provisions a configuration. name tells plans of a process apart. Close it.
-func newPlan(c Config, name string, maxKeys int64) (*plan, error) {
-	register()
+// loadPlan adapts and provisions a configuration. name tells plans of a process apart. Close it.
+func loadPlan(c Config, name string, maxKeys int64) (*plan, error) {
 	text, file, _, err := caddycmd.LoadConfig(c.File, c.Adapter)
 	if err != nil {
 		return nil, err
@@ -88,6 +90,12 @@ func newPlan(c Config, name string, maxKeys int64) (*plan, error) {
 	if file == "" {
 		return nil, errors.New("no configuration; name one with --config")
 	}
+	return newPlan(text, file, name, maxKeys)
+}
+
+// newPlan provisions a configuration in JSON, which is of a file.
+func newPlan(text []byte, file, name string, maxKeys int64) (*plan, error) {
+	register()
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var config object

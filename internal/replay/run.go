@@ -83,7 +83,7 @@ func (r *run) load() error {
 		r.changes = newChanges(excluded, o.Zone)
 	}
 	for i, c := range configs {
-		p, err := newPlan(c, fmt.Sprintf("replay %d", i+1), maxKeys)
+		p, err := loadPlan(c, fmt.Sprintf("replay %d", i+1), maxKeys)
 		if err != nil {
 			return err
 		}
@@ -198,14 +198,14 @@ func (r *run) notes() []string {
 	notes := []string{}
 	e, log := r.engines[0], &r.log
 	if r.were429 > 0 {
-		notes = append(notes, fmt.Sprintf("%d requests were answered 429 already: a log that was made under a limit hides demand, for clients that are denied wait or leave", r.were429))
+		notes = append(notes, notes429(r.were429))
 	}
 	notes = append(notes, e.plan.notes...)
 	if log.Whole > 0 {
 		notes = append(notes, fmt.Sprintf("%d requests have times in whole seconds: figures for windows of a few seconds are rough", log.Whole))
 	}
 	if r.late > 0 {
-		notes = append(notes, fmt.Sprintf("%d requests came more than %v late in the log, and were decided on at the time of those before them; raise --reorder", r.late, r.Reorder))
+		notes = append(notes, notesLate(r.late, r.Reorder))
 	}
 	for _, file := range log.Truncated {
 		notes = append(notes, file+" ends within a line, or within its compressed data")
@@ -225,6 +225,14 @@ func (r *run) notes() []string {
 		}
 	}
 	return notes
+}
+
+func notes429(n int64) string {
+	return fmt.Sprintf("%d requests were answered 429 already: a log that was made under a limit hides demand, for clients that are denied wait or leave", n)
+}
+
+func notesLate(n int64, reorder time.Duration) string {
+	return fmt.Sprintf("%d requests came more than %v late in the log, and count at the time of those before them; raise --reorder", n, reorder)
 }
 
 // readKeys reads a file with a key a line.

@@ -155,7 +155,9 @@ func (s *step) other(name string) (any, bool) {
 	if v, p := s.line.Member(strings.TrimPrefix(name, "http.vars.")); p == accesslog.Present {
 		return v, true
 	}
-	if len(plan.notRun) > 0 {
+	if plan.siteless {
+		s.lacks(name, "")
+	} else if len(plan.notRun) > 0 {
 		s.lacks(name, "it may be that of "+strings.Join(plan.notRun, ", ")+", which a replay does not run; ")
 	}
 	return nil, false
