@@ -36,9 +36,9 @@ func (z *zone) isExact() bool {
 	return false
 }
 
-// Dominates reports whether what a lets pass never reaches b. A window of b is covered by a number of
+// dominates reports whether what a lets pass never reaches b. A window of b is covered by a number of
 // windows of a, each with the limit of a at most.
-func Dominates(a, b window.Policy) bool {
+func dominates(a, b window.Policy) bool {
 	windows := int64((b.Window + a.Window - 1) / a.Window)
 	return a.Limit <= b.Limit/windows
 }
@@ -56,7 +56,7 @@ func neverDecides(c *Config, z *zone) (all []problem) {
 			continue
 		}
 		for j := range z.Limits {
-			if a := &z.Limits[j]; j != i && !a.Dynamic() && Dominates(a.Known, b.Known) && (j < i || !Dominates(b.Known, a.Known)) {
+			if a := &z.Limits[j]; j != i && !a.Dynamic() && dominates(a.Known, b.Known) && (j < i || !dominates(b.Known, a.Known)) {
 				all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as limit %s is reached first", policy(b.Known), policy(a.Known)), option: "limit", nth: i})
 				break
 			}
@@ -75,7 +75,7 @@ func (z *zone) isBehind(o *zone, limit window.Policy) bool {
 		o.Spends.String() != z.Spends.String() || o.MatcherText != "" && o.MatcherText != z.MatcherText {
 		return false
 	}
-	return slices.ContainsFunc(o.Policies, func(p window.Policy) bool { return Dominates(p, limit) && !(Dominates(limit, p) && o.Name > z.Name) })
+	return slices.ContainsFunc(o.Policies, func(p window.Policy) bool { return dominates(p, limit) && !(dominates(limit, p) && o.Name > z.Name) })
 }
 
 // policy writes a limit as a Caddyfile has it.

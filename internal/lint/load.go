@@ -17,6 +17,7 @@ import (
 
 // Config is a configuration that loads.
 type Config struct {
+	app    *caddyhttp.App // nil without servers
 	zones  []*zone
 	source *written.Source
 }
@@ -80,8 +81,9 @@ func Load(config []byte) (c *Config, closeAll func(), err error) {
 		closeAll()
 		return nil, nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(app.(*caddyhttp.App).Servers)) {
-		c.walk(app.(*caddyhttp.App).Servers[name], servers.Servers[name])
+	c.app = app.(*caddyhttp.App)
+	for _, name := range slices.Sorted(maps.Keys(c.app.Servers)) {
+		c.walk(c.app.Servers[name], servers.Servers[name])
 	}
 	return c, closeAll, nil
 }
