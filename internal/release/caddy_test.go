@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,6 +34,13 @@ func TestCaddy(t *testing.T) {
 	run(t, unpacked, "tar", "xzf", find(t, dist, "*_linux_amd64.tar.gz"))
 	t.Run("sbom", func(t *testing.T) {
 		checkSBOM(t, find(t, dist, "*_linux_amd64.cdx.json"), filepath.Join(unpacked, "caddy"))
+	})
+	t.Run("Caddy of the image", func(t *testing.T) {
+		for _, from := range regexp.MustCompile(`(?m)^FROM (?:--\S+ )?caddy:([\d.]+)`).FindAllStringSubmatch(read(t, root, "Dockerfile"), -1) {
+			if !strings.Contains(run(t, ".", "go", "version", "-m", filepath.Join(unpacked, "caddy")), "\tgithub.com/caddyserver/caddy/v2\tv"+from[1]+"\t") {
+				t.Errorf("the Dockerfile begins with the image of Caddy %s, and releases have another", from[1])
+			}
+		}
 	})
 	t.Run("deb", func(t *testing.T) { checkDeb(t, find(t, dist, "*_amd64.deb"), filepath.Join(unpacked, "caddy")) })
 	t.Run("rpm", func(t *testing.T) { checkRPM(t, find(t, dist, "*.x86_64.rpm"), filepath.Join(unpacked, "caddy")) })
@@ -77,20 +85,26 @@ func checkSBOM(t *testing.T, path, binary string) {
 	}
 }
 
-// dpkg runs dpkg on a root of its own, as root.
-func dpkg(t *testing.T, root string, args ...string) string {
+// asRoot runs a command as root.
+func asRoot(t *testing.T, args ...string) {
 	t.Helper()
-	args = append([]string{"dpkg", "--root=" + root, "--force-script-chrootless"}, args...)
 	if os.Geteuid() != 0 {
 		args = append([]string{"sudo", "-n"}, args...)
 	}
-	return run(t, ".", args[0], args[1:]...)
+	run(t, ".", args[0], args[1:]...)
+}
+
+// dpkg runs dpkg on a root of its own.
+func dpkg(t *testing.T, root string, args ...string) {
+	t.Helper()
+	asRoot(t, append([]string{"dpkg", "--root=" + root, "--force-script-chrootless"}, args...)...)
 }
 
 // install makes a root for dpkg, and installs a package there.
 func install(t *testing.T, deb string) (root string) {
 	t.Helper()
 	root = t.TempDir()
+	t.Cleanup(func() { asRoot(t, "chown", "-R", strconv.Itoa(os.Geteuid()), root) })
 	for _, dir := range []string{"info", "updates"} {
 		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
 			t.Fatal(err)
