@@ -35,6 +35,7 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 test-faults: ## Run what watches the clock: Redis, the network and clocks fail under traffic (8 minutes)
 	scripts/install-redis.sh
 	scripts/test.sh $$(sed 's|^|./|' scripts/alone)
+	for dir in internal/tests/faults internal/tests/soak; do go -C $$dir vet -race ./...; DIR=$$dir scripts/test.sh ./...; done
 
 # The percent of the walks.
 PART ?= 100
@@ -67,7 +68,7 @@ test-flood: ## Flood a full memory store with 5,000,000 keys, as make test does,
 .PHONY: soak
 soak: ## Ten minutes of load and faults at random, reported in internal/tests/soak/REPORT.md; make test-faults takes 15 seconds
 	scripts/install-redis.sh
-	go test -race -v -count 1 -timeout 30m -run '^TestSoak$$' ./internal/tests/soak -soak.length 10m -soak.report REPORT.md
+	go -C internal/tests/soak test -race -v -count 1 -timeout 30m -run '^TestSoak$$' . -soak.length 10m -soak.report REPORT.md
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window
@@ -144,20 +145,17 @@ page-pictures: ## Write the pictures of the page in docs
 
 .PHONY: run
 run: ## Run Caddy with this plugin and Caddyfile.example
-	go run ./cmd/caddy run --config Caddyfile.example
+	go run -modfile=newest.mod ./cmd/caddy run --config Caddyfile.example
 
 # xcaddy takes the newest Caddy unless it is told which. With a version of this very
 # module, it does not ask a proxy for one.
 .PHONY: build
-build: ## Build ./caddy with xcaddy, on the Caddy version of go.mod
-	CADDY_VERSION=$$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) \
-	go tool xcaddy build --with $(MODULE)@v0.0.0=.
+build: ## Build ./caddy with xcaddy, on the Caddy version of newest.mod
+	CADDY_VERSION=$$(go list -modfile=newest.mod -m -f '{{.Version}}' github.com/caddyserver/caddy/v2) \
+	go tool -modfile=tools/go.mod xcaddy build --with $(MODULE)@v0.0.0=.
 
 .PHONY: lint
 lint: ## Run golangci-lint
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
 	golangci-lint run
-	cd bench && golangci-lint run
-	cd internal/tests/pagetest && golangci-lint run
-	cd internal/tests/kubetest && golangci-lint run
-	cd internal/release && golangci-lint run
+	for dir in bench internal/release internal/tests/{faults,kubetest,pagetest,soak}; do (cd $$dir && golangci-lint run); done

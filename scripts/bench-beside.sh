@@ -14,4 +14,4 @@ for _ in {1..10}; do
 		"$tmp/$of.test" -test.run '^$' -test.bench "$bench" -test.benchtime 0.4s -test.benchmem 2>/dev/null >>"$tmp/$of.txt"
 	done
 done
-go tool benchstat "base=$tmp/base.txt" "now=$tmp/now.txt"
+go tool -modfile=tools/go.mod benchstat "base=$tmp/base.txt" "now=$tmp/now.txt"

@@ -2,7 +2,8 @@
 # Runs the tests of make test, or go test with the arguments that are given. It fails as well if a
 # test was skipped, and names those that took more than 20 s.
 #
-# PACKAGES narrows what make test runs. RACE= leaves the race detector out of what is given.
+# PACKAGES narrows what make test runs. RACE= leaves the race detector out of what is given, and DIR=
+# names the folder of another module in which it runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,18 +15,20 @@ trap 'rm -rf "$tmp"' EXIT
 # A program with the race detector sleeps for a second before it ends.
 export GORACE=atexit_sleep_ms=0
 export GOENV XDG_CONFIG_HOME="$tmp/config" XDG_DATA_HOME="$tmp/data"
+gotestsum=$(go -C tools tool -n gotestsum)
 
 run() {
 	local events status=0
 	events=$(mktemp "$tmp/events.XXXX")
-	go tool gotestsum --format standard-quiet --format-hide-empty-pkg --jsonfile "$events" \
+	"$gotestsum" --format standard-quiet --format-hide-empty-pkg --jsonfile "$events" \
 		--post-run-command 'bash -c "if ((TESTS_SKIPPED)); then echo a skipped test proves nothing; exit 1; fi"' \
 		-- -shuffle=on -timeout 40m -p 1 "$@" || status=1
-	go tool gotestsum tool slowest --threshold 20s --jsonfile "$events"
+	"$gotestsum" tool slowest --threshold 20s --jsonfile "$events"
 	return $status
 }
 
 if [ $# -gt 0 ]; then
+	cd "${DIR:-.}"
 	run ${RACE--race} "$@"
 	exit
 fi

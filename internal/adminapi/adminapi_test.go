@@ -76,8 +76,9 @@ func TestEnforceOfAllZones(t *testing.T) {
 
 // Whether a request passes is known if a zone denies it, or if all that are known admit it and no other may count it.
 func TestWouldPass(t *testing.T) {
-	passes, denies := control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: new(true)}}, control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: new(false)}}
-	unknown, shadow := control.EvaluatedZone{Unknown: []string{"{http.request.uuid}"}}, control.EvaluatedZone{Shadow: true, Inspection: &control.Inspection{WouldPass: new(false)}}
+	yes, no := true, false
+	passes, denies := control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: &yes}}, control.EvaluatedZone{Inspection: &control.Inspection{WouldPass: &no}}
+	unknown, shadow := control.EvaluatedZone{Unknown: []string{"{http.request.uuid}"}}, control.EvaluatedZone{Shadow: true, Inspection: &control.Inspection{WouldPass: &no}}
 	keyless := control.EvaluatedZone{EmptyKey: "deny"}
 	for _, c := range []struct {
 		zones []control.EvaluatedZone

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
@@ -264,7 +265,7 @@ func (c *command) determineAddress() (string, error) {
 	case c.addresses != nil:
 		return c.addresses[0], nil
 	}
-	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
+	config, file, _, err := caddyapi.LoadConfig(c.config, c.adapter)
 	if err != nil {
 		return "", fmt.Errorf("finding the admin endpoint: %w; name it with --address", err)
 	}

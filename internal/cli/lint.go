@@ -12,6 +12,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyapi"
 	"github.com/slidingwindow/caddy-sliding-window/internal/lint"
 	"github.com/slidingwindow/caddy-sliding-window/internal/lint/written"
 )
@@ -62,7 +63,7 @@ func exitStatus(r *lint.Report) int {
 
 // lint makes the report on the configuration of the flags.
 func (c *command) lint(report **lint.Report) error {
-	config, file, adapter, err := caddycmd.LoadConfig(c.config, c.adapter)
+	config, file, adapter, err := caddyapi.LoadConfig(c.config, c.adapter)
 	if err != nil {
 		return err
 	}

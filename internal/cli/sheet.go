@@ -5,9 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // narrowest is the least width of a column that wraps.
@@ -31,13 +28,13 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 func (o *output) wrap(line string) string {
-	if o.width == 0 || text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")) <= o.width {
+	if o.width == 0 || textWidth(strings.TrimSuffix(line, "\n")) <= o.width {
 		return line
 	}
 	var b strings.Builder
 	at := 0
 	for word := range strings.FieldsSeq(line) {
-		width := text.StringWidthWithoutEscSequences(word)
+		width := textWidth(word)
 		switch {
 		case at == 0:
 		case at+1+width > o.width:
@@ -163,7 +160,7 @@ func (s *sheet) widths(shown []int) []int {
 	for i, at := range shown {
 		all[i] = len(s.header[at])
 		for _, row := range s.rows {
-			all[i] = max(all[i], text.StringWidthWithoutEscSequences(fmt.Sprint(row[at])))
+			all[i] = max(all[i], textWidth(fmt.Sprint(row[at])))
 		}
 	}
 	return all
@@ -195,37 +192,50 @@ func (s *sheet) fit(shown []int) []int {
 	return widths
 }
 
-// write writes the columns that are shown, as plain text.
+// write writes the columns that are shown, as plain text. It pads lines with blanks to the width of the table.
 func (s *sheet) write(shown []int) {
-	t := table.NewWriter()
-	t.SetOutputMirror(s.out)
-	if o, ok := s.out.(*output); ok {
-		t.SetOutputMirror(o.Writer) // rows do not wrap
+	widths := s.fit(shown)
+	rows := make([][][]string, 1, len(s.rows)+1) // the lines of each cell
+	for i, at := range shown {
+		rows[0] = append(rows[0], broken(strings.ToUpper(s.header[at]), widths[i]))
 	}
-	t.SetStyle(table.StyleLight)
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	var columns []table.ColumnConfig
-	for i, width := range s.fit(shown) {
-		c := table.ColumnConfig{Number: i + 1, WidthMax: width, WidthMaxEnforcer: text.WrapSoft}
-		if s.right && shown[i] > 0 {
-			c.Align, c.AlignHeader = text.AlignRight, text.AlignRight
-		}
-		columns = append(columns, c)
-	}
-	t.SetColumnConfigs(columns)
-	pick := func(row []any) (cells table.Row) {
-		for _, at := range shown {
-			cells = append(cells, row[at])
-		}
-		return cells
-	}
-	header := make([]any, len(s.header))
-	for at, name := range s.header {
-		header[at] = name
-	}
-	t.AppendHeader(pick(header))
 	for _, row := range s.rows {
-		t.AppendRow(pick(row))
+		var cells [][]string
+		for i, at := range shown {
+			cells = append(cells, broken(fmt.Sprint(row[at]), widths[i]))
+		}
+		rows = append(rows, cells)
 	}
-	t.Render()
+	for i := range shown {
+		widths[i] = 0
+		for _, cells := range rows {
+			for _, line := range cells[i] {
+				widths[i] = max(widths[i], textWidth(line))
+			}
+		}
+	}
+	var b strings.Builder
+	for _, cells := range rows {
+		for at := range slices.MaxFunc(cells, func(a, b []string) int { return len(a) - len(b) }) {
+			for i, lines := range cells {
+				line := ""
+				if at < len(lines) {
+					line = lines[at]
+				}
+				blanks := strings.Repeat(" ", widths[i]-textWidth(line))
+				if s.right && shown[i] > 0 {
+					line = blanks + line
+				} else {
+					line += blanks
+				}
+				b.WriteString(" " + line + " ")
+			}
+			b.WriteByte('\n')
+		}
+	}
+	out := s.out
+	if o, ok := out.(*output); ok {
+		out = o.Writer // rows do not wrap
+	}
+	_, _ = io.WriteString(out, b.String())
 }

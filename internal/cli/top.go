@@ -164,7 +164,8 @@ func (c *command) fleetTop(out io.Writer, queries []control.TopQuery) ([]byte, e
 	for i, q := range queries {
 		count := *q.Count
 		if count >= 1 && count <= control.MaxTop { // else they refuse it
-			q.Count = new(control.MaxTop)
+			most := control.MaxTop
+			q.Count = &most
 		}
 		replies := c.askAll(http.MethodPost, "top", q)
 		answers := read[control.Top](replies)

@@ -35,7 +35,8 @@ func DecodeTop(body []byte) (TopQuery, error) {
 		q.By = "denied"
 	}
 	if q.Count == nil {
-		q.Count = new(10)
+		count := 10
+		q.Count = &count
 	}
 	switch {
 	case q.Zone == "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,17 +73,29 @@ var end = caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 // dropFields drops the fields that a server drops because of their names. Those that the server is
 // told to keep are few: they count as unknown.
 func (w *Trace) dropFields(r *http.Request) {
-	kept := len(w.server.ExpectedUnderscoreHeaders)+len(w.server.ExpectedDotHeaders) > 0
+	var drops string
+	kept := 0
+	for _, rule := range dropRules {
+		list := reflect.ValueOf(w.server).Elem().FieldByName(rule.kept)
+		if list.IsValid() {
+			drops += rule.with
+			kept += list.Len()
+		}
+	}
 	for name := range r.Header {
-		if !strings.ContainsAny(name, "_.") {
+		if !strings.ContainsAny(name, drops) {
 			continue
 		}
-		if kept {
+		if kept > 0 {
 			w.fields = append(w.fields, "http.request.header."+name)
 		}
 		delete(r.Header, name)
 	}
 }
+
+// dropRules say for which character in its name Caddy drops a field, and which list of a server names those that it
+// keeps. A Caddy without the list, older than v2.11.5, drops none; v2.11.4, which drops those with _, is taken for one.
+var dropRules = []struct{ with, kept string }{{"_", "ExpectedUnderscoreHeaders"}, {".", "ExpectedDotHeaders"}}
 
 // unknown has the names of placeholders that need a connection, a body, or what was not run.
 func (w *Trace) unknown(name string) (any, bool) {

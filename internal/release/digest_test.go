@@ -57,6 +57,7 @@ func small(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
 		"go.mod":                    "module example.com/small\n\ngo 1.26.0\n",
+		"newest.mod":                "module example.com/small\n\ngo 1.26.0\n",
 		"cmd/caddy/main.go":         "package main\n\nfunc main() { println(\"small\") }\n",
 		"scripts/release-binary.sh": read(t, "../../scripts/release-binary.sh"),
 		"Caddyfile.example":         ":8080\n", "LICENSE": "Apache 2.0\n", "README.md": "# Small\n",

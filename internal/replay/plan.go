@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/caddyapi"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
@@ -83,7 +83,7 @@ type Config struct {
 
 // loadPlan adapts and provisions a configuration. name tells plans of a process apart. Close it.
 func loadPlan(c Config, name string, maxKeys int64) (*plan, error) {
-	text, file, _, err := caddycmd.LoadConfig(c.File, c.Adapter)
+	text, file, _, err := caddyapi.LoadConfig(c.File, c.Adapter)
 	if err != nil {
 		return nil, err
 	}

@@ -25,13 +25,11 @@ type NeededLimit struct {
 
 // verdict reports whether a charge passes; nil if that is not known. ds are on the limits that are known.
 func (n *Needs) verdict(ds []window.Decision) *bool {
-	switch {
-	case !window.Allowed(ds):
-		return new(false)
-	case n.Limits != nil || n.Cost != "":
+	passes := window.Allowed(ds)
+	if passes && (n.Limits != nil || n.Cost != "") {
 		return nil
 	}
-	return new(true)
+	return &passes
 }
 
 // told returns what is said of n; nil if all is known. ds and used are on all policies of the charge.
@@ -44,7 +42,8 @@ func (n *Needs) told(policies []window.Policy, ds []window.Decision, used []int6
 		limit := control.NeededLimit{LimitInfo: l.LimitInfo}
 		for i := range ds {
 			if l.Window > 0 && policies[i].Window == l.Window {
-				limit.Used, limit.ResetAfter = new(used[i]), new(ds[i].ResetAfter.Seconds())
+				resetAfter := ds[i].ResetAfter.Seconds()
+				limit.Used, limit.ResetAfter = &used[i], &resetAfter
 			}
 		}
 		told.Limits = append(told.Limits, limit)

@@ -45,7 +45,8 @@ type requestBody struct {
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !b.closed.Load() {
-		if _, is := errors.AsType[*http.MaxBytesError](err); is {
+		var most *http.MaxBytesError
+		if errors.As(err, &most) {
 			b.tooLong.Store(true)
 		} else {
 			b.broken.Store(true)

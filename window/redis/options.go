@@ -3,6 +3,7 @@ package redis
 import (
 	"crypto/tls"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func (o Options) universal() *goredis.UniversalOptions {
 	if o.Master != "" {
 		dialing *= 2 // a Sentinel is asked first, and connected to
 	}
-	return &goredis.UniversalOptions{
+	return onePool(&goredis.UniversalOptions{
 		Addrs:            o.Addresses,
 		MasterName:       o.Master,
 		IsClusterMode:    o.isCluster(),
@@ -126,7 +127,6 @@ func (o Options) universal() *goredis.UniversalOptions {
 		SentinelPassword: o.SentinelPassword,
 		TLSConfig:        o.TLS,
 		PoolSize:         o.PoolSize,
-		PipelinePoolSize: -1, // PoolSize is all that the server gets
 
 		// A retry could charge twice; see package wire for Cluster.
 		MaxRetries:    -1,
@@ -144,7 +144,16 @@ func (o Options) universal() *goredis.UniversalOptions {
 		// configuration loads.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}
+
+// onePool makes PoolSize all that the server gets, and returns o. Since v9.23, go-redis has a second pool for
+// pipelines, and a field for its size.
+func onePool(o *goredis.UniversalOptions) *goredis.UniversalOptions {
+	if size := reflect.ValueOf(o).Elem().FieldByName("PipelinePoolSize"); size.IsValid() {
+		size.SetInt(-1)
 	}
+	return o
 }
 
 // permissions are all that the user needs, in the words of ACL SETUSER.

@@ -3,6 +3,7 @@ package template
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/foreign"
 )
@@ -35,10 +36,20 @@ var documentedNames = []string{
 	"http.request.tls.client.san.ips.", "http.request.tls.client.san.uris.",
 }
 
-// nameByWord finds one of documentedNames by what is left of it without what many share.
-var nameByWord = func() map[string]string {
+// knownNames are those of documentedNames that this Caddy knows.
+var knownNames = sync.OnceValue(func() []string {
+	return slices.DeleteFunc(slices.Clone(documentedNames), func(name string) bool {
+		if strings.HasSuffix(name, ".") {
+			name += "0"
+		}
+		return !CaddyKnows(name)
+	})
+})
+
+// nameByWord finds one of knownNames by what is left of it without what many share.
+var nameByWord = sync.OnceValue(func() map[string]string {
 	names := make(map[string]string)
-	for _, name := range documentedNames {
+	for _, name := range knownNames() {
 		for _, shared := range []string{"", "http.vars.", RequestNames, RequestNames + "uri.", RequestNames + "tls.", RequestNames + "host."} {
 			word, ok := strings.CutPrefix(name, shared)
 			if word = squash(word); ok && names[word] == "" {
@@ -47,7 +58,7 @@ var nameByWord = func() map[string]string {
 		}
 	}
 	return names
-}()
+})
 
 // squash returns a name without what is easily mistaken in it. A final dot stays.
 func squash(name string) string {
@@ -106,7 +117,7 @@ func resembled(name string) string {
 // or, if it is long, two. An id is not a misspelt ip.
 func nearestName(word string) string {
 	word = squash(word)
-	if name, ok := nameByWord[word]; ok {
+	if name, ok := nameByWord()[word]; ok {
 		return name
 	}
 	if name := foreign.Meaning(foreign.Placeholder, word); name != "" {
@@ -132,7 +143,7 @@ func nearestName(word string) string {
 // word, of several the first in the alphabet.
 func closest(word string, open bool) (best int, name string) {
 	best = len(word) + 1
-	for other, of := range nameByWord {
+	for other, of := range nameByWord() {
 		if strings.HasSuffix(other, ".") != open {
 			continue
 		}

@@ -1,17 +1,20 @@
 package template
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What is suggested in place of an unknown name is known.
+// Caddy knows the names that are suggested in place of unknown ones. An older one knows six of them not yet.
 func TestDocumentedNames(t *testing.T) {
+	newer := []string{
+		"http.request.proto_name", "http.request.uri_escaped", "http.request.uri.path_escaped", "http.request.uri.query_escaped",
+		"http.request.orig_uri.path.file_escaped", "http.request.tls.ech",
+	}
+	older := !CaddyKnows(newer[0])
 	for _, name := range documentedNames {
-		if strings.HasSuffix(name, ".") {
-			name += "0"
-		}
-		if !CaddyKnows(name) {
+		if !slices.Contains(knownNames(), name) && !(older && slices.Contains(newer, name)) {
 			t.Errorf("Caddy does not know {%s}", name)
 		}
 	}

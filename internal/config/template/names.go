@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -60,20 +61,23 @@ func CaddyKnows(name string) (known bool) {
 			known = true
 		}
 	}()
-	_, known = madeUpReplacer().Get(name)
+	_, known = madeUpReplacer(name).Get(name)
 	return known
 }
 
 // madeUpReplacer returns the replacer that Caddy gives a request. The request has all that
-// a request can have, so that Caddy does not take a name for unknown for the want of it.
-func madeUpReplacer() *caddy.Replacer {
+// a request can have, so that Caddy does not take the name of a placeholder for unknown for the want of it.
+func madeUpReplacer(name string) *caddy.Replacer {
 	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: make(http.Header), Body: http.NoBody,
 		Host: "example.com", RemoteAddr: "192.0.2.2:1024",
-		TLS: &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: "example.com"},
+		TLS: &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: "example.com", PeerCertificates: []*x509.Certificate{{}}},
+	}
+	if cookie, ok := strings.CutPrefix(name, RequestNames+"cookie."); ok {
+		r.AddCookie(&http.Cookie{Name: cookie}) //nolint:gosec // of no answer
 	}
 	repl := caddy.NewReplacer()
 	r = r.WithContext(context.WithValue(context.Background(), http.LocalAddrContextKey, net.Addr(local)))

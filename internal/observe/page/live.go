@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -110,10 +111,18 @@ const (
 
 // read takes what the page shows from metrics in Prometheus's text format. It returns how many troubles there are.
 func (m *metrics) read(text []byte) (troubles float64, err error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return 0, err
+	families := make(map[string]*dto.MetricFamily)
+	decoder := expfmt.NewDecoder(bytes.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain).WithEscapingScheme(model.NoEscaping))
+	for {
+		family := new(dto.MetricFamily)
+		err := decoder.Decode(family)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		families[family.GetName()] = family
 	}
 	for _, name := range []string{awayMetric, alertMetric} {
 		each(families, name, func(_ func(string) string, value float64) { troubles += value })

@@ -99,14 +99,19 @@ func build(name, race string) (string, error) {
 	}
 	path := filepath.Join(home, name)
 	cmd := exec.Command("go", "build", race, "-o", path, "github.com/slidingwindow/caddy-sliding-window/cmd/caddy") //nolint:gosec // of a test
-	_, file, _, _ := runtime.Caller(0)
-	cmd.Dir = filepath.Dir(file) // also for tests of other modules
-	cmd.Env = Environment        // the go command keeps its settings below XDG_CONFIG_HOME
+	cmd.Dir = here()                                                                                                // also for tests of other modules
+	cmd.Env = Environment                                                                                           // the go command keeps its settings below XDG_CONFIG_HOME
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// here is the folder of this package.
+func here() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
 }
 
 // Process is a Caddy with this plugin in a process of its own.

@@ -15,10 +15,12 @@ import (
 	"testing"
 )
 
-// What the code imports, what go.mod requires directly, and what CONTRIBUTING.md
+// What the code imports, what go.mod and newest.mod require directly, and what CONTRIBUTING.md
 // gives a reason for are the same modules.
 func TestDependencies(t *testing.T) {
-	direct, tools, all := requirements(t)
+	direct, all := requirements(t, "go.mod")
+	newest, _ := requirements(t, "newest.mod")
+	sameModules(t, "newest.mod", newest, "go.mod", direct)
 	imported := make(map[string]bool)
 	for path := range imports(t) {
 		best := ""
@@ -42,32 +44,43 @@ func TestDependencies(t *testing.T) {
 		}
 		listed[name] = true
 	}
-	maps.Copy(direct, tools)
+	maps.Copy(direct, tools(t))
 	sameModules(t, "CONTRIBUTING.md", listed, "go.mod", direct)
 }
 
-// requirements returns the modules of go.mod: those that are required directly, those
-// of tools, and all.
-func requirements(t *testing.T) (direct, tools, all map[string]bool) {
-	text := readFile(t, "go.mod")
-	direct, tools, all = make(map[string]bool), make(map[string]bool), make(map[string]bool)
-	for _, m := range regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v\S+( // indirect)?$`).FindAllStringSubmatch(text, -1) {
+// requirements returns the modules of a go.mod: those that are required directly, and all.
+func requirements(t *testing.T, name string) (direct, all map[string]bool) {
+	direct, all = make(map[string]bool), make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v\S+( // indirect)?$`).FindAllStringSubmatch(readFile(t, name), -1) {
 		all[m[1]] = true
 		if m[2] == "" {
 			direct[m[1]] = true
 		}
 	}
-	for _, m := range regexp.MustCompile(`(?m)^(?:tool |\t)(\S+/\S+)$`).FindAllStringSubmatch(text, -1) {
+	if len(all) < 10 {
+		t.Fatalf("found %d modules in %s", len(all), name)
+	}
+	return direct, all
+}
+
+// tools returns the modules of the tools. go.mod has none: what it requires takes part in the versions of users' builds.
+func tools(t *testing.T) map[string]bool {
+	tools := make(map[string]bool)
+	if strings.Contains(readFile(t, "go.mod"), "\ntool ") {
+		t.Error("go.mod has tools")
+	}
+	_, all := requirements(t, "tools/go.mod")
+	for _, m := range regexp.MustCompile(`(?m)^(?:tool |\t)(\S+/\S+)$`).FindAllStringSubmatch(readFile(t, "tools/go.mod"), -1) {
 		for module := range all {
 			if m[1] == module || strings.HasPrefix(m[1], module+"/") {
 				tools[module] = true
 			}
 		}
 	}
-	if len(all) < 10 || len(tools) == 0 {
-		t.Fatalf("found %d modules and %d tools in go.mod", len(all), len(tools))
+	if len(tools) == 0 {
+		t.Fatal("found no tools in tools/go.mod")
 	}
-	return direct, tools, all
+	return tools
 }
 
 // imports returns the paths that the code of this module imports, tests included.

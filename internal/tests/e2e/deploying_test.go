@@ -81,21 +81,26 @@ func TestKubernetesServes(t *testing.T) {
 	_ = caddyrun.Fetch(t, client, "http://"+inside+"/healthz")
 }
 
-// TestDeployingVersions holds the versions that pages name to those of go.mod.
+// TestDeployingVersions holds the versions that pages name to the oldest, of go.mod, and the newest, of newest.mod.
 func TestDeployingVersions(t *testing.T) {
-	mod := readFile(t, "go.mod")
-	version := regexp.MustCompile(`(?m)^require github.com/caddyserver/caddy/v2 v(\S+)$`).FindStringSubmatch(mod)
-	goes := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(mod)
-	if version == nil || goes == nil {
-		t.Fatal("go.mod names no version of Caddy, or none of Go")
+	versions := func(name string) (caddy, goes string) {
+		mod := readFile(t, name)
+		c := regexp.MustCompile(`(?m)^\tgithub.com/caddyserver/caddy/v2 v(\S+)$`).FindStringSubmatch(mod)
+		g := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(mod)
+		if c == nil || g == nil {
+			t.Fatalf("%s names no version of Caddy, or none of Go", name)
+		}
+		return c[1], g[1]
 	}
+	oldest, oldestGo := versions("go.mod")
+	newest, _ := versions("newest.mod")
 	page := readFile(t, "docs/deploying.md")
-	for _, want := range []string{"FROM caddy:" + version[1] + "-builder AS build\n", "FROM caddy:" + version[1] + "\n", "Go " + goes[1] + " or newer", "Caddy v" + version[1] + " or newer"} {
+	for _, want := range []string{"FROM caddy:" + newest + "-builder AS build\n", "FROM caddy:" + newest + "\n", "Go " + oldestGo + " or newer", "Caddy v" + oldest + " or newer"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("docs/deploying.md does not say %q", want)
 		}
 	}
-	for _, want := range []string{"v" + version[1] + " or newer", goes[1] + " or newer"} {
+	for _, want := range []string{"v" + oldest + " or newer", oldestGo + " or newer", "v" + newest} {
 		if !strings.Contains(readFile(t, "docs/compatibility.md"), want) {
 			t.Errorf("docs/compatibility.md does not say %q", want)
 		}

@@ -66,6 +66,12 @@ func TestPlacedOtherwise(t *testing.T) {
 			limit 2 1h
 		}
 	}`
+	// Caddys before v2.11 keep the order of one Caddyfile for those that they read after it.
+	t.Cleanup(func() {
+		if _, err := adapt(t, "{\n\torder sliding_window before redir\n}\n"); err != nil {
+			t.Error(err)
+		}
+	})
 	for name, c := range map[string]struct{ global, site string }{
 		"route": {"", "route {\nrewrite * /index.html\n" + zone + "\nrespond ok\n}"},
 		"order": {"order sliding_window after try_files", "rewrite * /index.html\n" + zone + "\nrespond ok"},
@@ -97,7 +103,7 @@ func TestPathsTakenOff(t *testing.T) {
 		{"path", "handle_path /api/* {\n" + zone("match path /api/login") + "\n}", []string{warning("/api/login", "/api")}},
 		{"several", "handle_path /api/* {\n" + zone("match path /a /api/* /API /apis") + "\n}", []string{warning("/api/*", "/api"), warning("/API", "/api")}},
 		{"regexp", "handle_path /api/* {\n" + zone("match path_regexp ^/api/v[0-9]/login$") + "\n}", []string{warning("/api/v[0-9]/login$", "/api")}},
-		{"expression", "handle_path /api/* {\n" + zone("match `path('/api/login') && method('POST')`") + "\n}", []string{warning("/api/login", "/api")}},
+		{"expression", "handle_path /api/* {\n" + zone("match expression `path('/api/login') && method('POST')`") + "\n}", []string{warning("/api/login", "/api")}},
 		{"not", "handle_path /api/* {\n" + zone("match {\nnot path /api/health\n}") + "\n}", []string{warning("/api/health", "/api")}},
 		{"block", "handle_path /api/* {\n" + zone("match {\nmethod POST\npath /api/login\n}") + "\n}", []string{warning("/api/login", "/api")}},
 		{"nested", "handle_path /api/* {\nhandle_path /v1/* {\n" + zone("match path /api/v1/login") + "\n}\n}", []string{warning("/api/v1/login", "/api/v1")}},

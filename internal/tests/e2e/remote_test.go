@@ -134,6 +134,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{http.MethodPost, "/load", "{}", 403, 403},
 		{http.MethodPost, "/stop", "", 403, 403},
 	} {
+		if caddyrun.IsBefore(t, 2, 11, 0) { // they allow what all permissions of a person allow: nothing here
+			c.reader = http.StatusForbidden
+		}
 		if got := reader.ask(t, c.method, base+c.path, c.body); got != c.reader {
 			t.Errorf("reader: %s %s: %d, want %d", c.method, c.path, got, c.reader)
 		}
