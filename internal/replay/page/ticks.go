@@ -1,0 +1,152 @@
+package page
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// xTicks returns the texts below the axis.
+func (p *Plot) xTicks(x *axis) []text {
+	var all []text
+	add := func(v float64, name string) {
+		all = append(all, text{X: x.at(v), Y: height - bottom + 16, Text: name})
+	}
+	switch {
+	case p.Time:
+		for i := range ticksOfTime {
+			v := x.from + (x.to-x.from)*float64(i)/(ticksOfTime-1)
+			add(v, timeText(v, x.to-x.from))
+		}
+	case p.LogX:
+		for _, v := range logTicks(x.from, x.to) {
+			add(v, short(v))
+		}
+	default:
+		for _, v := range evenTicks(x.from, x.to) {
+			add(v, short(v))
+		}
+	}
+	return all
+}
+
+// timeText returns a time as short as what is shown allows.
+func timeText(v, length float64) string {
+	t := time.Unix(int64(v), 0).UTC()
+	if length < dayOf.Seconds() {
+		return t.Format("15:04")
+	}
+	return t.Format("Jan 2 15:04")
+}
+
+// yTicks returns the values beside the axis.
+func (p *Plot) yTicks(y *axis) []float64 {
+	if p.LogY {
+		return append([]float64{0}, logTicks(1, y.to)...)
+	}
+	return evenTicks(0, y.to)
+}
+
+// logTicks returns powers of ten, and their doubles and fives where there are few.
+func logTicks(from, to float64) []float64 {
+	var all []float64
+	steps := []float64{1}
+	if to/from < 300 {
+		steps = []float64{1, 2, 5}
+	}
+	for power := math.Pow(10, math.Floor(math.Log10(max(from, 1e-9)))); power <= to; power *= 10 {
+		for _, step := range steps {
+			if v := power * step; v >= from && v <= to {
+				all = append(all, v)
+			}
+		}
+	}
+	for len(all) > 2*mostTicks {
+		var half []float64
+		for i := 0; i < len(all); i += 2 {
+			half = append(half, all[i])
+		}
+		all = half
+	}
+	return all
+}
+
+// evenTicks returns round values at equal distances.
+func evenTicks(from, to float64) []float64 {
+	unit := math.Pow(10, math.Floor(math.Log10((to-from)/mostTicks)))
+	for _, step := range []float64{1, 2, 5, 10} {
+		if (to-from)/(unit*step) <= mostTicks {
+			unit *= step
+			break
+		}
+	}
+	var all []float64
+	for i := math.Ceil(from / unit); i*unit <= to*1.0001; i++ {
+		all = append(all, i*unit)
+	}
+	return all
+}
+
+// xText returns a value of the axis in full.
+func (p *Plot) xText(v float64) string {
+	if p.Time {
+		return time.Unix(int64(v), 0).UTC().Format("2006-01-02 15:04")
+	}
+	return Number(v)
+}
+
+// yText returns a value in full.
+func (p *Plot) yText(v float64) string {
+	if p.Share {
+		return Percent(v)
+	}
+	return Number(v)
+}
+
+// Percent returns a share of 1 in percent.
+func Percent(v float64) string {
+	digits := 1
+	switch {
+	case v == 0 || v == 1 || v*100 == math.Trunc(v*100):
+		digits = 0
+	case v < 0.001:
+		digits = 3
+	case v < 0.01:
+		digits = 2
+	}
+	return strconv.FormatFloat(v*100, 'f', digits, 64) + " %"
+}
+
+// Number returns a number with commas between thousands.
+func Number(v float64) string {
+	s := strconv.FormatFloat(v, 'f', -1, 64)
+	if math.Abs(v) >= 1000 {
+		s = strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	whole, fraction, dotted := strings.Cut(s, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if dotted {
+		return whole + "." + fraction
+	}
+	return whole
+}
+
+// short returns a number in few characters.
+func short(v float64) string {
+	for _, unit := range []struct {
+		from float64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
+		if v >= unit.from {
+			divisor := unit.from
+			if unit.name == "k" {
+				divisor = 1e3
+			}
+			return strconv.FormatFloat(v/divisor, 'f', -1, 64) + unit.name
+		}
+	}
+	return Number(v)
+}
