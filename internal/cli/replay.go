@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay"
+	"github.com/slidingwindow/caddy-sliding-window/internal/replay/page"
 )
 
 // exitTolerated is the exit status if more was denied than --tolerate says.
@@ -23,13 +24,14 @@ const exitTolerated = 3
 
 func (c *command) replayCommand() *cobra.Command {
 	o := replay.Options{Top: 20, Reorder: time.Minute}
-	var tolerate, memory string
+	var tolerate, memory, html string
 	cmd := &cobra.Command{
 		Use: "replay <log>...", Short: "Shows what limits would have denied, by an access log",
 		Long: `
 Replays access logs through a configuration: its matchers, zones and counters
 decide on each request as they would have done, at the time of the log. Caddy
-does not have to run. Nothing is written, and no server is asked.
+does not have to run, no server is asked, and nothing is written but the page
+of --html.
 
 Logs are Caddy's in JSON or console format, or in the common or combined format
 of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.
@@ -49,6 +51,7 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 	flags.IntVar(&o.Top, "top", o.Top, "How many keys of a zone to print")
 	flags.DurationVar(&o.Reorder, "reorder", o.Reorder, "How long a request may have taken: lines are put into the order in which their requests came")
 	flags.StringVar(&memory, "memory", "2GiB", "Memory for keys; with more keys, figures are estimates")
+	flags.StringVar(&html, "html", "", "File to write the report to as a page with plots")
 	flags.StringVar(&tolerate, "tolerate", "", "Share of requests that a zone may deny, such as 0.1%")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -67,6 +70,11 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 		shown.end()
 		if err != nil {
 			return err
+		}
+		if html != "" {
+			if err := writePage(html, replayDocument(report)); err != nil {
+				return err
+			}
 		}
 		if err := c.printReplay(cmd.OutOrStdout(), report); err != nil {
 			return err
@@ -200,9 +208,9 @@ func printableAll(texts []string) (all []string) {
 	return all
 }
 
-// percent returns a share with two digits that matter.
+// percent returns a share of 1 in percent.
 func percent(share float64) string {
-	return strconv.FormatFloat(share*100, 'g', 2, 64) + "%"
+	return page.Percent(share)
 }
 
 // parseShare reads a share, such as 0.1% or 0.001.

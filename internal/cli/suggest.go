@@ -18,14 +18,15 @@ import (
 
 func (c *command) suggestCommand() *cobra.Command {
 	o := replay.SuggestOptions{Top: 10, Reorder: time.Minute}
-	var memory, windows string
+	var memory, windows, html string
 	var apply bool
 	cmd := &cobra.Command{
 		Use: "suggest <log>...", Short: "Suggests limits by an access log",
 		Long: `
 Finds, for each key, the most requests in any window of the log, and suggests a
 pair of limits: one for bursts, and one for what goes on for long. Prints a zone
-with them that only counts. Caddy does not have to run. Nothing is written.
+with them that only counts. Caddy does not have to run. Nothing is written but
+the page of --html.
 
 Logs are Caddy's in JSON or console format, or in the common or combined format
 of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.`,
@@ -42,6 +43,7 @@ of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.`,
 	flags.IntVar(&o.Top, "top", o.Top, "How many keys to print")
 	flags.DurationVar(&o.Reorder, "reorder", o.Reorder, "How long a request may have taken: lines are put into the order in which their requests came")
 	flags.StringVar(&memory, "memory", "2GiB", "Memory for keys and times; with more of them, figures for low limits have bounds")
+	flags.StringVar(&html, "html", "", "File to write the report to as a page with plots")
 	flags.BoolVar(&apply, "apply", false, "Print the zone, and the commands of the next steps, only")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -58,6 +60,11 @@ of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.`,
 		shown.end()
 		if err != nil {
 			return err
+		}
+		if html != "" {
+			if err := writePage(html, suggestionDocument(s)); err != nil {
+				return err
+			}
 		}
 		to := cmd.OutOrStdout()
 		if c.json {

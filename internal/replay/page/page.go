@@ -37,8 +37,9 @@ type Section struct {
 	About  string
 	Facts  []Fact
 	Plots  []Plot
+	Code   string  // beside the plots
+	Beside []Table // beside the plots: narrow tables
 	Tables []Table
-	Code   string
 }
 
 // Table is a table. All columns but the first have numbers.

@@ -23,6 +23,7 @@ func example(text string) Document {
 	return Document{
 		Title: text, About: text, Facts: []Fact{{text, text, text, true}}, Notes: []string{text},
 		Sections: []Section{{Title: text, About: text, Facts: []Fact{{text, text, text, false}}, Code: text, Plots: []Plot{bars, peaks, curve, {Title: "an empty plot is left out"}},
+			Beside: []Table{{text, []string{text, "n"}, [][]string{{text, "1"}}}},
 			Tables: []Table{{text, []string{text, "n"}, [][]string{{text, "1"}}}}}},
 	}
 }
@@ -71,6 +72,11 @@ func TestDraw(t *testing.T) {
 	if d.Rows[0][0] != "0 to 9" || d.Rows[1][1] != "50" || a.Text != "0 to 9: requests 100, denied 0" {
 		t.Errorf("%q, %q", d.Rows, a.Text)
 	}
+	p = Plot{Time: true, Names: [2]string{"n", ""}, Bars: []Bar{{1_700_001_000, 1_700_020_000, 1, 0}}}
+	d, _ = p.draw()
+	if n := len(d.XTicks); n != 5 || d.XTicks[0].Text != "23:00" || d.XTicks[1].Text != "Nov 15" || d.XTicks[n-1].Text != "03:00" {
+		t.Errorf("%+v", d.XTicks)
+	}
 	p = Plot{LogX: true, Share: true, Lines: []Line{{"a", [][2]float64{{1, 1}, {100, 0}}}}, Marks: []Mark{{10, "m"}}}
 	d, _ = p.draw()
 	if d.Lines[0].D != "M52 22L506 200" || d.Marks[0].X != left+plotWidth/2 {
@@ -91,7 +97,7 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%g: %s", v, got)
 		}
 	}
-	for v, want := range map[float64]string{0: "0 %", 1: "100 %", 0.25: "25 %", 0.1234: "12.3 %", 0.00123: "0.12 %", 0.0001234: "0.012 %"} {
+	for v, want := range map[float64]string{0: "0%", 1: "100%", 0.25: "25%", 0.1234: "12.3%", 0.00123: "0.12%", 0.6000000000000001: "60%", 0.07: "7%", 0.0001234: "0.012%"} {
 		if got := Percent(v); got != want {
 			t.Errorf("%g: %s", v, got)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 )
 
 // Plot is a plot of bars or of lines. X is a time in seconds since 1970 if Time is set, else a number.
@@ -44,8 +43,7 @@ const (
 	left, right, top, bottom = 52.0, 14.0, 22.0, 40.0
 	plotWidth, plotHeight    = width - left - right, height - top - bottom
 	thinnest                 = 0.6 // of a bar
-	mostTicks, ticksOfTime   = 6, 4
-	dayOf                    = 24 * time.Hour
+	mostTicks                = 6
 	figuresMost              = 400 // rows of a table of figures
 	below1                   = 0.5 // where 0 is on a logarithmic axis of counts
 )

@@ -15,9 +15,12 @@ func (p *Plot) xTicks(x *axis) []text {
 	}
 	switch {
 	case p.Time:
-		for i := range ticksOfTime {
-			v := x.from + (x.to-x.from)*float64(i)/(ticksOfTime-1)
-			add(v, timeText(v, x.to-x.from))
+		step := timeSteps[len(timeSteps)-1]
+		for i := len(timeSteps) - 1; i >= 0 && (x.to-x.from)/timeSteps[i].Seconds() <= mostTicks; i-- {
+			step = timeSteps[i]
+		}
+		for v := math.Ceil(x.from/step.Seconds()) * step.Seconds(); v <= x.to; v += step.Seconds() {
+			add(v, timeText(v, step))
 		}
 	case p.LogX:
 		for _, v := range logTicks(x.from, x.to) {
@@ -31,13 +34,25 @@ func (p *Plot) xTicks(x *axis) []text {
 	return all
 }
 
-// timeText returns a time as short as what is shown allows.
-func timeText(v, length float64) string {
+// day is a day.
+const day = 24 * time.Hour
+
+// timeSteps are the distances of times that have a text.
+var timeSteps = []time.Duration{
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 30 * day, 90 * day, 365 * day,
+}
+
+// timeText returns a time of the day, or the day at its beginning.
+func timeText(v float64, step time.Duration) string {
 	t := time.Unix(int64(v), 0).UTC()
-	if length < dayOf.Seconds() {
-		return t.Format("15:04")
+	switch {
+	case step >= 30*day:
+		return t.Format("Jan 2006")
+	case t.Hour() == 0 && t.Minute() == 0:
+		return t.Format("Jan 2")
 	}
-	return t.Format("Jan 2 15:04")
+	return t.Format("15:04")
 }
 
 // yTicks returns the values beside the axis.
@@ -106,16 +121,17 @@ func (p *Plot) yText(v float64) string {
 
 // Percent returns a share of 1 in percent.
 func Percent(v float64) string {
+	v = math.Round(v*1e9) / 1e9
 	digits := 1
 	switch {
-	case v == 0 || v == 1 || v*100 == math.Trunc(v*100):
+	case v == 0 || v == 1 || v >= 0.01 && math.Abs(v*100-math.Round(v*100)) < 1e-6:
 		digits = 0
 	case v < 0.001:
 		digits = 3
 	case v < 0.01:
 		digits = 2
 	}
-	return strconv.FormatFloat(v*100, 'f', digits, 64) + " %"
+	return strconv.FormatFloat(v*100, 'f', digits, 64) + "%"
 }
 
 // Number returns a number with commas between thousands.
