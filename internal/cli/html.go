@@ -134,7 +134,7 @@ func againstSection(a *replay.Against) page.Section {
 	}{{"Newly denied", a.TopNewly}, {"No longer denied", a.TopNoLonger}} {
 		t := page.Table{Title: part.title, Head: []string{"key", "zone", "denied before", "denied now"}}
 		for _, k := range part.keys {
-			t.Rows = append(t.Rows, []string{printable(k.Key), k.Zone, page.Number(float64(k.Before)), page.Number(float64(k.Now))})
+			t.Rows = append(t.Rows, []string{printable(k.Key), printable(k.Zone), page.Number(float64(k.Before)), page.Number(float64(k.Now))})
 		}
 		if len(t.Rows) > 0 {
 			s.Tables = append(s.Tables, t)
@@ -197,7 +197,7 @@ func windowSection(s *replay.Suggestion, w *suggest.Window) page.Section {
 		section.Facts = append(section.Facts, page.Fact{Name: "Peaks by " + of.what, Value: fmt.Sprintf("%d · %d · %d", of.P50, of.P99, of.Max), Note: fmt.Sprintf("p50 · p99 · max; p90 %d, p99.9 %d", of.P90, of.P999)})
 	}
 	if w.Gap != nil {
-		section.About = fmt.Sprintf("The peaks of %s are far above the others: %s and more, where the next one is %s.", grouped(int64(w.Gap.Keys), "key"), page.Number(float64(w.Gap.Above)), page.Number(float64(w.Gap.Below)))
+		section.About = fmt.Sprintf("%s with peaks far above the others: %s and more, where the next one is %s.", grouped(int64(w.Gap.Keys), "key"), page.Number(float64(w.Gap.Above)), page.Number(float64(w.Gap.Below)))
 	}
 	marks := []page.Mark{{X: float64(w.Limit), Text: fmt.Sprintf("limit %d", w.Limit)}}
 	denied := page.Line{Name: "requests denied"}

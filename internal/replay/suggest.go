@@ -104,7 +104,7 @@ func (s *suggesting) prepare() (err error) {
 	return nil
 }
 
-// cut takes the place in the text that nobody wrote off an error.
+// cut takes the place in the text that no operator wrote off an error.
 func cut(err error) error {
 	text, _, _ := strings.Cut(err.Error(), ", at Caddyfile:")
 	text = strings.TrimPrefix(text, "parsing caddyfile tokens for 'sliding_window': ")
