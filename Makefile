@@ -118,6 +118,12 @@ test-page: ## Test the page of caddy sliding-window page in Chromium; it is a mo
 	go -C internal/tests/pagetest vet ./...
 	go -C internal/tests/pagetest test -count 1 -timeout 15m ./...
 
+.PHONY: test-upgrading
+test-upgrading: ## Replace Caddys of former commits, which are built from the history, by this one under traffic, and back
+	scripts/install-redis.sh
+	go vet -tags upgrading ./internal/tests/upgrading
+	scripts/test.sh -tags upgrading ./internal/tests/upgrading
+
 .PHONY: test-kubernetes
 test-kubernetes: ## Decode docs/kubernetes.yaml as Kubernetes does; it is a module of its own
 	go -C internal/tests/kubetest vet ./...
