@@ -21,6 +21,7 @@ import (
 const exitFindings = 3
 
 func (c *command) lintCommand() *cobra.Command {
+	var logs []string
 	cmd := &cobra.Command{
 		Use: "lint", Short: "Finds mistakes in the limits of a configuration that loads", Args: cobra.NoArgs,
 		Long: `
@@ -30,11 +31,12 @@ limits: where, why, and what to write. It asks no server, and writes nothing.
 The exit status is 1 if the configuration does not load, and 3 if there is an error among the
 findings. A comment "# lint:ignore <code> <reason>" in the line or above it hides a finding.`,
 		Example: `  $ caddy sliding-window lint --config /etc/caddy/Caddyfile
-  $ caddy sliding-window lint --json`,
+  $ caddy sliding-window lint --config /etc/caddy/Caddyfile --log access.log --json`,
 	}
+	cmd.Flags().StringArrayVar(&logs, "log", nil, "Access log for the rules that look at requests; repeat it for several")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var report *lint.Report
-		if err := c.lint(&report); err != nil {
+		if err := c.lint(&report, logs); err != nil {
 			return err
 		}
 		if err := c.printReport(cmd.OutOrStdout(), report); err != nil {
@@ -62,7 +64,7 @@ func exitStatus(r *lint.Report) int {
 }
 
 // lint makes the report on the configuration of the flags.
-func (c *command) lint(report **lint.Report) error {
+func (c *command) lint(report **lint.Report, logs []string) error {
 	config, file, adapter, err := caddyapi.LoadConfig(c.config, c.adapter)
 	if err != nil {
 		return err
@@ -85,6 +87,11 @@ func (c *command) lint(report **lint.Report) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	defer closeAll()
+	if logs != nil {
+		if err := checked.ReadLogs(file, config, logs); err != nil {
+			return err
+		}
+	}
 	*report = lint.Check(checked, source)
 	return nil
 }

@@ -114,7 +114,7 @@ func Check(c *Config, source *written.Source) *Report {
 			}
 		}
 	}
-	all = ignore(source, all)
+	all = c.ignore(all)
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Code, b.Code))
 	})
@@ -133,14 +133,14 @@ func Check(c *Config, source *written.Source) *Report {
 }
 
 // ignore drops the findings that comments tell to ignore, and finds comments that are wrong.
-func ignore(source *written.Source, all []Finding) []Finding {
+func (c *Config) ignore(all []Finding) []Finding {
 	wrong := func(g *written.Ignore, format string, args ...any) {
 		f := ignoreRule.finding(problem{what: fmt.Sprintf(format, args...)})
 		f.File, f.Line = g.At.File, g.At.Line
 		all = append(all, f)
 	}
-	for i := range source.Ignores {
-		g := &source.Ignores[i]
+	for i := range c.source.Ignores {
+		g := &c.source.Ignores[i]
 		rule := slices.IndexFunc(Rules, func(r Rule) bool { return r.Code == g.Code })
 		covered := func(f Finding) bool { return f.Code == g.Code && g.Covers(written.Place{File: f.File, Line: f.Line}) }
 		switch {
@@ -148,6 +148,7 @@ func ignore(source *written.Source, all []Finding) []Finding {
 			wrong(g, "lint:ignore %s: there is no such rule", g.Code)
 		case g.Reason == "":
 			wrong(g, "lint:ignore %s: the reason is missing", g.Code)
+		case Rules[rule].NeedsLog && c.log == nil:
 		case !slices.ContainsFunc(all, covered):
 			wrong(g, "lint:ignore %s: the rule finds nothing on the line that the comment is about", g.Code)
 		default:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/lint/written"
 )
 
-// check returns the report on a Caddyfile.
-func check(t *testing.T, caddyfile string) *lint.Report {
+// check returns the report on a Caddyfile, by logs if there are any.
+func check(t *testing.T, caddyfile string, logs ...string) *lint.Report {
 	t.Helper()
 	t.Setenv("REDIS_PASSWORD", "secret")
 	t.Setenv("REDIS_HASH_KEYS", "a secret of 16 bytes or more")
@@ -35,6 +36,11 @@ func check(t *testing.T, caddyfile string) *lint.Report {
 		t.Fatalf("%v\n%s", err, caddyfile)
 	}
 	defer closeAll()
+	if len(logs) > 0 {
+		if err := c.ReadLogs(file, config, logs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return lint.Check(c, source)
 }
 
@@ -88,7 +94,14 @@ func TestRules(t *testing.T) {
 			if want := fmt.Sprintf("**%s** (%s). %s", rule.Title, rule.Severity, cause); !strings.HasPrefix(said, want) {
 				t.Errorf("the section does not begin with %q", want)
 			}
-			fires := check(t, s.blocks[0])
+			var fired, quiet []string // logs
+			if rule.NeedsLog {
+				fired, quiet = []string{accessLog(t, 40)}, []string{accessLog(t, 40)}
+			}
+			if rule.Code == "SW021" {
+				fired[0] = accessLog(t, 1)
+			}
+			fires := check(t, s.blocks[0], fired...)
 			for _, f := range fires.Findings {
 				if f.Code != rule.Code || f.Severity != rule.Severity || f.Line < 1 || f.What == "" || f.Cure == "" || !strings.HasSuffix(f.Link, "docs/lint.md#"+strings.ToLower(rule.Code)) {
 					t.Errorf("found %+v", f)
@@ -97,12 +110,53 @@ func TestRules(t *testing.T) {
 			if len(fires.Findings) != 1 {
 				t.Errorf("found %d, want 1: %q", len(fires.Findings), codes(fires))
 			}
-			if clean := check(t, s.blocks[1]); len(clean.Findings) > 0 {
+			if clean := check(t, s.blocks[1], quiet...); len(clean.Findings) > 0 {
 				t.Errorf("found in the second Caddyfile: %+v", clean.Findings)
 			}
 		})
 	}
 	if _, ok := all["SW000"]; !ok || len(all) < len(lint.Rules)+1 {
 		t.Errorf("docs/lint.md has %d sections", len(all))
+	}
+}
+
+// accessLog writes a log of Caddy with a request a second for 20 minutes, of a number of clients in turn.
+func accessLog(t *testing.T, clients int) string {
+	t.Helper()
+	var log strings.Builder
+	for n := range 1200 {
+		fmt.Fprintf(&log, `{"level":"info","ts":%d.5,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.%d","remote_port":"1024",`+
+			`"client_ip":"192.0.2.%[2]d","proto":"HTTP/1.1","method":"GET","host":"localhost:8080","uri":"/","headers":{}},"duration":0.001,"size":2,"status":200}`+"\n",
+			1795000000+n, 1+n%clients)
+	}
+	file := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(file, []byte(log.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Of several limits of a zone, each is looked at by itself.
+func TestLimitsInLogs(t *testing.T) {
+	const caddyfile = `:8080 {
+	sliding_window {
+		zone per_client {
+			limit 20 1s
+			limit 100 1m
+			limit 1000 1h
+		}
+		zone wrong {
+			key all
+			limit 500 1s
+			count_if status 4xx
+		}
+	}
+	respond ok
+}
+`
+	got := codes(check(t, caddyfile, accessLog(t, 1)))
+	want := []string{"SW021:3", "SW023:4", "SW022:6"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
 	}
 }

@@ -20,6 +20,7 @@ type Config struct {
 	app    *caddyhttp.App // nil without servers
 	zones  []*zone
 	source *written.Source
+	log    *evidence // nil without a log
 }
 
 // zone is a zone in one handler.

@@ -14,6 +14,8 @@ type Rule struct {
 	Title    string
 	// Cause and Cure hold for all that the rule finds, unless a problem has a cure of its own.
 	Cause, Cure string
+	// NeedsLog is whether the rule finds something only with an access log.
+	NeedsLog bool
 
 	check func(c *Config, z *zone) []problem
 }
@@ -165,5 +167,23 @@ var Rules = []Rule{
 		Cause: "zones of one name on one store are one zone, so that a client spends the limit in both places together",
 		Cure:  "rename one of them, or keep them in a snippet if one limit for both places is meant",
 		check: sharedByName,
+	},
+	{
+		Code: "SW021", Severity: Warning, Title: "One address sends most of the requests", NeedsLog: true,
+		Cause: "more than half of the requests in the log come from one address, as behind a proxy that Caddy does not know",
+		Cure:  "name the proxy in trusted_proxies, if it is one; otherwise leave the client out of the log",
+		check: oneAddress,
+	},
+	{
+		Code: "SW022", Severity: Warning, Title: "The limit denies much", NeedsLog: true,
+		Cause: "more than one request in a hundred of the log would have been denied",
+		Cure:  "look at who is denied with caddy sliding-window replay; raise the limit if they are no abusers",
+		check: deniesMuch,
+	},
+	{
+		Code: "SW023", Severity: Note, Title: "The limit is far away", NeedsLog: true,
+		Cause: "in the whole log no key has used more than a tenth of it, so that it stops an attack late",
+		Cure:  "take a lower one from caddy sliding-window suggest, or leave it as a bound for the worst case",
+		check: neverNear,
 	},
 }

@@ -79,10 +79,15 @@ func (s *server) readLogs(logs any) {
 // Config is a configuration as Caddy's commands name it.
 type Config struct {
 	File, Adapter string
+	// JSON is what File was adapted to; nil: not yet.
+	JSON []byte
 }
 
 // loadPlan adapts and provisions a configuration. name tells plans of a process apart. Close it.
 func loadPlan(c Config, name string, maxKeys int64) (*plan, error) {
+	if c.JSON != nil {
+		return newPlan(c.JSON, c.File, name, maxKeys)
+	}
 	text, file, _, err := caddyapi.LoadConfig(c.File, c.Adapter)
 	if err != nil {
 		return nil, err

@@ -180,6 +180,23 @@ func TestLintCommand(t *testing.T) {
 		t.Errorf("found %q, want %q: %+v", got, want, report)
 	}
 
+	// With a log, more rules run; a log that cannot be read is broken input.
+	write("access.log", `{"level":"info","ts":1795000000.5,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"192.0.2.1","remote_port":"1","client_ip":"192.0.2.1","proto":"HTTP/1.1","method":"GET","host":"localhost:8080","uri":"/","headers":{}},"duration":0.1,"size":2,"status":200}`+"\n")
+	write("many.log", strings.Repeat(readFile(t, filepath.Join(dir, "access.log")), 1200))
+	for line, want := range map[string][2]string{
+		"--log access.log":                {"No finding.", "status 0"},
+		"--log many.log":                  {"warning SW021: zone per_client: one address has sent 100 % of the requests in the log", "status 0"},
+		"--log many.log --log access.log": {"warning SW022: zone per_client: limit 100 in 1m would have denied 91.7 % of 1201 requests in the log", "status 0"},
+		"--log none.log":                  {"", "status 1"},
+		"--log good":                      {"", "status 1"},
+		"--log -":                         {"", "status 1"},
+	} {
+		out, says, _ := shell(t, dir, "", "caddy sliding-window lint --config good --adapter caddyfile "+line+"; echo status $?")
+		if !strings.Contains(out, want[0]) || !strings.HasSuffix(out, want[1]+"\n") || want[1] == "status 1" && !strings.Contains(says, "Error: ") {
+			t.Errorf("%s: got\n%s\n%s\nwant %q", line, out, says, want)
+		}
+	}
+
 	write("Caddyfile", strings.ReplaceAll(mistaken, "\t\t\tcost 20\n", ""))
 	for line := range strings.Lines(onTerminal(t, dir, "", "sliding-window", "lint")) {
 		if line = strings.TrimRight(line, "\r\n"); len(line) > usualTerminal && !regexp.MustCompile(`^https://\S+$`).MatchString(line) {
