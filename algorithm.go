@@ -28,6 +28,7 @@ type Algorithm struct {
 	Count Value `json:"count,omitempty"`
 
 	// Only for slices: how long a slice is; instead of `count`.
+	// Default: the window divided by `count`.
 	Size Value `json:"size,omitempty"`
 
 	// Only for slices: count the slice that is leaving the window in part, as if
@@ -37,11 +38,11 @@ type Algorithm struct {
 
 	// Only for slices: count in slices of two lengths. As accurate as slices of
 	// the fine length, for a decision that reads few of them. Excludes the other
-	// options.
+	// options. Default: slices of one length.
 	Layers *Layers `json:"layers,omitempty"`
 
 	// Only for slices: let the load choose how long a slice is. Excludes the other
-	// options.
+	// options. Default: all slices are as long.
 	Adaptive *Adaptive `json:"adaptive,omitempty"`
 
 	// Only for gcra: how many units may pass at once. In one window, burst and

@@ -12,11 +12,12 @@ import (
 // signal has a factor: 1 up to its lo, floor from its hi on, and a straight line between them.
 type Load struct {
 	// The share of the CPU time that this process may use, as its control group (version 2) says, or
-	// of the host's if that sets no limit.
+	// of the host's if that sets no limit. Default: the CPU makes no difference.
 	CPU *LoadRange `json:"cpu,omitempty"`
 
 	// The share of the memory that this process may use: of GOMEMLIMIT or its control group, whichever
 	// is nearer, or of the host's if there is no limit. Garbage and file caches do not count.
+	// Default: memory makes no difference.
 	Memory *LoadRange `json:"memory,omitempty"`
 
 	// The time from the decision on a request until the status of its answer is known, of which nine
@@ -24,6 +25,7 @@ type Load struct {
 	// limiters waited and the time that a client takes to send its body do not count. An answer with
 	// status 5xx counts as hi. What one client alone sees does not count while there are others; a client is a key of
 	// the zone with the lowest limit that has a placeholder in its key and no latency, or else an address.
+	// Default: answer times make no difference.
 	Latency *LoadRange `json:"latency,omitempty"`
 
 	// The smallest factor, above `0%`. Default: `30%`.

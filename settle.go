@@ -18,10 +18,10 @@ import (
 // json is required.
 type Settle struct {
 	// The API whose answers tell how many tokens they cost: `openai` or `anthropic`, as JSON and
-	// as Server-Sent Events.
+	// as Server-Sent Events. Required without header and json.
 	Usage string `json:"usage,omitempty"`
 
-	// The header field of the answer that holds the units.
+	// The header field of the answer that holds the units. Required without usage and json.
 	Header string `json:"header,omitempty"`
 
 	// With header: whether the field is stripped before the client sees it. Default: false.
@@ -29,9 +29,10 @@ type Settle struct {
 
 	// The path of the number of units in answers that are JSON or Server-Sent Events, such as
 	// `usage.total_tokens`. It begins with the name of a member; the last number counts.
+	// Required without usage and header.
 	JSON string `json:"json,omitempty"`
 
-	// With usage: the units that a token costs.
+	// With usage: the units that a token costs. Default: each token costs one unit.
 	Weight *Weight `json:"weight,omitempty"`
 
 	// Members of the request's body that say how much the answer may cost at most, such as

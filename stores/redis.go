@@ -37,17 +37,17 @@ type Redis struct {
 	// `rediss://`; `addr`, once for each further server, for a Cluster; `master_name`
 	// for Sentinels, whose user and password the URL then names, and `username` and
 	// `password` for the server. Not together with `address`; other options say the
-	// same as the URL, or what it does not say.
+	// same as the URL, or what it does not say. Default: no URL, the other options say all.
 	URL string `json:"url,omitempty"`
 
 	// The servers, as host:port: one, or the nodes of a Cluster or, with `master`,
 	// the Sentinels. Default: localhost:6379.
 	Address []string `json:"address,omitempty"`
 
-	// The name of the master that the Sentinels at `address` watch.
+	// The name of the master that the Sentinels at `address` watch. Default: no Sentinels.
 	Master string `json:"master,omitempty"`
 
-	// Whether the one `address` belongs to a Cluster. Several always do.
+	// Whether the one `address` belongs to a Cluster. Several always do. Default: false.
 	Cluster bool `json:"cluster,omitempty"`
 
 	// The ACL user. Default: none.

@@ -19,7 +19,7 @@ type TLS struct {
 	// File with the certificate, in PEM, that this client shows. Default: none.
 	Cert string `json:"cert,omitempty"`
 
-	// File with the key to `cert`, in PEM.
+	// File with the key to `cert`, in PEM. Required with `cert`.
 	Key string `json:"key,omitempty"`
 
 	// The name that the server's certificate must have. Default: the host of the

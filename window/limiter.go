@@ -30,8 +30,10 @@ type localStore interface {
 
 // Limiter limits the rate of one zone's keys. It is safe for concurrent use if the store is.
 type Limiter struct {
+	// Store decides, and keeps the counters. It is closed by its owner.
 	Store Store
-	Zone  *Zone
+	// Zone has the name, the algorithm and the policies.
+	Zone *Zone
 	// What is decided while the store is away. Default: its error is returned.
 	OnError OnError
 }

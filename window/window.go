@@ -167,8 +167,10 @@ type Decision struct {
 
 // Result is the answer to one request of a batch.
 type Result struct {
+	// Decisions has one for each policy of each charge, as of Store.Take; nil with an error.
 	Decisions []Decision
-	Err       error
+	// Err is the error of this request alone.
+	Err error
 }
 
 // Store keeps histories and decides on them. It is safe for concurrent use.

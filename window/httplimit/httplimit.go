@@ -1,4 +1,8 @@
 // Package httplimit limits the rate of requests to an http.Handler.
+//
+// [Middleware] asks a window.Limiter for each request, and answers those that are denied. Middlewares
+// may share a limiter or its store, and follow each other: what the first has counted stays counted
+// if the second denies.
 package httplimit
 
 import (

@@ -1,5 +1,9 @@
 // Package memory is a window.Store in this process. It grows with use, the
 // number of keys is capped, and what has expired is swept away.
+//
+// A [Store] is safe for concurrent use. It shares its room out evenly among zones: a flood of keys in one zone evicts no counter of another one with no more
+// than its share, and a key that denies is never evicted. Counters end with the process; package
+// redis keeps them for a fleet.
 package memory
 
 import (

@@ -3,9 +3,11 @@ package e2e_test
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,8 +110,16 @@ func TestDocumentedJSON(t *testing.T) {
 
 // Files and headings that documents point to are there.
 func TestDocumentedLinks(t *testing.T) {
-	inside := []string{"CONTRIBUTING.md", "SECURITY.md", "bench/RESULTS.md", "internal/tests/README.md", "internal/tests/soak/REPORT.md"}
-	for _, document := range append(documents(t), inside...) {
+	var pages []string
+	eachFile(t, func(path, text string) {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+	})
+	if len(pages) < 25 {
+		t.Errorf("only the documents %q", pages)
+	}
+	for _, document := range pages {
 		for _, m := range regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]+))?\)`).FindAllStringSubmatch(readFile(t, document), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -118,14 +128,53 @@ func TestDocumentedLinks(t *testing.T) {
 			if m[1] != "" {
 				target = filepath.Join(filepath.Dir(document), m[1])
 			}
-			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s points to a file that is not there: %v", document, err)
-				continue
-			}
-			if m[2] != "" && !anchorsOf(readFile(t, target))[m[2]] {
-				t.Errorf("%s points to %s#%s, and there is no such heading", document, target, m[2])
+			leads(t, document, target, m[2])
+		}
+	}
+}
+
+// Documents that comments, errors and settings name are there.
+func TestNamedDocuments(t *testing.T) {
+	named := 0
+	eachFile(t, func(path, text string) {
+		for _, m := range regexp.MustCompile(`\b((?:docs|bench)/[A-Za-z-]+\.(?:md|ya?ml|json))(?:#([a-z-]+))?`).FindAllStringSubmatch(text, -1) {
+			if target := m[1]; !strings.Contains(path, "bench/") || strings.HasPrefix(target, "docs/") {
+				named++
+				leads(t, path, target, m[2])
 			}
 		}
+	})
+	if named < 100 {
+		t.Errorf("only %d documents are named", named)
+	}
+}
+
+// leads holds that a file is there, and that it has a heading.
+func leads(t *testing.T, from, target, heading string) {
+	t.Helper()
+	if _, err := os.Stat(target); err != nil {
+		t.Errorf("%s points to a file that is not there: %v", from, err)
+	} else if heading != "" && filepath.Ext(target) == ".md" && !anchorsOf(readFile(t, target))[heading] {
+		t.Errorf("%s points to %s#%s, and there is no such heading", from, target, heading)
+	}
+}
+
+// eachFile calls a function with the files of the repository in which texts are.
+func eachFile(t *testing.T, do func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules" || entry.Name() == "dist"):
+			return fs.SkipDir
+		case !entry.IsDir() && slices.Contains([]string{".md", ".go", ".lua", ".yml", ".yaml", ".sh", ""}, filepath.Ext(path)):
+			do(path, readFile(t, path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
