@@ -18,10 +18,16 @@ type platform struct{ os, arch, arm string }
 
 // platforms are those that a release has binaries for.
 var platforms = []platform{
-	{"linux", "amd64", ""}, {"linux", "arm64", ""}, {"linux", "386", ""}, {"linux", "arm", "7"},
-	{"darwin", "amd64", ""}, {"darwin", "arm64", ""},
-	{"windows", "amd64", ""}, {"windows", "arm64", ""},
-	{"freebsd", "amd64", ""}, {"freebsd", "arm64", ""},
+	{"linux", "amd64", ""},
+	{"linux", "arm64", ""},
+	{"linux", "386", ""},
+	{"linux", "arm", "7"},
+	{"darwin", "amd64", ""},
+	{"darwin", "arm64", ""},
+	{"windows", "amd64", ""},
+	{"windows", "arm64", ""},
+	{"freebsd", "amd64", ""},
+	{"freebsd", "arm64", ""},
 }
 
 // String returns the platform as names of files have it: linux_armv7.

@@ -44,7 +44,7 @@ func release(source, out string, platforms []platform) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := os.MkdirAll(out, 0o750); err != nil {
 		return err
 	}
 	scratch, err := os.MkdirTemp("", "release-")
@@ -81,5 +81,5 @@ func writeChecksums(dir string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), file.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, checksums), sums.Bytes(), 0o644)
+	return os.WriteFile(filepath.Join(dir, checksums), sums.Bytes(), 0o600)
 }
