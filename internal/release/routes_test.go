@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,16 +26,27 @@ func checkRoutes(t *testing.T, repository, dist string) {
 		follow func(t *testing.T, repository, dist string) *server
 	}{{"archive", fromArchive}, {"deb", fromDeb}, {"xcaddy", fromXcaddy}, {"image", fromImage}} {
 		t.Run(route.name, func(t *testing.T) {
-			start := time.Now()
+			start, before := time.Now(), processor(t)
 			s := route.follow(t, repository, dist)
 			s.deny(t)
-			took := time.Since(start)
-			t.Logf("FIRST 429 by %s: %.1f s", route.name, took.Seconds())
-			if took > most {
+			took, work := time.Since(start), processor(t)-before
+			t.Logf("FIRST 429 by %s: %.1f s, of %.1f s of processor time", route.name, took.Seconds(), work.Seconds())
+			// A machine that does other things, too, is slow for another reason.
+			if took > most && work/time.Duration(runtime.NumCPU()) > most {
 				t.Errorf("%s takes %s to the first 429, want %s at most", route.name, took, most)
 			}
 		})
 	}
+}
+
+// processor returns the processor time of all commands that have ended.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func fromArchive(t *testing.T, _, dist string) *server {
