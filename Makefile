@@ -65,6 +65,10 @@ test-prometheus: ## Have a Prometheus, which is brought beside the system, evalu
 test-flood: ## Flood a full memory store with 5,000,000 keys, as make test does, and show its memory
 	go test -v -count 1 -run '^TestFloodOfKeys$$' ./window/memory
 
+.PHONY: test-size
+test-size: ## Suggest limits by a log of 100,000,000 lines with 10,000,000 keys, in 2 GiB (20 minutes on two cores)
+	go test -v -count 1 -timeout 2h -run '^TestSize$$' ./internal/replay -replay.lines 100000000 -replay.keys 10000000
+
 .PHONY: soak
 soak: ## Ten minutes of load and faults at random, reported in internal/tests/soak/REPORT.md; make test-faults takes 15 seconds
 	scripts/install-redis.sh

@@ -34,6 +34,7 @@ type Options struct {
 
 // Run replays a log.
 func Run(o Options) (*Report, error) {
+	defer holdHeap(o.Memory)()
 	r, err := newRun(o)
 	if err != nil {
 		return nil, err

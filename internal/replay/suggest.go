@@ -47,6 +47,7 @@ type Suggestion struct {
 
 // Suggest finds limits for the requests of logs.
 func Suggest(o SuggestOptions) (*Suggestion, error) {
+	defer holdHeap(o.Memory)()
 	s := &suggesting{SuggestOptions: o, key: keyText(o.Key)}
 	if err := s.prepare(); err != nil {
 		return nil, err

@@ -72,12 +72,12 @@ func TestReports(t *testing.T) {
 					t.Errorf("%d plots, want %d", n, c.plots)
 				}
 				for what, expression := range map[string]string{
-					"code ran":              "document.title.includes('hacked') || document.scripts.length || document.images.length",
-					"the page is too wide":  "document.documentElement.scrollWidth > innerWidth",
-					"a plot has no height":  "[...document.querySelectorAll('svg')].some(s => s.getBoundingClientRect().height < 100)",
-					"no column is red":      "!document.querySelector('rect.part') && !document.querySelector('path.first')",
-					"the style was blocked": "getComputedStyle(document.querySelector('.card')).borderRadius != '10px'",
-					"a coordinate is none":  "[...document.querySelectorAll('svg *')].some(e => [...e.attributes].some(a => /NaN|Inf/.test(a.value)))",
+					"code ran":                  "document.title.includes('hacked') || document.scripts.length || document.images.length",
+					"the page is too wide":      "document.documentElement.scrollWidth > innerWidth",
+					"a plot has no height":      "[...document.querySelectorAll('svg')].some(s => s.getBoundingClientRect().height < 100)",
+					"no column is red":          "!document.querySelector('rect.part') && !document.querySelector('path.first')",
+					"the style was blocked":     "getComputedStyle(document.querySelector('.card')).borderRadius != '10px'",
+					"a coordinate is no number": "[...document.querySelectorAll('svg *')].some(e => [...e.attributes].some(a => /NaN|Inf/.test(a.value)))",
 				} {
 					if eval[bool](b, "!!("+expression+")") {
 						t.Error(what)

@@ -1,0 +1,14 @@
+package replay
+
+import "runtime/debug"
+
+// holdHeap has the garbage collector run often enough to keep this process within memory, as far as what is in use
+// allows. It returns what ends that.
+func holdHeap(memory int64) (end func()) {
+	before := debug.SetMemoryLimit(-1)
+	if memory <= 0 || memory >= before {
+		return func() {}
+	}
+	debug.SetMemoryLimit(memory)
+	return func() { debug.SetMemoryLimit(before) }
+}
