@@ -53,9 +53,10 @@ func (c *Collector) gaps(r *Result) {
 }
 
 // findGap returns the highest gap above which nearly all requests are that are above any gap. Few keys above a gap may be
-// an office behind one address: where keys that are far busier exist, it is given the benefit of the doubt.
+// an office behind one address: where keys that are far busier exist, it is given the benefit of the doubt. So is the
+// busiest of a few keys, which may be all that use the site.
 func findGap(peaks []Count, keys int) *Gap {
-	most := max(1, int(tail*float64(keys)))
+	most := int(tail * float64(keys))
 	above := Count{}
 	var gaps []Gap
 	var requests []int64 // above each gap
