@@ -251,6 +251,9 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("the Service of clients is %s with %s", s.Type, s.ExternalTrafficPolicy)
 	}
 	caddy := m.deployments["caddy"].Spec.Template.Spec
+	if file := m.configs["caddy"].Data["Caddyfile"]; !strings.Contains(file, "\tadmin localhost:2019\n") {
+		t.Errorf("the admin endpoint is not on the loopback interface:\n%s", file)
+	}
 	for _, port := range caddy.Containers[0].Ports {
 		if port.ContainerPort == 2019 {
 			t.Error("the admin endpoint is a port of the pod")
