@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
@@ -46,7 +45,7 @@ func newRequest(l *accesslog.Line) *http.Request {
 		return true
 	})
 	if l.TLS {
-		r.TLS = connection(l)
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true, ServerName: l.ServerName}
 	}
 	return r
 }
@@ -80,18 +79,17 @@ func protocol(proto string) (major, minor int) {
 	return major, minor
 }
 
-// connection returns the TLS connection of a line, as far as the log has it.
-func connection(l *accesslog.Line) *tls.ConnectionState {
-	number := func(name string) uint16 {
-		text, _ := l.Member("request>tls>" + name)
-		n, _ := strconv.ParseUint(text, 10, 16)
-		return uint16(n)
+// describe adds what a line tells of its TLS connection, which few configurations ask for.
+func describe(c *tls.ConnectionState, l *accesslog.Line) {
+	text, _ := l.Member("request>tls")
+	var logged struct {
+		Resumed     bool   `json:"resumed"`
+		Version     uint16 `json:"version"`
+		CipherSuite uint16 `json:"cipher_suite"`
+		Proto       string `json:"proto"`
 	}
-	resumed, _ := l.Member("request>tls>resumed")
-	protocol, _ := l.Member("request>tls>proto")
-	return &tls.ConnectionState{
-		HandshakeComplete: true, ServerName: l.ServerName, Version: number("version"), CipherSuite: number("cipher_suite"),
-		NegotiatedProtocol: protocol, DidResume: resumed == "true",
+	if json.Unmarshal([]byte(text), &logged) == nil { // else a filter has changed it
+		c.Version, c.CipherSuite, c.NegotiatedProtocol, c.DidResume = logged.Version, logged.CipherSuite, logged.Proto, logged.Resumed
 	}
 }
 

@@ -50,6 +50,7 @@ func Run(o Options) (*Report, error) {
 type run struct {
 	Options
 	engines []*engine // of the configuration, and of the other one
+	holds   bool      // one of them does
 	tallies []*tally
 	changes *changes // nil: there is no other configuration
 	log     accesslog.Report
@@ -88,6 +89,7 @@ func (r *run) load() error {
 		if err != nil {
 			return err
 		}
+		r.holds = r.holds || p.holds
 		t := newTally(p, maxKeys, excluded)
 		e := &engine{plan: p, server: o.Server, routed: make(map[route]*server)}
 		e.decided = func(l *accesslog.Line, outcome request.Outcome) {
@@ -151,8 +153,13 @@ const bytesOfLine = 4096
 
 // takeFrom takes the lines that are in order through the engines.
 func (r *run) takeFrom(queue *order.Queue[accesslog.Line]) error {
+	line := new(accesslog.Line)
 	for at, l, ok := queue.Next(); ok; at, l, ok = queue.Next() {
-		l.Start = at
+		if r.holds {
+			line = new(accesslog.Line) // an answer that is held keeps it
+		}
+		*line = l
+		line.Start = at
 		if r.from == 0 {
 			r.from = at
 		}
@@ -161,7 +168,7 @@ func (r *run) takeFrom(queue *order.Queue[accesslog.Line]) error {
 			r.were429++
 		}
 		for _, e := range r.engines {
-			if err := e.take(&l); err != nil {
+			if err := e.take(line); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"slices"
@@ -23,10 +24,11 @@ type step struct {
 	engine *engine
 	line   *accesslog.Line
 	server *server
-	vars   map[string]any      // of the request
-	hold   func(struct{}) bool // returns at the end of the answer; nil: answers take no time
-	gone   bool                // the client hung up before the answer
-	failed error               // what the log cannot tell
+	vars   map[string]any       // of the request
+	tls    *tls.ConnectionState // nil: none
+	hold   func(struct{}) bool  // returns at the end of the answer; nil: answers take no time
+	gone   bool                 // the client hung up before the answer
+	failed error                // what the log cannot tell
 }
 
 // Value implements context.Context.
@@ -48,6 +50,7 @@ func (s *step) Err() error {
 // begin takes part in the request before all handlers.
 func (s *step) begin(r *http.Request) error {
 	ctx := r.Context()
+	s.tls = r.TLS
 	s.vars, _ = ctx.Value(caddyhttp.VarsCtxKey).(map[string]any)
 	if s.server.clientFromLog && s.line.Has(accesslog.FieldClientIP) {
 		s.vars[caddyhttp.ClientIPVarKey] = s.line.ClientIP
@@ -120,6 +123,8 @@ func (s *step) fromLog(name string) (any, bool) {
 	case strings.HasPrefix(name, "http.request.tls."):
 		if !slices.Contains(tlsInLog, strings.TrimPrefix(name, "http.request.tls.")) || !s.line.Has(accesslog.FieldTLS) {
 			s.lacks(name, "")
+		} else if s.tls != nil {
+			describe(s.tls, s.line)
 		}
 	case unlogged(name):
 		s.lacks(name, "")
