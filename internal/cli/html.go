@@ -131,7 +131,7 @@ func againstSection(a *replay.Against) page.Section {
 	for _, part := range []struct {
 		title string
 		keys  []replay.Changed
-	}{{"Newly denied", a.TopNewly}, {"No longer denied", a.TopNoLonger}} {
+	}{{"Newly denied, or more often", a.TopMore}, {"No longer denied, or less often", a.TopLess}} {
 		t := page.Table{Title: part.title, Head: []string{"key", "zone", "denied before", "denied now"}}
 		for _, k := range part.keys {
 			t.Rows = append(t.Rows, []string{printable(k.Key), printable(k.Zone), page.Number(float64(k.Before)), page.Number(float64(k.Now))})

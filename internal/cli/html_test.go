@@ -23,7 +23,7 @@ func TestReports(t *testing.T) {
 			Limits: []replay.Limit{{Limit: "10 in 1m", Denied: 15000}}, Top: []replay.Key{{Key: evil, Requests: 20000, Denied: 15000, Share: 0.75, First: "2024-05-01T10:00:00Z", Longest: 59.5}},
 			Hours: []replay.Hour{{Start: "2024-05-01T10:00:00Z", Requests: 20000, Denied: 15000}, {Start: "2024-05-01T11:00:00Z", Requests: 10000}},
 		}, {Zone: "idle"}},
-		Against: &replay.Against{DeniedNow: 5, Newly: 5, NewlyKeys: 1, TopNewly: []replay.Changed{{Zone: evil, Key: evil, Now: 5}}},
+		Against: &replay.Against{DeniedNow: 5, Newly: 5, NewlyKeys: 1, TopMore: []replay.Changed{{Zone: evil, Key: evil, Now: 5}}},
 	}
 	window := suggest.Window{Window: time.Minute, Text: "1m", Peaks: []suggest.Count{{Peak: 1, Keys: 1000, Requests: 9000}, {Peak: 7, Keys: 199, Requests: 9000}, {Peak: 900, Keys: 1, Requests: 12000}},
 		ByKey: suggest.Percentiles{P50: 1, P90: 7, P99: 7, P999: 7, Max: 900}, Curve: []suggest.Point{{Limit: 1, Denied: suggest.Denied{Requests: 20000, Keys: 200}}, {Limit: 900}}, Limit: 12, Gap: &suggest.Gap{Below: 7, Above: 900, Keys: 1}}

@@ -163,6 +163,7 @@ func writeReplayedZone(w io.Writer, z *replay.Zone) {
 	t.render()
 	_, _ = fmt.Fprintln(w)
 	t = newTable(w, "KEY", "DENIED", "REQUESTS", "SHARE", "FIRST DENIED", "LONGEST")
+	t.right = true
 	t.spare = []string{"SHARE"}
 	for _, k := range z.Top {
 		t.add(printable(k.Key), k.Denied, k.Requests, percent(k.Share), k.First, (time.Duration(k.Longest*1000) * time.Millisecond).String())
@@ -192,15 +193,18 @@ func hoursOf(hours []replay.Hour) string {
 func writeAgainst(w io.Writer, a *replay.Against) {
 	_, _ = fmt.Fprintf(w, "\nThe other configuration denies %d requests, this one %d: %d newly, %d no longer.\n", a.DeniedBefore, a.DeniedNow, a.Newly, a.NoLonger)
 	for _, part := range []struct {
-		what string
-		n    int64
+		text string
 		keys []replay.Changed
-	}{{"newly denied", a.NewlyKeys, a.TopNewly}, {"no longer denied", a.NoLongerKeys, a.TopNoLonger}} {
-		_, _ = fmt.Fprintf(w, "%s %s.\n", counted(int(part.n), "key"), part.what)
-		if part.n == 0 {
+	}{
+		{fmt.Sprintf("%s newly denied, %d denied more.", counted(a.NewlyKeys, "key"), a.MoreKeys), a.TopMore},
+		{fmt.Sprintf("%s no longer denied, %d denied less.", counted(a.NoLongerKeys, "key"), a.LessKeys), a.TopLess},
+	} {
+		_, _ = fmt.Fprintln(w, part.text)
+		if len(part.keys) == 0 {
 			continue
 		}
 		t := newTable(w, "ZONE", "KEY", "DENIED BEFORE", "DENIED NOW")
+		t.right = true
 		t.once = []string{"ZONE"}
 		for _, k := range part.keys {
 			t.add(k.Zone, printable(k.Key), k.Before, k.Now)

@@ -112,6 +112,7 @@ func writeSuggestion(w io.Writer, s *replay.Suggestion) {
 	}
 	_, _ = fmt.Fprint(w, "\nThe most requests of a key in any window, the peak:\n\n")
 	t := newTable(w, "WINDOW", "OF", "P50", "P90", "P99", "P99.9", "MAX")
+	t.right = true
 	for _, window := range s.Windows {
 		for _, p := range []struct {
 			of string
@@ -130,6 +131,7 @@ func writeSuggestion(w io.Writer, s *replay.Suggestion) {
 			header = append(header, "PEAK IN "+strings.ToUpper(window.Text))
 		}
 		t = newTable(w, header...)
+		t.right = true
 		for _, k := range s.Top {
 			row := []any{printable(k.Key), k.Denied, k.Requests}
 			for _, peak := range k.Peaks {
@@ -157,6 +159,7 @@ func writeCurves(w io.Writer, windows []suggest.Window) {
 		rows = max(rows, len(window.Curve))
 	}
 	t := newTable(w, header...)
+	t.right = true
 	for i := range rows {
 		var row []any
 		for _, window := range windows {

@@ -15,14 +15,17 @@ type Against struct {
 	// Requests that only this configuration denies, and those that only the other one does.
 	Newly    int64 `json:"newly_denied"`
 	NoLonger int64 `json:"no_longer_denied"`
-	// Keys that are denied newly, or no longer: how many, and those with the most requests.
-	NewlyKeys    int64     `json:"newly_denied_keys"`
-	NoLongerKeys int64     `json:"no_longer_denied_keys"`
-	TopNewly     []Changed `json:"top_newly_denied"`
-	TopNoLonger  []Changed `json:"top_no_longer_denied"`
+	// Keys that are denied newly, and those that are denied more often; no longer, and less often.
+	NewlyKeys    int64 `json:"newly_denied_keys"`
+	MoreKeys     int64 `json:"more_denied_keys"`
+	NoLongerKeys int64 `json:"no_longer_denied_keys"`
+	LessKeys     int64 `json:"less_denied_keys"`
+	// Of these, the keys whose denials change most.
+	TopMore []Changed `json:"top_more_denied"`
+	TopLess []Changed `json:"top_less_denied"`
 }
 
-// Changed is a key that is denied newly, or no longer.
+// Changed is a key whose denials change.
 type Changed struct {
 	Zone   string `json:"zone"`
 	Key    string `json:"key"` // or its hash
@@ -89,25 +92,52 @@ func (c *changes) report(o *Options) *Against {
 	for k, n := range c.counts {
 		one := Changed{Zone: k.zone, Key: k.key, Before: n[1], Now: n[0]}
 		switch {
+		case n[1] == n[0]:
+			continue
 		case n[1] == 0:
-			a.TopNewly = append(a.TopNewly, one)
+			a.NewlyKeys++
 		case n[0] == 0:
-			a.TopNoLonger = append(a.TopNoLonger, one)
+			a.NoLongerKeys++
+		case n[0] > n[1]:
+			a.MoreKeys++
+		default:
+			a.LessKeys++
+		}
+		if n[0] > n[1] {
+			a.TopMore = append(a.TopMore, one)
+		} else {
+			a.TopLess = append(a.TopLess, one)
 		}
 	}
-	a.NewlyKeys, a.NoLongerKeys = int64(len(a.TopNewly)), int64(len(a.TopNoLonger))
-	a.TopNewly, a.TopNoLonger = topChanged(a.TopNewly, o), topChanged(a.TopNoLonger, o)
+	a.TopMore, a.TopLess = topChanged(a.TopMore, o), topChanged(a.TopLess, o)
 	return a
 }
 
-// topChanged returns the keys with the most requests, as the report shows them.
+// topChanged returns the keys whose denials change most, first those that are denied newly or no longer, as the report
+// shows them.
 func topChanged(keys []Changed, o *Options) []Changed {
 	slices.SortFunc(keys, func(a, b Changed) int {
-		return cmp.Or(cmp.Compare(b.Before+b.Now, a.Before+a.Now), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(compareBool(turns(b), turns(a)), cmp.Compare(change(b), change(a)), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Key, b.Key))
 	})
 	keys = append([]Changed{}, keys[:min(o.Top, len(keys))]...)
 	for i := range keys {
 		keys[i].Key = o.keyText(keys[i].Key)
 	}
 	return keys
+}
+
+// change returns by how much the denials of a key change.
+func change(c Changed) int64 { return max(c.Now-c.Before, c.Before-c.Now) }
+
+// turns reports whether a key is denied newly or no longer.
+func turns(c Changed) bool { return c.Before == 0 || c.Now == 0 }
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }

@@ -59,6 +59,9 @@ func (backEnd) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	if kind := r.Header.Get("X-Kind"); kind != "" {
 		w.Header().Set("X-Answer", kind)
 	}
+	if units := r.Header.Get("X-Spent"); units != "" {
+		w.Header().Set("X-Units", units)
+	}
 	w.WriteHeader(status)
 	return nil
 }
@@ -343,11 +346,6 @@ func compareTraces(t *testing.T, text string, trace []planned) (compared, denied
 	l := startLive(t, text, dir)
 	want := l.play(t, trace)
 	l.close()
-	if os.Getenv("KEEP") != "" {
-		b, _ := os.ReadFile(l.log)
-		os.WriteFile("/tmp/w/simtest/a.log", b, 0o600)
-		os.WriteFile("/tmp/w/simtest/a.Caddyfile", []byte(text), 0o600)
-	}
 	config := filepath.Join(dir, "Caddyfile")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,17 @@ func randomConfig(rng *rand.Rand) string {
 	if rng.IntN(4) == 0 {
 		site += "handle_errors {\n@denied expression {err.status_code} == 429\nhandle @denied {\n" + block(1) + "respond \"slower\" 429\n}\n}\n"
 	}
-	return "{\n auto_https off\n servers {\n trusted_proxies static 10.0.0.0/8\n}\n}\n:8080 {\nlog\n" + site + "respond 299\n}\n"
+	named := ""
+	if rng.IntN(4) == 0 {
+		named = "&(limited) {\n" + block(1) + "}\n"
+		site = "invoke limited\n" + site
+	}
+	address := pick(rng, ":8080", "http://localhost:8080", "http://localhost:8080, http://example.org:8080")
+	if rng.IntN(4) == 0 {
+		address = "http://localhost:8080"
+		named += "http://example.org:8080 {\nlog\n" + block(1) + "respond 299\n}\n"
+	}
+	return "{\n auto_https off\n servers {\n trusted_proxies static 10.0.0.0/8\n}\n}\n" + named + address + " {\nlog\n" + site + "respond 299\n}\n"
 }
 
 // randomZone returns a zone of a Caddyfile.
@@ -82,6 +92,8 @@ func randomZone(rng *rand.Rand, name string) string {
 		add("fold_case")
 	}
 	switch {
+	case rng.IntN(6) == 0 && !strings.HasPrefix(algorithm, "gcra"):
+		add("settle header X-Units")
 	case rng.IntN(3) == 0 && !strings.HasPrefix(algorithm, "gcra"):
 		add("count_if " + pick(rng, "status 401", "status 4xx 5xx", "header X-Answer bad"))
 	case rng.IntN(4) == 0 && key != "all":
@@ -109,7 +121,7 @@ func randomTraces(rng *rand.Rand, n int) (all []planned) {
 // randomRequest returns a request that starts at a time.
 func randomRequest(rng *rand.Rand, start int64) planned {
 	p := planned{
-		start: start, end: start + 1 + rng.Int64N(3000), method: pick(rng, "GET", "GET", "POST"), host: "localhost:8080",
+		start: start, end: start + 1 + rng.Int64N(3000), method: pick(rng, "GET", "GET", "POST"), host: pick(rng, "localhost:8080", "localhost:8080", "example.org:8080"),
 		uri:    pick(rng, "/", "/login", "/login?u=a", "/api/v1?u=b", "/api/", "/static/x.css", "/a%2Fb?u=a&u=c", "/?u=%20A"),
 		remote: pick(rng, "192.0.2.1:1000", "192.0.2.2:1001", "[2001:db8::1]:1000", "[2001:db8::2]:1000", "10.0.0.1:99"),
 		header: http.Header{"X-Status": {pick(rng, "200", "200", "401", "404", "500", "204")}},
@@ -118,7 +130,7 @@ func randomRequest(rng *rand.Rand, start int64) planned {
 		p.end = start + 1
 	}
 	for _, field := range [][]string{
-		{"X-User", "anna", "Anna ", "bob"}, {"X-Plan", "gold", "silver"}, {"X-Cost", "0", "3", "many"}, {"X-Kind", "bad", "good"},
+		{"X-User", "anna", "Anna ", "bob"}, {"X-Plan", "gold", "silver"}, {"X-Cost", "0", "3", "many"}, {"X-Kind", "bad", "good"}, {"X-Spent", "0", "2", "5", "-"},
 		{"X-Forwarded-For", "198.51.100.7", "198.51.100.8"},
 	} {
 		if rng.IntN(3) > 0 {

@@ -79,7 +79,7 @@ func protocol(proto string) (major, minor int) {
 	return major, minor
 }
 
-// describe adds what a line tells of its TLS connection, which few configurations ask for.
+// describe adds the details of the TLS connection that a line has, which few configurations ask for.
 func describe(c *tls.ConnectionState, l *accesslog.Line) {
 	text, _ := l.Member("request>tls")
 	var logged struct {

@@ -164,12 +164,14 @@ func (t *transformer) handlers(route object, tail bool) {
 		}
 	}
 	to := []any{}
+	if tail {
+		from = from[:last+1]
+	}
 	for i, h := range from {
-		if tail && i > last {
-			to = append(to, object{"handler": handlerName, "do": doAnswer})
-			break
-		}
 		to = append(to, t.handler(asObject(h), tail && i == last)...)
+	}
+	if tail { // here, as a route that is terminal leads to no other one
+		to = append(to, object{"handler": handlerName, "do": doAnswer})
 	}
 	route["handle"] = to
 }

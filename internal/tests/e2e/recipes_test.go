@@ -7,9 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -446,69 +443,4 @@ func TestMigrated(t *testing.T) {
 		r.want(8, 200, get, "/login", "CF-Connecting-IP", "203.0.113.1")
 		r.want(5, 401, http.MethodPost, "/login", "CF-Connecting-IP", "203.0.113.2", "X-Password", "wrong")
 	})
-}
-
-// TestBusiest runs what docs/choosing.md makes of an access log on one that Caddy has
-// written, and on those of three Caddys whose busiest windows are known together.
-func TestBusiest(t *testing.T) {
-	dir := t.TempDir()
-	log := filepath.Join(dir, "access.log")
-	blocks := blocksOf(sectionOf(t, "docs/choosing.md", "How many requests?"), "sh")
-	if len(blocks) != 2 {
-		t.Fatalf("docs/choosing.md has %d commands, want 2", len(blocks))
-	}
-	count, merge := blocks[0], blocks[1]
-	run := func(want string, replace ...string) string {
-		t.Helper()
-		cmd := exec.Command("sh", "-c", strings.NewReplacer(replace...).Replace(count))
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("got %s, %v, want %s", out, err, want)
-		}
-		return readFile(t, filepath.Join(dir, "busiest"))
-	}
-	r := serveBlock(t, recipes, "A limit for one route of many", 1, ":8080 {\n", ":8080 {\n\tlog {\n\t\toutput file "+log+" {\n\t\t\troll_disabled\n\t\t}\n\t}\n")
-	r.want(7, 200, http.MethodGet, "/", from("203.0.113.1")...)
-	r.want(3, 200, http.MethodGet, "/", from("2001:db8::1")...)
-	_ = caddy.Stop() // all is written
-	if got := run("2 clients; half of them at most 3, 99 % at most 7, the busiest 7"); got != "3 2001:db8::1\n7 203.0.113.1\n" {
-		t.Errorf("of a log of Caddy: %q", got)
-	}
-
-	var logs [3]strings.Builder // of three Caddys
-	lines := 0
-	for i := range 1_000 {
-		line := func(at float64, client int) {
-			level := []string{"info", "error"}[lines%2] // as of an answer with status 500
-			_, _ = fmt.Fprintf(&logs[lines%3], `{"level":%q,"ts":%.6f,"logger":"http.log.access.log0","request":{"remote_ip":"10.0.0.1","client_ip":"192.0.2.%d","uri":"/"},"status":200,"customer":"c%d"}`+"\n", level, 1795250000+at, client, client)
-			lines++
-		}
-		if i%100 == 0 {
-			line(float64(i), 1) // never two in a window
-		}
-		if i%10 == 0 {
-			line(float64(i), 2) // six in a window of 60 s
-		}
-		if i >= 500 && i < 540 {
-			line(float64(i), 3)
-		}
-	}
-	for i := range logs {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("caddy-%d.log", i+1)), []byte(logs[i].String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sorted := exec.Command("sh", "-c", merge)
-	sorted.Dir = dir
-	if out, err := sorted.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	const busiest = "3 clients; half of them at most 6, 99 % at most 40, the busiest 40"
-	if got := run(busiest, `"client_ip":"`, `"customer":"`, "RSTART + 13, RLENGTH - 14", "RSTART + 12, RLENGTH - 13"); got != "1 c1\n6 c2\n40 c3\n" {
-		t.Errorf("by customer: %q", got)
-	}
-	if got := run(busiest); got != "1 192.0.2.1\n6 192.0.2.2\n40 192.0.2.3\n" {
-		t.Errorf("got %q", got)
-	}
 }
