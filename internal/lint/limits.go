@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -17,6 +18,14 @@ func unreachable(_ *Config, z *zone) []problem {
 		return []problem{{what: "the zone counts no request: " + f.over, option: "match"}}
 	}
 	return nil
+}
+
+// behindLogin finds zones that count 401 alone, behind a handler that answers it.
+func behindLogin(_ *Config, z *zone) []problem {
+	if z.CountIf == nil || !z.flow.authenticated || !slices.Equal(z.CountIf.StatusCode, []int{http.StatusUnauthorized}) {
+		return nil
+	}
+	return []problem{{what: "count_if status 401 counts no failed log-in of the authentication before the zone", option: "count_if"}}
 }
 
 func lostPaths(_ *Config, z *zone) (all []problem) {

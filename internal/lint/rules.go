@@ -186,4 +186,10 @@ var Rules = []Rule{
 		Cure:  "take a lower one from caddy sliding-window suggest, or leave it as a bound for the worst case",
 		check: neverNear,
 	},
+	{
+		Code: "SW024", Severity: Error, Title: "Failed log-ins do not come to the zone",
+		Cause: "the handler that authenticates answers them before the zone, so that count_if never sees its 401",
+		Cure:  "write sliding_window before the authentication, where it is without a route",
+		check: behindLogin,
+	},
 }

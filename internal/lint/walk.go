@@ -24,8 +24,9 @@ type flow struct {
 	taken   []pattern // paths of requests that are answered before, or that another route of a group takes
 	methods []string  // nil: all
 	hosts   []string  // nil: all
-	// checked reports whether a handler before has authenticated the client.
-	checked bool
+	// checked reports whether a handler before has authenticated the client, and authenticated whether it was one of Caddy's
+	// module http.handlers.authentication, such as basic_auth.
+	checked, authenticated bool
 	// set has header fields that handlers before have written, and pinned placeholders that matchers hold to some values.
 	set, pinned map[string]bool
 	rewrites    int // of the request's path, host or method, so far
@@ -163,7 +164,7 @@ func (w *walker) routes(list caddyhttp.RouteList, f *flow) *flow {
 			}
 		}
 		if !ends && every {
-			f.checked, f.set = f.checked || left.checked, left.set
+			f.checked, f.authenticated, f.set = f.checked || left.checked, f.authenticated || left.authenticated, left.set
 		}
 		g.all, g.open = g.all || every, g.open || !ends
 		if union.pure {
@@ -238,7 +239,7 @@ func (w *walker) other(handler caddyhttp.MiddlewareHandler, f *flow) {
 	}
 	switch {
 	case name == "authentication":
-		f.checked = true
+		f.checked, f.authenticated = true, true
 	case !dryrun.KeepsPath(name):
 		f.forget()
 	}
