@@ -160,3 +160,32 @@ func TestLimitsInLogs(t *testing.T) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
+
+// A comment hides what its rule finds on its line or the line below. One that hides nothing, names no rule or gives no reason
+// is a finding.
+func TestIgnored(t *testing.T) {
+	const caddyfile = `:8080 {
+	sliding_window {
+		zone a {
+			# lint:ignore SW005 it is a test
+			key static
+			limit 5 30d # lint:ignore SW017 for a reason
+		}
+		zone b {
+			# lint:ignore SW005
+			key static
+			# lint:ignore SW099 there is no such rule
+			# lint:ignore SW012 it does not fire
+			# lint:ignore SW022 no log was read
+			limit 9 30d
+		}
+	}
+	respond ok
+}
+`
+	got := codes(check(t, caddyfile))
+	want := []string{"SW000:9", "SW005:10", "SW000:11", "SW000:12", "SW017:14"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}

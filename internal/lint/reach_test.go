@@ -157,3 +157,57 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("lint found %d of %d zones that counted nothing", found, unreached)
 	}
 }
+
+// Requests that one route of a group lets through, or that one of several matchers matches, come to the zone.
+func TestReachable(t *testing.T) {
+	const zone = `sliding_window {
+			zone z {
+				match {
+					path /a
+				}
+				limit 5 1m
+			}
+		}`
+	json := func(match string) string {
+		return `{"apps":{"http":{"servers":{"s":{"routes":[{"match":` + match + `,"handle":[{"handler":"sliding_window","zones":[{"name":"z","match":[{"path":["/a"]}],"limits":[{"max":5,"window":"1m"}]}]}]}]}}}}}`
+	}
+	for text, want := range map[string]bool{
+		"handle /a* {\n\theader X y\n}\nhandle {\n\trespond ok\n}\n" + zone:    true,
+		"handle /a* {\n\trespond ok\n}\nhandle {\n\theader X y\n}\n" + zone:    false,
+		"handle /a {\n\theader X y\n}\nhandle /a* {\n\trespond ok\n}\n" + zone: true,
+		"handle /b {\n\theader X y\n}\nhandle /a* {\n\trespond ok\n}\n" + zone: true, // lint does not look at what the group takes
+		"handle /a* {\n\trespond ok\n}\nhandle /b {\n\theader X y\n}\n" + zone: false,
+		"respond ok\n" + zone:                                         false,
+		"@post method POST\nrespond @post ok\n" + zone:                true,
+		"rewrite /a /b\n" + zone:                                      true,
+		"forward_auth localhost:1 {\n\turi /\n}\n" + zone:             true,
+		"reverse_proxy localhost:1\n" + zone:                          false,
+		"file_server {\n\tpass_thru\n}\n" + zone:                      true,
+		json(`[{"not":[{"path":["/a"]}]},{"path":["/a"]}]`):           true,
+		json(`[{"not":[{"path":["/a"]}]},{"not":[{"path":["/a"]}]}]`): true, // of several sets, lint looks at paths, methods and hosts alone
+		json(`[{"not":[{"path":["/a"]}]}]`):                           false,
+		json(`[{"path":["/b"]},{"path":["/c"]}]`):                     false,
+		json(`[{"path":["/b"]},{"method":["GET"]}]`):                  true,
+	} {
+		config := []byte(text)
+		if text[0] != '{' {
+			var err error
+			config, _, err = caddyconfig.GetAdapter("caddyfile").Adapt([]byte("http://:8080 {\nroute {\n"+text+"\n}\n}\n"), map[string]any{"filename": "Caddyfile"})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+		}
+		c, closeAll, err := lint.Load(config)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		got := true
+		for _, f := range lint.Check(c, nil).Findings {
+			got = got && f.Code != "SW001"
+		}
+		closeAll()
+		if got != want {
+			t.Errorf("reachable is %v, want %v:\n%s", got, want, text)
+		}
+	}
+}
