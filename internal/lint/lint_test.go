@@ -173,11 +173,11 @@ func TestIgnored(t *testing.T) {
 		}
 		zone b {
 			# lint:ignore SW005
-			key static
+			key fixed
 			# lint:ignore SW099 there is no such rule
-			# lint:ignore SW012 it does not fire
+			# lint:ignore SW013 it does not fire
 			# lint:ignore SW022 no log was read
-			limit 9 30d
+			limit 4 30d
 		}
 	}
 	respond ok
