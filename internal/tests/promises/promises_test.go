@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,7 +79,7 @@ func write(t *testing.T, path, promise string, lines []string) {
 	}
 }
 
-// Each list is in the table of docs/compatibility.md, which has no other.
+// Each list is in the table of docs/compatibility.md, which has no other, and the tests that CHANGELOG.md names are there.
 func TestPromisesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/compatibility.md")
 	if err != nil {
@@ -95,5 +96,31 @@ func TestPromisesAreDocumented(t *testing.T) {
 	}
 	if n := strings.Count(string(text), ".txt)"); n != len(files) {
 		t.Errorf("docs/compatibility.md has %d links to lists, want %d", n, len(files))
+	}
+	changes, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promised, _ := strings.Cut(string(changes), "### Promised\n")
+	promised, _, _ = strings.Cut(promised, "\n### ")
+	var code strings.Builder
+	for _, pattern := range []string{"internal/tests/promises/*_test.go", "window/redis/*_test.go"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(text)
+		}
+	}
+	names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(promised, -1)
+	if len(names) < 11 {
+		t.Errorf("CHANGELOG.md names %d tests that hold promises, want 11 or more", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(code.String(), "\nfunc "+name[1]+"(t *testing.T)") {
+			t.Errorf("CHANGELOG.md names %s, and there is no such test", name[1])
+		}
 	}
 }
