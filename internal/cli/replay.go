@@ -48,6 +48,7 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 	flags.StringVar(&o.Zone, "zone", "", "Name of the only zone to report")
 	flags.StringVar(&o.Server, "server", "", "Name of the server, in JSON, that got all requests, if the log does not tell")
 	flags.StringVar(&o.Exclude, "exclude", "", "File of keys to leave out of the report, one a line")
+	flags.StringVar(&o.Overrides, "overrides", "", "File of overrides that decide, too, as override list --json prints them")
 	flags.BoolVar(&o.Keys, "keys", false, "Print keys, which can be personal data, in the place of their hashes")
 	flags.IntVar(&o.Top, "top", o.Top, "How many keys of a zone to print")
 	flags.DurationVar(&o.Reorder, "reorder", o.Reorder, "How long a request may have taken: lines are put into the order in which their requests came")

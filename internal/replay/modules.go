@@ -23,6 +23,7 @@ const (
 var register = sync.OnceFunc(func() {
 	caddy.RegisterModule(standIn{})
 	caddy.RegisterModule(storeModule{})
+	caddy.RegisterModule(storage{})
 })
 
 // standIn is the handler in the place of one that a replay does not run.

@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyapi"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
@@ -83,10 +84,17 @@ type Config struct {
 	JSON []byte
 }
 
-// loadPlan adapts and provisions a configuration. name tells plans of a process apart. Close it.
-func loadPlan(c Config, name string, maxKeys int64) (*plan, error) {
+// setting is what a configuration does not say.
+type setting struct {
+	name      string // tells plans of a process apart
+	maxKeys   int64  // of each store, at most
+	overrides []overrides.Record
+}
+
+// loadPlan adapts and provisions a configuration. Close it.
+func loadPlan(c Config, o setting) (*plan, error) {
 	if c.JSON != nil {
-		return newPlan(c.JSON, c.File, name, maxKeys)
+		return newPlan(c.JSON, c.File, o)
 	}
 	text, file, _, err := caddyapi.LoadConfig(c.File, c.Adapter)
 	if err != nil {
@@ -95,11 +103,11 @@ func loadPlan(c Config, name string, maxKeys int64) (*plan, error) {
 	if file == "" {
 		return nil, errors.New("no configuration; name one with --config")
 	}
-	return newPlan(text, file, name, maxKeys)
+	return newPlan(text, file, o)
 }
 
 // newPlan provisions a configuration in JSON, which is of a file.
-func newPlan(text []byte, file, name string, maxKeys int64) (*plan, error) {
+func newPlan(text []byte, file string, o setting) (*plan, error) {
 	register()
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -110,7 +118,7 @@ func newPlan(text []byte, file, name string, maxKeys int64) (*plan, error) {
 	p := &plan{
 		defined: make(map[string]bool), members: make(map[string]string), compared: make(map[string]bool), setElsewhere: make(map[string]bool),
 	}
-	t := &transformer{name: name, maxKeys: maxKeys, plan: p, stores: make(map[string]string)}
+	t := &transformer{setting: o, plan: p, stores: make(map[string]string)}
 	own, err := json.Marshal(t.run(config))
 	if err != nil {
 		return nil, err

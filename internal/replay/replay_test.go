@@ -1,11 +1,21 @@
 package replay_test
 
 import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay"
 )
@@ -134,5 +144,136 @@ func TestKnownOtherwise(t *testing.T) {
 				t.Errorf("notes %q, want %q in them", notes, c.notes)
 			}
 		})
+	}
+}
+
+// Overrides that are in force decide, as long as the log is.
+func TestOverrides(t *testing.T) {
+	var lines strings.Builder
+	for i := range 12 {
+		for _, ip := range []string{"192.0.2.1", "192.0.2.2", "198.51.100.1", "203.0.113.1"} {
+			lines.WriteString(strings.ReplaceAll(logged(start+float64(i), "", ""), "192.0.2.1", ip))
+		}
+	}
+	o := options(file(t, "Caddyfile", site("", "")), file(t, "access.log", lines.String()))
+	o.Keys = true
+	o.Overrides = file(t, "overrides.json", `{"stores":[{"store":"memory","version":"1","records":[
+		{"id":"x","zone":"z","key":"192.0.2.1","exempt":true,"created":"2020-01-01T00:00:00Z"},
+		{"id":"y","zone":"z","key":"192.0.2.2","limits":[{"max":10,"window":"1m"}],"until":"2100-01-01T00:00:00Z","created":"2020-01-01T00:00:00Z"},
+		{"id":"y","zone":"z","key":"203.0.113.1","exempt":true,"until":"2021-01-01T00:00:00Z","created":"2020-01-01T00:00:00Z"},
+		{"id":"z","zone":"z","cidr":"198.51.100.0/24","deny":true,"created":"2020-01-01T00:00:00Z"}]}]}`)
+	report, err := replay.Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := make(map[string]int64)
+	for _, k := range report.Zones[0].Top {
+		denied[k.Key] = k.Denied
+	}
+	if want := map[string]int64{"192.0.2.2": 2, "198.51.100.1": 12, "203.0.113.1": 10}; !maps.Equal(denied, want) {
+		t.Errorf("denied %v, want %v", denied, want)
+	}
+	if z := report.Zones[0]; z.Others != 12 || z.Requests != 36 {
+		t.Errorf("%d denied by an override of %d, want 12 of 36", z.Others, z.Requests)
+	}
+	for text, want := range map[string]string{
+		`{}`: "overrides.json holds no overrides", `[{"zone":"z"}]`: "override number 1",
+		`[{"zone":"z","id":"x","hashes":["00"],"exempt":true}]`: "the override x has the hash of a key",
+	} {
+		o.Overrides = file(t, "overrides.json", text)
+		if _, err := replay.Run(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+// A replay writes nothing.
+func TestWritesNothing(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_DATA_HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", home)
+	if _, err := replay.Run(options(file(t, "Caddyfile", "example.com {\nsliding_window z {client_ip} 1 1m\nrespond ok\n}\n"), file(t, "access.log", logged(start, "", "")))); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(home, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			t.Errorf("the replay has written %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The report is the same however the log was written: late lines, rotated and compressed files, other formats of times.
+func TestOddLogs(t *testing.T) {
+	config := file(t, "Caddyfile", site("", "key {client_ip}\nlimit 5 10m"))
+	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	type request struct {
+		at   float64
+		line string
+	}
+	var requests []request
+	for i := range 3000 {
+		at := start + float64(i)*0.7 + float64(rng.IntN(600))/1000
+		ip := fmt.Sprintf("192.0.2.%d", 1+rng.IntN(40))
+		requests = append(requests, request{at, strings.ReplaceAll(logged(at, "", ""), "192.0.2.1", ip)})
+	}
+	join := func(all []request) string {
+		var b strings.Builder
+		for _, r := range all {
+			b.WriteString(r.line)
+		}
+		return b.String()
+	}
+	run := func(what string, logs ...string) []replay.Zone {
+		t.Helper()
+		report, err := replay.Run(options(config, logs...))
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return report.Zones
+	}
+	slices.SortFunc(requests, func(a, b request) int { return cmp.Compare(a.at, b.at) })
+	whole := join(requests)
+	want := run("in order", file(t, "access.log", whole))
+	if want[0].Denied == 0 || want[0].Requests != 3000 {
+		t.Fatalf("zones %+v", want)
+	}
+	late := slices.Clone(requests)
+	for i := 0; i+50 <= len(late); i += 50 { // 35 s
+		rng.Shuffle(50, func(a, b int) { late[i+a], late[i+b] = late[i+b], late[i+a] })
+	}
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	_, _ = w.Write([]byte(join(requests[:1000])))
+	_ = w.Close()
+	odd := make([][]request, 2) // two Caddys
+	for i, r := range requests {
+		odd[i%2] = append(odd[i%2], r)
+	}
+	times := regexp.MustCompile(`"ts":([0-9]+)\.([0-9]+)`)
+	zoned := times.ReplaceAllStringFunc(whole, func(ts string) string {
+		m := times.FindStringSubmatch(ts)
+		seconds, _ := strconv.ParseInt(m[1], 10, 64)
+		millis, _ := strconv.ParseInt(m[2], 10, 64)
+		at := time.UnixMilli(seconds*1000 + millis).In(time.FixedZone("", 3600*[]int{2, -7}[seconds%2]))
+		return `"ts":"` + at.Format("2006-01-02T15:04:05.000Z07:00") + `"`
+	})
+	for what, logs := range map[string][]string{
+		"out of order":       {file(t, "access.log", join(late))},
+		"rotated":            {file(t, "access.log", join(requests[1000:])), file(t, "access.log.1.gz", compressed.String())},
+		"of two Caddys":      {file(t, "1.log", join(odd[0])), file(t, "2.log", join(odd[1]))},
+		"other time zones":   {file(t, "access.log", zoned)},
+		"ends within a line": {file(t, "access.log", whole+requests[0].line[:100])},
+	} {
+		if got := run(what, logs...); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", what, got, want)
+		}
+	}
+	if _, err := replay.Run(options(config, file(t, "access.log", strings.Repeat(whole[:strings.IndexByte(whole, '\n')+1], 20)+"{\"ts\":1,\n"))); err == nil || !strings.Contains(err.Error(), "access.log:21") {
+		t.Errorf("a broken line: %v", err)
 	}
 }

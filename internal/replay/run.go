@@ -17,17 +17,18 @@ import (
 
 // Options of a replay.
 type Options struct {
-	Logs    []string // files; "-" is Stdin
-	Stdin   io.Reader
-	Config  Config
-	Against Config // without a file: none
-	Server  string // that gets all requests; empty: the log tells
-	Zone    string // that is reported; empty: all
-	Exclude string // a file of keys that are left out, one a line
-	Keys    bool   // whether the report has keys
-	Top     int    // keys of a zone in the report
-	Reorder time.Duration
-	Memory  int64 // bytes that keys take at most
+	Logs      []string // files; "-" is Stdin
+	Stdin     io.Reader
+	Config    Config
+	Against   Config // without a file: none
+	Server    string // that gets all requests; empty: the log tells
+	Zone      string // that is reported; empty: all
+	Exclude   string // a file of keys that are left out, one a line
+	Overrides string // a file of overrides; empty: without any
+	Keys      bool   // whether the report has keys
+	Top       int    // keys of a zone in the report
+	Reorder   time.Duration
+	Memory    int64 // bytes that keys take at most
 	// Progress is called now and then, if it is set.
 	Progress func(accesslog.Progress)
 }
@@ -77,6 +78,10 @@ func (r *run) load() error {
 	if err != nil {
 		return err
 	}
+	records, err := readOverrides(o.Overrides)
+	if err != nil {
+		return err
+	}
 	maxKeys := keysWithin(o.Memory)
 	configs := []Config{o.Config}
 	if o.Against.File != "" {
@@ -85,7 +90,7 @@ func (r *run) load() error {
 		r.changes = newChanges(excluded, o.Zone)
 	}
 	for i, c := range configs {
-		p, err := loadPlan(c, fmt.Sprintf("replay %d", i+1), maxKeys)
+		p, err := loadPlan(c, setting{fmt.Sprintf("replay %d", i+1), maxKeys, records})
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (s *suggesting) prepare() (err error) {
 	if err != nil {
 		return fmt.Errorf("--key %s, --match %s: %w", s.Key, strings.Join(s.Match, ", "), cut(err))
 	}
-	p, err := newPlan(adapted, "suggest", "suggest", keysWithin(0))
+	p, err := newPlan(adapted, "suggest", setting{name: "suggest", maxKeys: keysWithin(0)})
 	if err != nil {
 		return err
 	}

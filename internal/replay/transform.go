@@ -7,14 +7,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides/overridebook"
 )
 
 type object = map[string]any
 
 // transformer makes, of a configuration that serves, one that decides on the requests of a log and does nothing else.
 type transformer struct {
-	name    string // of the run; stores of it have names of their own
-	maxKeys int64
+	setting
 	plan    *plan
 	named   map[string]object // named routes of the server
 	reaches map[string]bool   // whether named routes reach a zone
@@ -37,20 +38,25 @@ func (t *transformer) run(config object) object {
 		t.store(app)
 		own["sliding_window"] = app
 	}
-	kept := object{}
+	running := object{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if server, ok := servers[name].(object); ok {
-			kept[name] = t.server(name, server)
+			running[name] = t.server(name, server)
 		}
 	}
-	app := object{"servers": kept}
+	app := object{"servers": running}
 	for _, port := range []string{"http_port", "https_port"} {
 		if p, ok := http[port]; ok {
 			app[port] = p
 		}
 	}
 	own["http"] = app
+	kept := object{"module": storageName}
+	if len(t.overrides) > 0 {
+		kept["overrides"] = overridebook.Copy{Version: "replay", Records: t.overrides}
+	}
 	return object{
+		"storage": kept,
 		"admin":   object{"disabled": true, "config": object{"persist": false}},
 		"logging": object{"logs": object{"default": object{"writer": object{"output": "discard"}}}},
 		"apps":    own,

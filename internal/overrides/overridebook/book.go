@@ -14,6 +14,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/clock/storeclock"
 	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -92,6 +93,9 @@ func New(store window.Store) *Book {
 		}
 	}
 	b.place = NewFile(name, b.shared != nil, b.notKept)
+	if _, steps := store.(engine.Stepper); steps { // what has its own clock has its own storage, too
+		b.place.key = func() (string, error) { return FileName, nil }
+	}
 	return b
 }
 

@@ -61,10 +61,13 @@ type File struct {
 	told    bool          // failed was called since the last write that succeeded
 }
 
+// FileName is the name of the file in Caddy's storage, of a store that other Caddys do not share.
+const FileName = "overrides.json"
+
 // NewFile returns the place of a store, which other Caddys share or not. The function failed is told when
 // writes begin to fail.
 func NewFile(store string, shared bool, failed func(error)) *File {
-	file := "overrides.json"
+	file := FileName
 	if shared {
 		sum := sha256.Sum256([]byte(store))
 		file = "overrides-" + hex.EncodeToString(sum[:6]) + ".json"
