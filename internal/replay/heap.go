@@ -2,7 +2,7 @@ package replay
 
 import "runtime/debug"
 
-// holdHeap has the garbage collector run often enough to keep this process within memory, as far as what is in use
+// holdHeap makes garbage collections frequent enough to keep this process within memory, as far as what is in use
 // allows. It returns what ends that.
 func holdHeap(memory int64) (end func()) {
 	before := debug.SetMemoryLimit(-1)

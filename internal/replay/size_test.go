@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -27,12 +28,15 @@ func TestSize(t *testing.T) {
 	go func() {
 		out.CloseWithError(fakelog.Write(out, fakelog.Options{Lines: *sizeLines, Keys: *sizeKeys, Combined: true}))
 	}()
-	began := time.Now()
+	began, heap := time.Now(), debug.SetMemoryLimit(-1)
 	s, err := replay.Suggest(replay.SuggestOptions{Logs: []string{"-"}, Stdin: in, Key: "client_ip", Windows: []time.Duration{time.Second, time.Minute, time.Hour}, Top: 10, Reorder: time.Minute, Memory: memory})
 	if err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
+	if after := debug.SetMemoryLimit(-1); after != heap {
+		t.Errorf("the limit of the heap was %d, and is %d", heap, after)
+	}
 	if s.Keys != *sizeKeys || s.Requests != int64(*sizeLines) {
 		t.Errorf("%d keys, %d requests", s.Keys, s.Requests)
 	}
