@@ -2,8 +2,12 @@ package promises
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,5 +35,37 @@ func TestMetrics(t *testing.T) {
 			got = append(got, fmt.Sprintf("caddy_sliding_window_decisions_total{outcome=%q}", outcome))
 		}
 	}
-	hold(t, "metrics", got)
+	hold(t, "metrics", append(got, labelValues(t)...))
+}
+
+// labelValues returns the values of labels that the code writes out, such as reasons: alerts select them.
+func labelValues(t *testing.T) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile("internal/observe/metrics/metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) = prometheus\.New.*\n.*Name: "(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+		names[m[1]] = "caddy_sliding_window_" + m[2]
+	}
+	written := regexp.MustCompile(`metrics\.(\w+)\.WithLabelValues\([^()\n]*"(\w+)"\)`)
+	err = filepath.WalkDir("internal", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		code, err := os.ReadFile(path)
+		for _, m := range written.FindAllStringSubmatch(string(code), -1) {
+			lines = append(lines, names[m[1]]+"{..., "+strconv.Quote(m[2])+"}")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); len(lines) < 15 {
+		t.Errorf("only the values %q", lines)
+	}
+	return lines
 }
