@@ -133,7 +133,7 @@ func TestZsetHorizonName(t *testing.T) {
 		if got := c.ZRange(t.Context(), key, -1, -1).Val(); len(got) != 1 || got[0] != step.want {
 			t.Errorf("step %d: the newest member is %q, want %q", i, got, step.want)
 		}
-		if n := c.ZCount(t.Context(), key, strconv.Itoa(1<<50), strconv.Itoa(1<<51-1)).Val(); n != 1 {
+		if n := c.ZCount(t.Context(), key, strconv.FormatInt(1<<50, 10), strconv.FormatInt(1<<51-1, 10)).Val(); n != 1 {
 			t.Errorf("step %d: %d members are a window, want 1", i, n)
 		}
 	}

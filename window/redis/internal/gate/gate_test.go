@@ -179,6 +179,6 @@ func TestCosts(t *testing.T) {
 		t.Error("a cost of 0 waits for room")
 	}
 	if n, _ := g.Load(); n != 4*mostCost {
-		t.Errorf("%d units in flight, want %d", n, 4*mostCost)
+		t.Errorf("%d units in flight, want %d", n, int64(4*mostCost))
 	}
 }

@@ -40,13 +40,13 @@ func unpack(t *testing.T, text string) (items []any) {
 	for range binary.BigEndian.Uint32(take(4)) {
 		switch b := take(1)[0]; {
 		case b < 1<<7:
-			items = append(items, int(b))
+			items = append(items, int64(b))
 		case b >= 0xe0:
-			items = append(items, int(int8(b)))
+			items = append(items, int64(int8(b)))
 		case b == 0xce:
-			items = append(items, int(binary.BigEndian.Uint32(take(4))))
+			items = append(items, int64(binary.BigEndian.Uint32(take(4))))
 		case b == 0xd3:
-			items = append(items, int(int64(binary.BigEndian.Uint64(take(8)))))
+			items = append(items, int64(binary.BigEndian.Uint64(take(8))))
 		case b == 0xdb:
 			items = append(items, string(take(int(binary.BigEndian.Uint32(take(4))))))
 		default:
@@ -88,8 +88,8 @@ func TestPlan(t *testing.T) {
 		{"two charges", Peek, oneName, [][]window.Charge{{unit, packed}}, nil, [][]any{{2}, zset, gcra, {-2, 1, 1, 2, 1, field(oneName, 0)}}},
 		{"two names", Take, twoNames, [][]window.Charge{{packed}}, nil, [][]any{{1}, gcra, {-2, 1, 1, field(twoNames, 0), 1, 1, field(twoNames, 1)}}},
 		{"fields", Take, oneName, [][]window.Charge{{noted}}, nil, [][]any{{1}, stream, {-1, 1, 1, 2, "path", strings.Repeat("x", 40)}}},
-		{"the largest cost", Take, oneName, [][]window.Charge{{huge}}, nil, [][]any{{1}, zset, {-1, 1, int(window.MaxProduct + 2)}}},
-		{"settlements under two names", Settle, twoNames, [][]window.Charge{{unit}}, []int64{5_000_000_000, -2}, [][]any{{1}, zset, {-1, 1, 1, 5_000_000_000, -2, -1, 1, 1, 5_000_000_000, -2}}},
+		{"the largest cost", Take, oneName, [][]window.Charge{{huge}}, nil, [][]any{{1}, zset, {-1, 1, int64(window.MaxProduct + 2)}}},
+		{"settlements under two names", Settle, twoNames, [][]window.Charge{{unit}}, []int64{5_000_000_000, -2}, [][]any{{1}, zset, {-1, 1, 1, int64(5_000_000_000), -2, -1, 1, 1, int64(5_000_000_000), -2}}},
 		{"a reset", Reset, oneName, [][]window.Charge{{costly}}, nil, [][]any{{1}, zset, {-1, 1, 3}}},
 	} {
 		w := NewWriter(c.names, func() int64 { return at })
@@ -111,15 +111,25 @@ func TestPlan(t *testing.T) {
 		if !slices.Equal(got, want) || call.Key != want[0] || call.args[0] != "evalsha" || *call.args[1].(*string) != scripts.Decide || string(now) != strconv.FormatInt(at, 10) || *call.args[4+keys].(*string) != string(c.op) {
 			t.Errorf("%s: the call is of %q at %s, want %q", c.what, got, now, want)
 		}
-		if got := unpack(t, *call.args[6+keys].(*string)); !slices.Equal(got, slices.Concat(c.want...)) {
-			t.Errorf("%s: the plan is %v, want %v", c.what, got, slices.Concat(c.want...))
+		if got, want := unpack(t, *call.args[6+keys].(*string)), wide(slices.Concat(c.want...)); !slices.Equal(got, want) {
+			t.Errorf("%s: the plan is %v, want %v", c.what, got, want)
 		}
 	}
 }
 
 func ints(all []int64) (items []any) {
 	for _, n := range all {
-		items = append(items, int(n))
+		items = append(items, n)
+	}
+	return items
+}
+
+// wide returns a list whose numbers are of 64 bits, as those of unpack on every platform.
+func wide(items []any) []any {
+	for i, item := range items {
+		if n, ok := item.(int); ok {
+			items[i] = int64(n)
+		}
 	}
 	return items
 }
