@@ -4,4 +4,4 @@
 set -eu
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
-exec go build -modfile=newest.mod -trimpath -buildvcs=true -tags nobadger,nomysql,nopgsql -ldflags '-s -w' -o "$1" ./cmd/caddy
+exec go build -modfile=newest.mod -trimpath -buildvcs=true -tags nobadger,nomysql,nopgx -ldflags '-s -w' -o "$1" ./cmd/caddy
