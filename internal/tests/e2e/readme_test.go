@@ -275,7 +275,7 @@ func TestReadmeNames(t *testing.T) {
 		}
 	}
 	sameNames(t, "metrics", setOf(regexp.MustCompile(`caddy_sliding_window_\w+`).FindAllString(documented, -1)...), metrics)
-	events := slices.DeleteFunc(source.constants(regexp.MustCompile(``)), func(value string) bool { return !strings.HasPrefix(value, "sliding_window_") })
+	events := slices.DeleteFunc(source.in("events").constants(regexp.MustCompile(``)), func(value string) bool { return !strings.HasPrefix(value, "sliding_window_") })
 	sameNames(t, "events", setOf(submatches(documented, "(?m)^\\| `(sliding_window_\\w+)` \\|")...), setOf(events...))
 	for _, outcome := range append(source.arguments("WithLabelValues"), source.arguments("OutcomeOf")...) {
 		if !strings.Contains(documented, "`"+outcome+"`") {
@@ -428,6 +428,11 @@ func (s source) cases(in func(function string) bool) []string {
 		}
 	}
 	return all
+}
+
+// in returns the files of a package.
+func (s source) in(name string) source {
+	return slices.DeleteFunc(slices.Clone(s), func(file *ast.File) bool { return file.Name.Name != name })
 }
 
 // constants returns the strings that constants of such names stand for.
