@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -196,14 +195,4 @@ func TestLintCommand(t *testing.T) {
 			t.Errorf("%s: got\n%s\n%s\nwant %q", line, out, says, want)
 		}
 	}
-
-	write("Caddyfile", strings.ReplaceAll(mistaken, "\t\t\tcost 20\n", ""))
-	for line := range strings.Lines(onTerminal(t, dir, "", "sliding-window", "lint")) {
-		if line = strings.TrimRight(line, "\r\n"); len(line) > usualTerminal && !regexp.MustCompile(`^https://\S+$`).MatchString(line) {
-			t.Errorf("a line has %d columns: %s", len(line), line)
-		}
-	}
 }
-
-// usualTerminal is how wide a terminal is that does not tell.
-const usualTerminal = 80

@@ -210,3 +210,23 @@ func TestTablesFitTerminals(t *testing.T) {
 		t.Errorf("--wide: got\n%s\nand a pipe\n%s%s", wide, piped, problems)
 	}
 }
+
+// What lint finds fits on a terminal. Addresses of pages stay in one piece.
+func TestLintOnTerminals(t *testing.T) {
+	t.Parallel() // each Caddy is a process of its own
+	dir := caddyrun.Commands(t)
+	caddyfile := strings.ReplaceAll(mistaken, "\t\t\tcost 20\n", "") // without the error, for the exit status
+	if err := os.WriteFile(filepath.Join(dir, "Caddyfile"), []byte(caddyfile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const width = 80 // of a terminal that does not tell
+	got := onTerminal(t, dir, "", "sliding-window", "lint")
+	for line := range strings.Lines(got) {
+		if line = strings.TrimRight(line, "\r\n"); len(line) > width && !strings.HasPrefix(line, "https://") {
+			t.Errorf("a line has %d columns: %s", len(line), line)
+		}
+	}
+	if !strings.Contains(got, "0 errors, 2 warnings, 1 note.") {
+		t.Errorf("a terminal gets\n%s", got)
+	}
+}
