@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +65,6 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 		}
 		o.Logs, o.Stdin, o.Config = args, cmd.InOrStdin(), replay.Config{File: c.config, Adapter: c.adapter}
 		o.Against.Adapter = c.adapter
-		spendMemory(o.Memory)
 		shown := newProgress(cmd.ErrOrStderr())
 		o.Progress = shown.show
 		report, err := replay.Run(o)
@@ -91,12 +89,6 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitTolerated, nil })(cmd, args)
 	}
 	return cmd
-}
-
-// spendMemory has Go collect garbage less often than in a server, within a bound.
-func spendMemory(bytes int64) {
-	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(bytes)
 }
 
 // printReplay prints a report, as JSON or for people.

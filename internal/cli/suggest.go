@@ -54,7 +54,6 @@ of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.`,
 			return fmt.Errorf("--window %s: %w", windows, err)
 		}
 		o.Logs, o.Stdin = args, cmd.InOrStdin()
-		spendMemory(o.Memory)
 		shown := newProgress(cmd.ErrOrStderr())
 		o.Progress = shown.show
 		s, err := replay.Suggest(o)

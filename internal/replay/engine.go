@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"time"
 
@@ -23,7 +22,8 @@ type engine struct {
 
 	now    int64 // Unix nanoseconds
 	open   answers
-	last   int64 // number of the last request
+	idle   []*coroutine // that have served a request
+	last   int64        // number of the last request
 	routed map[route]*server
 
 	unread int64 // requests that no server could have got
@@ -42,9 +42,7 @@ type answers []openAnswer
 // openAnswer is an answer that ends at a time.
 type openAnswer struct {
 	end, number int64
-	step        *step
-	resume      func() (struct{}, bool)
-	stop        func()
+	*coroutine
 }
 
 func (a answers) Len() int { return len(a) }
@@ -97,16 +95,24 @@ func (e *engine) take(l *accesslog.Line) error {
 
 // hold takes a request whose answer takes its time.
 func (e *engine) hold(s *step, r *http.Request) error {
-	resume, stop := iter.Pull(func(yield func(struct{}) bool) {
-		s.hold = yield
-		s.server.ServeHTTP(&writer{make(http.Header)}, r)
-	})
-	if _, held := resume(); held {
-		heap.Push(&e.open, openAnswer{max(s.line.End, e.now), e.last, s, resume, stop})
+	w := e.coroutine()
+	w.step, w.request = s, r
+	if held, _ := w.resume(); held {
+		heap.Push(&e.open, openAnswer{max(s.line.End, e.now), e.last, w})
 	} else {
-		stop()
+		e.idle = append(e.idle, w)
 	}
 	return e.ended(s)
+}
+
+// coroutine returns a coroutine that serves a request.
+func (e *engine) coroutine() *coroutine {
+	if n := len(e.idle); n > 0 {
+		w := e.idle[n-1]
+		e.idle = e.idle[:n-1]
+		return w
+	}
+	return newCoroutine()
 }
 
 // endUntil ends the answers that end until a time.
@@ -115,7 +121,7 @@ func (e *engine) endUntil(until int64) error {
 		a := heap.Pop(&e.open).(openAnswer)
 		e.setClock(max(e.now, a.end))
 		a.resume()
-		a.stop()
+		e.idle = append(e.idle, a.coroutine)
 		if a.step.failed != nil {
 			return a.step.failed
 		}
@@ -138,6 +144,9 @@ func (e *engine) close() {
 	for _, a := range e.open {
 		a.step.failed = cmp.Or(a.step.failed, errClosed)
 		a.stop()
+	}
+	for _, c := range e.idle {
+		c.stop()
 	}
 	e.plan.close()
 }

@@ -2,13 +2,19 @@ package replay
 
 import "runtime/debug"
 
-// holdHeap makes garbage collections frequent enough to keep this process within memory, as far as what is in use
+// seldom is how much garbage may come before it is collected, in percent of what is in use: a command may take more memory
+// than a server, and ends sooner.
+const seldom = 400
+
+// holdHeap makes garbage collections rare, and often enough to keep this process within memory, as far as what is in use
 // allows. It returns what ends that.
 func holdHeap(memory int64) (end func()) {
-	before := debug.SetMemoryLimit(-1)
-	if memory <= 0 || memory >= before {
-		return func() {}
+	percent, limit := debug.SetGCPercent(seldom), debug.SetMemoryLimit(-1)
+	if memory > 0 && memory < limit {
+		debug.SetMemoryLimit(memory)
 	}
-	debug.SetMemoryLimit(memory - memory/16) // the rest is what the system counts beside the heap
-	return func() { debug.SetMemoryLimit(before) }
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
 }

@@ -26,7 +26,7 @@ type step struct {
 	server *server
 	vars   map[string]any       // of the request
 	tls    *tls.ConnectionState // nil: none
-	hold   func(struct{}) bool  // returns at the end of the answer; nil: answers take no time
+	hold   func()               // returns at the end of the answer; nil: answers take no time
 	gone   bool                 // the client hung up before the answer
 	failed error                // what the log cannot tell
 }
@@ -72,7 +72,7 @@ func (s *step) answer(w http.ResponseWriter) error {
 		return s.failed
 	}
 	if s.hold != nil {
-		s.hold(struct{}{})
+		s.hold()
 	}
 	status := s.line.Status
 	s.gone = status == statusClientClosed || status == 0
