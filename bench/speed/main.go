@@ -22,7 +22,7 @@ import (
 var tables = []table{
 	overHTTP, hotOverHTTP, deniedOverHTTP, atRates,
 	onRedis, onHotKey, shards, latency, manyKeys, manyPackedKeys, articles, redisBytes,
-	inMemory, memoryBytes, allocations,
+	inMemory, memoryBytes, allocations, onLogs,
 }
 
 func main() {
