@@ -116,8 +116,8 @@ func isCredential(name string) bool {
 
 // isBoundedBy reports whether another zone counts the requests of z, by a key that clients do not choose.
 func (z *zone) isBoundedBy(o *zone) bool {
-	return o.server == z.server && o.Name != z.Name && o.Percent == enforce.All && !o.isKeyChosen() && o.flow.over == "" &&
-		(o.MatcherText == "" || o.MatcherText == z.MatcherText) && meet(o.flow.hosts, z.flow.hosts)
+	return o.server == z.server && o.Name != z.Name && o.Percent == enforce.All && o.flow.over == "" && meet(o.flow.hosts, z.flow.hosts) &&
+		(o.MatcherText == "" || o.MatcherText == z.MatcherText) && !o.isKeyChosen()
 }
 
 func meet(a, b []string) bool {

@@ -37,7 +37,7 @@ func lostPaths(_ *Config, z *zone) (all []problem) {
 
 // isExact reports whether the zone counts each unit for exactly a window, so that what one limit admits tells what
 // another one sees. settle charges above limits, and load changes them.
-func (z *zone) isExact() bool {
+func (z *ZoneFacts) isExact() bool {
 	switch z.Algorithm.(type) {
 	case window.Zset, window.Log, window.Stream:
 		return z.Settle == nil && z.Scaling == nil
@@ -52,7 +52,7 @@ func dominates(a, b window.Policy) bool {
 	return a.Limit <= b.Limit/windows
 }
 
-func neverDecides(c *Config, z *zone) (all []problem) {
+func neverDecides(_ *Config, z *zone) (all []problem) {
 	if z.Fallback.Window > 0 && z.Policies != nil {
 		all = append(all, problem{what: fmt.Sprintf("fallback %s is never used: no limit has a placeholder", policy(z.Fallback)), cure: "take fallback out", option: "fallback"})
 	}
@@ -70,16 +70,16 @@ func neverDecides(c *Config, z *zone) (all []problem) {
 				break
 			}
 		}
-		if at := slices.IndexFunc(c.zones, func(o *zone) bool { return z.isBehind(o, b.Known) }); at >= 0 {
-			all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as zone %s with the same key denies first", policy(b.Known), c.zones[at].Name), option: "limit", nth: i})
+		if at := slices.IndexFunc(z.handler.Zones, func(o *ZoneFacts) bool { return z.isBehind(o, b.Known) }); at >= 0 {
+			all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as zone %s with the same key denies first", policy(b.Known), z.handler.Zones[at].Name), option: "limit", nth: i})
 		}
 	}
 	return all
 }
 
 // isBehind reports whether a limit of z is never reached because another zone of the handler denies first.
-func (z *zone) isBehind(o *zone, limit window.Policy) bool {
-	if o.handler != z.handler || o == z || !o.isExact() || o.Percent != enforce.All || o.CountIf != nil || o.Receipts != "" ||
+func (z *zone) isBehind(o *ZoneFacts, limit window.Policy) bool {
+	if o == z.ZoneFacts || !o.isExact() || o.Percent != enforce.All || o.CountIf != nil || o.Receipts != "" ||
 		o.KeyText != z.KeyText || o.Key.Prefixes != z.Key.Prefixes || o.Key.FoldCase != z.Key.FoldCase || o.EmptyKey != z.EmptyKey ||
 		o.Spends.String() != z.Spends.String() || o.MatcherText != "" && o.MatcherText != z.MatcherText {
 		return false

@@ -96,10 +96,14 @@ func Check(c *Config, source *written.Source) *Report {
 	}
 	c.source = source
 	var all []Finding
+	unreached := make(map[*zone]bool) // they have one finding
+	for _, z := range c.zones {
+		unreached[z] = unreachable(c, z) != nil
+	}
 	for i, rule := range Rules {
 		for _, z := range c.zones {
-			if i > 0 && unreachable(c, z) != nil {
-				continue // it has one finding
+			if i > 0 && unreached[z] {
+				continue
 			}
 			for _, p := range rule.check(c, z) {
 				f := rule.finding(p)
