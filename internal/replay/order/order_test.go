@@ -32,8 +32,8 @@ func TestOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		requests := make([]took, r.IntN(500))
 		for i := range requests {
-			start := r.Int64N(int64(5 * time.Minute))
-			requests[i] = took{start, start + r.Int64N(int64(time.Minute))}
+			start := r.Int64N(300) // in whole seconds: many come at the same time
+			requests[i] = took{start * int64(time.Second), (start + r.Int64N(60)) * int64(time.Second)}
 		}
 		byEnd := func(a, b took) int { return cmp.Compare(a.end, b.end) }
 		slices.SortStableFunc(requests, byEnd)
