@@ -48,6 +48,11 @@ test-long: ## Run all random walks of both stores, and 10,000 traces of replay, 
 	RACE= scripts/test.sh -run '^Test(Conformance|Agree)' ./window/memory ./window/redis -windowtest.seed 0 -windowtest.part $(PART)
 	RACE= scripts/test.sh -run '^TestAsLive$$' ./internal/replay -replay.seed 0 -replay.traces 10000
 
+.PHONY: test-versions
+test-versions: ## Test the newest Caddy, the oldest Go, 32 bits, all platforms, and other plugins beside this one
+	scripts/install-redis.sh
+	scripts/test-versions.sh
+
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
 	@server=$$(scripts/install-valkey.sh); \
@@ -169,4 +174,4 @@ build: ## Build ./caddy with xcaddy, on the Caddy version of newest.mod
 lint: ## Run golangci-lint
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint (v2) is not on PATH; see its documentation for how to install it" >&2; exit 1; }
 	golangci-lint run
-	for dir in bench internal/release internal/tests/{faults,kubetest,pagetest,soak}; do (cd $$dir && golangci-lint run); done
+	for dir in bench internal/release internal/tests/{faults,kubetest,neighbours,pagetest,soak}; do (cd $$dir && golangci-lint run); done
