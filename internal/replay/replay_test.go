@@ -147,6 +147,18 @@ func TestKnownOtherwise(t *testing.T) {
 	}
 }
 
+// Requests without a key share one, which is shown as what it is.
+func TestEmptyKey(t *testing.T) {
+	log := logged(start, "", "") + logged(start+1, "", "") + logged(start+2, "", "")
+	report, err := replay.Run(options(file(t, "Caddyfile", site("", "key {header.X-Api-Key}")), file(t, "access.log", log)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if top := report.Zones[0].Top; len(top) != 1 || top[0].Key != "" {
+		t.Errorf("denied %+v, want the empty key", top)
+	}
+}
+
 // Overrides that are in force decide, as long as the log is.
 func TestOverrides(t *testing.T) {
 	var lines strings.Builder

@@ -133,9 +133,10 @@ func (t *tally) zone(z *zoneTally, o *Options) Zone {
 	return r
 }
 
-// keyText returns a key as the report shows it. Without --keys that is its hash: two reports have the same one.
+// keyText returns a key as the report shows it. Without --keys that is its hash: two reports have the same one. The empty
+// key is no secret.
 func (o *Options) keyText(key string) string {
-	if o.Keys {
+	if o.Keys || key == "" {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
