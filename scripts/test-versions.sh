@@ -7,7 +7,7 @@ missing=()
 
 echo "== newest.mod"
 go vet -modfile=newest.mod ./...
-newest() { GOFLAGS=-modfile=$PWD/newest.mod RACE= scripts/test.sh "$@"; }
+newest() { GOFLAGS="${GOFLAGS:-} -modfile=$PWD/newest.mod" RACE= scripts/test.sh "$@"; }
 newest . ./internal/caddyapi ./internal/config/template ./internal/observe/page ./stores
 newest -run '^Test(Conformance|Connect|Permissions|TLS|Together.*)$' ./window/redis -windowtest.part 5
 newest -run '^Test(Adapt|LLM|Known.*|Placed.*|PathsTakenOff|WhoMayDoWhat|ZoneSees.*)$' ./internal/tests/e2e

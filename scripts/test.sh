@@ -15,7 +15,7 @@ trap 'rm -rf "$tmp"' EXIT
 # A program with the race detector sleeps for a second before it ends.
 export GORACE=atexit_sleep_ms=0
 export GOENV XDG_CONFIG_HOME="$tmp/config" XDG_DATA_HOME="$tmp/data"
-gotestsum=$(go -C tools tool -n gotestsum)
+gotestsum=$(GOFLAGS= go -C tools tool -n gotestsum)
 
 run() {
 	local events status=0
