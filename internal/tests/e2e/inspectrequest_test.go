@@ -179,6 +179,7 @@ func testInspectRequest(t *testing.T, store string) {
 
 // What was not run is named, and so is what a zone needs of it.
 func TestInspectRequestUnknown(t *testing.T) {
+	restoresOrder(t)
 	c := newControlled(t, "order sliding_window after forward_auth", `handle /basic/* {
 	basic_auth {
 		Bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG

@@ -58,6 +58,16 @@ func TestZoneSeesWhatTheClientSent(t *testing.T) {
 	}
 }
 
+// restoresOrder puts sliding_window in its place when a test with the global option order has ended. Caddys before v2.11 keep the
+// order of one Caddyfile for those that they read after it.
+func restoresOrder(t *testing.T) {
+	t.Cleanup(func() {
+		if _, err := adapt(t, "{\n\torder sliding_window before redir\n}\n"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A route, or the global option order, places the directive otherwise.
 func TestPlacedOtherwise(t *testing.T) {
 	zone := `sliding_window {
@@ -66,12 +76,7 @@ func TestPlacedOtherwise(t *testing.T) {
 			limit 2 1h
 		}
 	}`
-	// Caddys before v2.11 keep the order of one Caddyfile for those that they read after it.
-	t.Cleanup(func() {
-		if _, err := adapt(t, "{\n\torder sliding_window before redir\n}\n"); err != nil {
-			t.Error(err)
-		}
-	})
+	restoresOrder(t)
 	for name, c := range map[string]struct{ global, site string }{
 		"route": {"", "route {\nrewrite * /index.html\n" + zone + "\nrespond ok\n}"},
 		"order": {"order sliding_window after try_files", "rewrite * /index.html\n" + zone + "\nrespond ok"},
