@@ -90,8 +90,8 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
-// TestFold sees that peaks stay exact and memory bounded when times are folded.
-func TestFold(t *testing.T) {
+// TestFoldTimes sees that peaks stay exact and memory bounded when times are folded.
+func TestFoldTimes(t *testing.T) {
 	const memory = 8 << 20
 	r := rand.New(rand.NewPCG(1, 2))
 	exact, bounded := New(windows, 1<<30), New(windows, memory)
