@@ -49,9 +49,9 @@ test-long: ## Run all random walks of both stores, and 10,000 traces of replay, 
 	RACE= scripts/test.sh -run '^TestAsLive$$' ./internal/replay -replay.seed 0 -replay.traces 10000
 
 .PHONY: test-versions
-test-versions: ## Test the newest Caddy, the oldest Go, 32 bits, all platforms, and other plugins beside this one
+test-versions: ## Test the newest Caddy, the oldest Go, 32 bits, three platforms (PLATFORMS=all: ten), and other plugins beside
 	scripts/install-redis.sh
-	scripts/test-versions.sh
+	PLATFORMS='$(PLATFORMS)' scripts/test-versions.sh
 
 .PHONY: test-valkey
 test-valkey: ## Run the tests of the Redis store on Valkey, which is brought beside the system
