@@ -207,7 +207,7 @@ func TestRightLogins(t *testing.T) {
 							continue // no request waits longer for a unit to come back, and this machine stood still
 						}
 						if status != 200 {
-							t.Errorf("status %d for a right log-in, want 200", status)
+							t.Errorf("status %d for a right log-in after %v, want 200", status, time.Since(begin))
 							return
 						}
 					}
