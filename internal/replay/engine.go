@@ -17,8 +17,8 @@ import (
 type engine struct {
 	plan   *plan
 	server string // that gets all requests; empty: the log tells
-	// decided is told what a zone decided on the request of a line, once it is answered.
-	decided func(l *accesslog.Line, o request.Outcome)
+	// decided is told what a zone decided on the request of a line, once it is answered. Its error ends the run.
+	decided func(l *accesslog.Line, o request.Outcome) error
 
 	now    int64 // Unix nanoseconds
 	open   answers
@@ -169,7 +169,9 @@ func (e *engine) ended(s *step) error {
 		return s.failed
 	}
 	for o := range request.Outcomes(s.vars) {
-		e.decided(s.line, o)
+		if err := e.decided(s.line, o); err != nil {
+			return err
+		}
 	}
 	return nil
 }

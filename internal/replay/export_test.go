@@ -14,7 +14,10 @@ func Decide(o Options, each func(*accesslog.Line, request.Outcome)) (*Report, er
 	defer r.close()
 	for _, e := range r.engines {
 		before := e.decided
-		e.decided = func(l *accesslog.Line, o request.Outcome) { before(l, o); each(l, o) }
+		e.decided = func(l *accesslog.Line, o request.Outcome) error {
+			each(l, o)
+			return before(l, o)
+		}
 	}
 	if err := r.read(); err != nil {
 		return nil, err

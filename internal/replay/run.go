@@ -97,9 +97,10 @@ func (r *run) load() error {
 		r.holds = r.holds || p.holds
 		t := newTally(p, maxKeys, excluded)
 		e := &engine{plan: p, server: o.Server, routed: make(map[route]*server)}
-		e.decided = func(l *accesslog.Line, outcome request.Outcome) {
+		e.decided = func(l *accesslog.Line, outcome request.Outcome) error {
 			t.note(l, outcome)
 			r.changes.note(i, outcome)
+			return nil
 		}
 		r.engines, r.tallies = append(r.engines, e), append(r.tallies, t)
 	}

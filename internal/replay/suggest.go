@@ -101,7 +101,7 @@ func (s *suggesting) prepare() (err error) {
 	}
 	p.siteless, p.servers[0].clientFromLog = true, true
 	s.engine = &engine{plan: p}
-	s.engine.decided = func(l *accesslog.Line, o request.Outcome) { err = s.add(o.Key, l.Start) }
+	s.engine.decided = func(l *accesslog.Line, o request.Outcome) error { return s.collector.Add(o.Key, l.Start) }
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (s *suggesting) read() error {
 func (s *suggesting) takeFrom(queue *order.Queue[came]) error {
 	for at, c, ok := queue.Next(); ok; at, c, ok = queue.Next() {
 		if c.line == nil {
-			if err := s.add(c.key, at); err != nil {
+			if err := s.collector.Add(c.key, at); err != nil {
 				return err
 			}
 			continue
@@ -180,11 +180,6 @@ func (s *suggesting) takeFrom(queue *order.Queue[came]) error {
 		}
 	}
 	return nil
-}
-
-// add counts a request.
-func (s *suggesting) add(key string, at int64) error {
-	return s.collector.Add(key, at)
 }
 
 // prepareAddress has the key of a line by its client's address, beside the goroutine that counts. It keeps nothing of the line.

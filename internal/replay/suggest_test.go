@@ -1,12 +1,14 @@
 package replay_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay"
+	"github.com/slidingwindow/caddy-sliding-window/internal/replay/series"
 )
 
 // suggestOptions are those of a suggestion in tests.
@@ -50,6 +52,22 @@ func TestSuggest(t *testing.T) {
 	z := report.Zones[0]
 	if z.Zone != "per_client" || z.Enforce != "shadow" || z.Denied != s.Denied.Requests || z.ShadowDenied != z.Denied || z.Affected != 1 || z.Keys != 401 {
 		t.Errorf("the replay of the suggested zone: %+v, want %d denied", z, s.Denied.Requests)
+	}
+}
+
+// Keys that do not fit into the memory end the run, whichever way they are told.
+func TestSuggestOutOfMemory(t *testing.T) {
+	var b strings.Builder
+	for i := range 10_000 {
+		b.WriteString(strings.ReplaceAll(logged(start+float64(i), "", ""), "192.0.2.1", fmt.Sprintf("192.0.%d.%d", i/250, i%250)))
+	}
+	log := file(t, "access.log", b.String())
+	for _, key := range []string{"client_ip", "{client_ip}{host}"} {
+		o := suggestOptions(key, log)
+		o.Memory = 64 << 10
+		if _, err := replay.Suggest(o); !errors.Is(err, series.ErrMemory) {
+			t.Errorf("--key %s: got %v, want %v", key, err, series.ErrMemory)
+		}
 	}
 }
 
