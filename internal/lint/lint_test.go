@@ -136,7 +136,7 @@ func accessLog(t *testing.T, clients int) string {
 	return file
 }
 
-// Of several limits of a zone, each is looked at by itself.
+// Each limit of a zone is looked at by itself.
 func TestLimitsInLogs(t *testing.T) {
 	const caddyfile = `:8080 {
 	sliding_window {

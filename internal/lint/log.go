@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -84,10 +85,7 @@ func (e *evidence) countAddresses(logs []string) error {
 	}
 	counts, total := make(map[string]int64), int64(0)
 	for line := range r.All() {
-		address := line.ClientIP
-		if address == "" {
-			address = line.RemoteIP
-		}
+		address := cmp.Or(line.ClientIP, line.RemoteIP)
 		total++
 		if _, there := counts[address]; there || len(counts) < counted {
 			counts[address]++

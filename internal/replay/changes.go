@@ -20,7 +20,7 @@ type Against struct {
 	MoreKeys     int64 `json:"more_denied_keys"`
 	NoLongerKeys int64 `json:"no_longer_denied_keys"`
 	LessKeys     int64 `json:"less_denied_keys"`
-	// Of these, the keys whose denials change most.
+	// The keys of both kinds whose denials change most.
 	TopMore []Changed `json:"top_more_denied"`
 	TopLess []Changed `json:"top_less_denied"`
 }
@@ -121,7 +121,7 @@ func topChanged(keys []Changed, o *Options) []Changed {
 	})
 	keys = append([]Changed{}, keys[:min(o.Top, len(keys))]...)
 	for i := range keys {
-		keys[i].Key = o.keyText(keys[i].Key)
+		keys[i].Key = shownKey(keys[i].Key, o.Keys)
 	}
 	return keys
 }

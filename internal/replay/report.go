@@ -44,7 +44,7 @@ type Zone struct {
 	Requests int64   `json:"requests"`
 	Denied   int64   `json:"denied"`
 	Share    float64 `json:"denied_share"` // of requests
-	// Of denied: those of keys that the zone only counts.
+	// The part of denied whose keys the zone only counts.
 	ShadowDenied int64 `json:"shadow_denied"`
 	// Denied if clients did what Retry-After asks for: those that they would not have sent are left out.
 	Obeying int64   `json:"denied_if_obeying"`
@@ -96,7 +96,7 @@ func (r *Report) DeniedShare() (share float64, zone string) {
 	return share, zone
 }
 
-// zones returns what was counted, of one zone or of all.
+// report returns what was counted, of one zone or of all.
 func (t *tally) report(o *Options) []Zone {
 	all := []Zone{}
 	for _, z := range t.zones {
@@ -120,7 +120,7 @@ func (t *tally) zone(z *zoneTally, o *Options) Zone {
 	}
 	for _, key := range z.top(o.Top) {
 		a := z.affected[key]
-		k := Key{Key: o.keyText(key), Denied: a.denied, Obeying: a.tries, First: stamp(a.first), Longest: float64(a.longest) / 1000}
+		k := Key{Key: shownKey(key, o.Keys), Denied: a.denied, Obeying: a.tries, First: stamp(a.first), Longest: float64(a.longest) / 1000}
 		if k.Requests = z.keys.requests(maphash.String(t.seed, key)); k.Requests > 0 {
 			k.Share = share(k.Denied, k.Requests)
 		}
@@ -133,10 +133,10 @@ func (t *tally) zone(z *zoneTally, o *Options) Zone {
 	return r
 }
 
-// keyText returns a key as the report shows it. Without --keys that is its hash: two reports have the same one. The empty
+// shownKey returns a key as a report shows it. Without --keys that is its hash: two reports have the same one. The empty
 // key is no secret.
-func (o *Options) keyText(key string) string {
-	if o.Keys || key == "" {
+func shownKey(key string, keys bool) string {
+	if keys || key == "" {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"net"
@@ -29,17 +30,8 @@ func newRequest(l *accesslog.Line) *http.Request {
 	if r.URL, err = readURI(l); err != nil {
 		return nil
 	}
-	ip, port := l.RemoteIP, l.RemotePort
-	if ip == "" {
-		ip = l.ClientIP // a filter may have deleted the other one
-	}
-	if ip == "" {
-		ip = unknownAddress
-	}
-	if port == "" {
-		port = "0"
-	}
-	r.RemoteAddr = net.JoinHostPort(ip, port)
+	// A filter may have deleted the address of the connection.
+	r.RemoteAddr = net.JoinHostPort(cmp.Or(l.RemoteIP, l.ClientIP, unknownAddress), cmp.Or(l.RemotePort, "0"))
 	l.Headers(func(name string, values []string) bool {
 		r.Header[textproto.CanonicalMIMEHeaderKey(name)] = values
 		return true

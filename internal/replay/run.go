@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
-	"github.com/slidingwindow/caddy-sliding-window/internal/replay/order"
 	"github.com/slidingwindow/caddy-sliding-window/internal/request"
 )
 
@@ -118,31 +117,22 @@ func (r *run) close() {
 }
 
 // read takes the lines of the log through the engines.
-func (r *run) read() error {
-	reader, err := accesslog.Open(r.Logs, accesslog.Options{Stdin: r.Stdin, Prepare: prepare})
+func (r *run) read() (err error) {
+	line := new(accesslog.Line)
+	r.log, r.late, err = readInOrder(
+		reading{logs: r.Logs, stdin: r.Stdin, prepare: prepare, reorder: r.Reorder, queued: bytesOfLine, memory: r.Memory, progress: r.Progress},
+		func(l *accesslog.Line) accesslog.Line { return *l },
+		func(at int64, l accesslog.Line) error {
+			if r.holds {
+				line = new(accesslog.Line) // an answer that is held keeps it
+			}
+			*line = l
+			line.Start = at
+			return r.take(line)
+		})
 	if err != nil {
 		return err
 	}
-	queue := order.New[accesslog.Line](r.Reorder, r.mostQueued())
-	n := 0
-	for l := range reader.All() {
-		queue.Add(l.Start, l.End, *l)
-		if err := r.takeFrom(queue); err != nil {
-			return err
-		}
-		if n++; n%1024 == 0 && r.Progress != nil {
-			r.Progress(reader.Progress())
-		}
-	}
-	r.log = reader.Report()
-	if err := reader.Err(); err != nil {
-		return err
-	}
-	queue.Close()
-	if err := r.takeFrom(queue); err != nil {
-		return err
-	}
-	r.late, _ = queue.Late()
 	for _, e := range r.engines {
 		if err := e.end(); err != nil {
 			return err
@@ -151,35 +141,24 @@ func (r *run) read() error {
 	return nil
 }
 
-// mostQueued returns how many lines may wait for those that came before them.
-func (r *run) mostQueued() int { return int(max(r.Memory/8/bytesOfLine, 1000)) }
-
 // bytesOfLine is about what a line and its request take.
 const bytesOfLine = 4096
 
-// takeFrom takes the lines that are in order through the engines.
-func (r *run) takeFrom(queue *order.Queue[accesslog.Line]) error {
-	line := new(accesslog.Line)
-	for at, l, ok := queue.Next(); ok; at, l, ok = queue.Next() {
-		if r.holds {
-			line = new(accesslog.Line) // an answer that is held keeps it
-		}
-		*line = l
-		line.Start = at
-		if r.from == 0 {
-			r.from = at
-		}
-		r.to = at
-		if l.Status == http.StatusTooManyRequests {
-			r.were429++
-		}
-		for _, e := range r.engines {
-			if err := e.take(line); err != nil {
-				return err
-			}
-		}
-		r.changes.end()
+// take takes a line through the engines.
+func (r *run) take(l *accesslog.Line) error {
+	if r.from == 0 {
+		r.from = l.Start
 	}
+	r.to = l.Start
+	if l.Status == http.StatusTooManyRequests {
+		r.were429++
+	}
+	for _, e := range r.engines {
+		if err := e.take(l); err != nil {
+			return err
+		}
+	}
+	r.changes.end()
 	return nil
 }
 
@@ -193,16 +172,11 @@ func prepare(l *accesslog.Line) {
 // report returns what was found.
 func (r *run) report() *Report {
 	report := &Report{
-		Log: Log{
-			Files: r.Logs, Lines: r.log.Lines, Requests: r.log.Requests, Other: r.log.Other, Broken: r.log.Broken, Late: r.late, Were429: r.were429,
-		},
+		Log:   newLog(r.Logs, &r.log, r.late, r.were429),
 		Zones: r.tallies[0].report(&r.Options), Against: r.changes.report(&r.Options), Notes: r.notes(),
 	}
 	if r.from != 0 {
 		report.Log.From, report.Log.To = stamp(r.from/int64(time.Millisecond)), stamp(r.to/int64(time.Millisecond))
-	}
-	for _, b := range r.log.First {
-		report.Log.First = append(report.Log.First, b.String())
 	}
 	return report
 }

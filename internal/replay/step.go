@@ -13,6 +13,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
+	"github.com/slidingwindow/caddy-sliding-window/internal/request"
 )
 
 // stepKey is the key of the step in the context of its request.
@@ -75,7 +76,7 @@ func (s *step) answer(w http.ResponseWriter) error {
 		s.hold()
 	}
 	status := s.line.Status
-	s.gone = status == statusClientClosed || status == 0
+	s.gone = status == request.StatusClientClosed || status == 0
 	if s.engine.plan.fields {
 		copyFields(w.Header(), s.line)
 	}
@@ -84,9 +85,6 @@ func (s *step) answer(w http.ResponseWriter) error {
 	}
 	return nil
 }
-
-// statusClientClosed is what Caddy logs for a client that hung up.
-const statusClientClosed = 499
 
 // fromLog has the placeholders whose values are in the log only, and those that the log cannot tell. It knows no others.
 func (s *step) fromLog(name string) (any, bool) {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
-	"github.com/slidingwindow/caddy-sliding-window/internal/replay/order"
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/request"
 )
@@ -48,7 +48,7 @@ type Suggestion struct {
 // Suggest finds limits for the requests of logs.
 func Suggest(o SuggestOptions) (*Suggestion, error) {
 	defer holdHeap(o.Memory)()
-	s := &suggesting{SuggestOptions: o, key: keyText(o.Key)}
+	s := &suggesting{SuggestOptions: o, key: braced(o.Key)}
 	if err := s.prepare(); err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ type suggesting struct {
 	were429   int64
 }
 
-// keyText returns a key as a zone has it: a name of a placeholder gets its braces.
-func keyText(key string) string {
+// braced returns a key as a zone has it: a name of a placeholder gets its braces.
+func braced(key string) string {
 	if !strings.ContainsAny(key, "{ ") && key != "all" {
 		key = "{" + key + "}"
 	}
@@ -119,87 +119,49 @@ type came struct {
 }
 
 // read collects the requests of the logs.
-func (s *suggesting) read() error {
-	options := accesslog.Options{Stdin: s.Stdin, Prepare: prepare}
-	bytesQueued := int64(bytesOfLine)
+func (s *suggesting) read() (err error) {
+	how := reading{logs: s.Logs, stdin: s.Stdin, prepare: prepare, reorder: s.Reorder, queued: bytesOfLine, memory: s.Memory, progress: s.Progress}
 	if s.engine == nil {
-		options.Prepare, bytesQueued = s.prepareAddress, 128
+		how.prepare, how.queued = s.prepareAddress, 128
 	}
-	reader, err := accesslog.Open(s.Logs, options)
-	if err != nil {
-		return err
-	}
-	queue := order.New[came](s.Reorder, int(max(s.Memory/8/bytesQueued, 1000)))
-	n := 0
-	for l := range reader.All() {
-		if s.collector == nil {
-			s.collector = suggest.New(suggest.Options{Windows: s.Windows, WholeSeconds: l.WholeSeconds(), Memory: s.Memory - s.Memory/8, Top: s.Top})
-		}
-		if l.Status == http.StatusTooManyRequests {
-			s.were429++
-		}
-		c := came{}
-		if s.engine == nil {
-			c.key = l.Value.(string)
-		} else {
-			line := *l
-			c.line = &line
-		}
-		queue.Add(l.Start, l.End, c)
-		if err := s.takeFrom(queue); err != nil {
-			return err
-		}
-		if n++; n%4096 == 0 && s.Progress != nil {
-			s.Progress(reader.Progress())
-		}
-	}
-	s.log = reader.Report()
-	if err := reader.Err(); err != nil {
-		return err
-	}
-	queue.Close()
-	if err := s.takeFrom(queue); err != nil {
-		return err
-	}
-	s.late, _ = queue.Late()
-	return nil
+	s.log, s.late, err = readInOrder(how, s.came, s.take)
+	return err
 }
 
-// takeFrom counts the requests that are in order.
-func (s *suggesting) takeFrom(queue *order.Queue[came]) error {
-	for at, c, ok := queue.Next(); ok; at, c, ok = queue.Next() {
-		if c.line == nil {
-			if err := s.collector.Add(c.key, at); err != nil {
-				return err
-			}
-			continue
-		}
-		c.line.Start = at
-		if err := s.engine.take(c.line); err != nil {
-			return err
-		}
+// came returns what the queue keeps of a request.
+func (s *suggesting) came(l *accesslog.Line) came {
+	if s.collector == nil {
+		s.collector = suggest.New(suggest.Options{Windows: s.Windows, WholeSeconds: l.WholeSeconds(), Memory: s.Memory - s.Memory/8, Top: s.Top})
 	}
-	return nil
+	if l.Status == http.StatusTooManyRequests {
+		s.were429++
+	}
+	if s.engine == nil {
+		return came{key: l.Value.(string)}
+	}
+	line := *l
+	return came{line: &line}
+}
+
+// take counts a request.
+func (s *suggesting) take(at int64, c came) error {
+	if c.line == nil {
+		return s.collector.Add(c.key, at)
+	}
+	c.line.Start = at
+	return s.engine.take(c.line)
 }
 
 // prepareAddress has the key of a line by its client's address, beside the goroutine that counts. It keeps nothing of the line.
 func (s *suggesting) prepareAddress(l *accesslog.Line) {
-	address := l.ClientIP
-	if address == "" {
-		address = l.RemoteIP
-	}
-	key, _, _ := s.address.KeyOf([]string{address}) // no error: there is one placeholder
+	key, _, _ := s.address.KeyOf([]string{cmp.Or(l.ClientIP, l.RemoteIP)}) // no error: there is one placeholder
 	l.Value = strings.Clone(key)
 }
 
 // result returns what was found.
 func (s *suggesting) result() *Suggestion {
 	r := &Suggestion{
-		Key: s.key, Match: s.Match, Notes: []string{},
-		Log: Log{Files: s.Logs, Lines: s.log.Lines, Requests: s.log.Requests, Other: s.log.Other, Broken: s.log.Broken, Late: s.late, Were429: s.were429},
-	}
-	for _, b := range s.log.First {
-		r.Log.First = append(r.Log.First, b.String())
+		Key: s.key, Match: s.Match, Notes: []string{}, Log: newLog(s.Logs, &s.log, s.late, s.were429),
 	}
 	if s.collector != nil {
 		r.Result = s.collector.Result()
@@ -207,10 +169,8 @@ func (s *suggesting) result() *Suggestion {
 	if r.Requests > 0 {
 		r.Log.From, r.Log.To = r.Result.From.UTC().Format(time.RFC3339), r.Result.To.UTC().Format(time.RFC3339)
 	}
-	if !s.Keys {
-		for i := range r.Top {
-			r.Top[i].Key = (&Options{}).keyText(r.Top[i].Key)
-		}
+	for i := range r.Top {
+		r.Top[i].Key = shownKey(r.Top[i].Key, s.Keys)
 	}
 	r.Name, r.Zone = zoneFor(s.key, s.Match, r.Pair)
 	if s.were429 > 0 {

@@ -27,17 +27,13 @@ func (t *transformer) run(config object) object {
 	apps, _ := config["apps"].(object)
 	http, _ := apps["http"].(object)
 	servers, _ := http["servers"].(object)
-	own := object{}
-	if app, ok := apps["sliding_window"].(object); ok {
-		t.store(app)
-		delete(app, "on_error")
-		delete(app, "share")
-		own["sliding_window"] = app
-	} else {
-		app := object{}
-		t.store(app)
-		own["sliding_window"] = app
+	limits := asObject(apps["sliding_window"])
+	if limits == nil {
+		limits = object{}
 	}
+	t.store(limits)
+	delete(limits, "on_error")
+	delete(limits, "share")
 	running := object{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		if server, ok := servers[name].(object); ok {
@@ -50,7 +46,6 @@ func (t *transformer) run(config object) object {
 			app[port] = p
 		}
 	}
-	own["http"] = app
 	kept := object{"module": storageName}
 	if len(t.overrides) > 0 {
 		kept["overrides"] = overridebook.Copy{Version: "replay", Records: t.overrides}
@@ -59,7 +54,7 @@ func (t *transformer) run(config object) object {
 		"storage": kept,
 		"admin":   object{"disabled": true, "config": object{"persist": false}},
 		"logging": object{"logs": object{"default": object{"writer": object{"output": "discard"}}}},
-		"apps":    own,
+		"apps":    object{"sliding_window": limits, "http": app},
 	}
 }
 
@@ -117,8 +112,8 @@ func (t *transformer) server(name string, from object) object {
 	routes := list(from["routes"])
 	info.hosts = hostsOf(routes)
 	errors := asObject(from["errors"])
-	info.zones = t.anyReaches(routes) || t.anyReaches(list(errors["routes"]))
 	inErrors := t.anyReaches(list(errors["routes"]))
+	info.zones = inErrors || t.anyReaches(routes)
 	if inErrors {
 		t.plan.note("zones in error routes count denied requests, and errors that handlers before them make: a log does not tell an error of the back end from its answer")
 	}
@@ -184,13 +179,13 @@ func (t *transformer) handlers(route object, tail bool) {
 
 // Handlers of Caddy, by what becomes of them.
 var (
-	runs = map[string]bool{"vars": true, "map": true, "rewrite": true, "error": true, "invoke": true}
+	runs = map[string]bool{"rewrite": true, "error": true, "invoke": true}
 	// They change the answer, the log or the body only.
 	leftOut = map[string]bool{
 		"encode": true, "templates": true, "request_body": true, "tracing": true, "timeouts": true, "log_append": true, "intercept": true,
 		"push": true, "copy_response_headers": true,
 	}
-	answering = map[string]bool{"static_response": true, "metrics": true, "acme_server": true, "copy_response": true, handlerName: true}
+	answering = map[string]bool{"static_response": true, "metrics": true, "acme_server": true, "copy_response": true}
 )
 
 // handler returns what runs in the place of a handler.
@@ -305,9 +300,7 @@ func (t *transformer) limiter(h object) {
 			t.plan.holds = true
 			t.plan.fields = t.plan.fields || match["headers"] != nil
 		}
-		for _, set := range list(zone["match"]) {
-			t.scanMatchers([]any{set})
-		}
+		t.scanMatchers(zone["match"])
 		t.plan.addZone(name, zone)
 	}
 }

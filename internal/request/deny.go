@@ -21,8 +21,8 @@ var (
 	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
 )
 
-// statusClientClosed is what proxies log for a client that hung up.
-const statusClientClosed = 499
+// StatusClientClosed is what proxies log for a client that hung up.
+const StatusClientClosed = 499
 
 // denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
@@ -103,7 +103,7 @@ func (h *Handler) unavailable(w http.ResponseWriter, r *http.Request, req *reque
 // answers, else by itself. A client that hung up, and an error of the server, are left to Caddy.
 func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) error {
 	var refusal caddyhttp.HandlerError
-	if !errors.As(err, &refusal) || refusal.StatusCode < 400 || refusal.StatusCode >= statusClientClosed {
+	if !errors.As(err, &refusal) || refusal.StatusCode < 400 || refusal.StatusCode >= StatusClientClosed {
 		return err
 	}
 	if err := routes.ErrorFor(r, refusal.StatusCode, err); err != nil {

@@ -80,7 +80,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
 	switch {
 	case r.Context().Err() != nil:
-		return caddyhttp.Error(statusClientClosed, err)
+		return caddyhttp.Error(StatusClientClosed, err)
 	case !errors.Is(err, window.ErrUnavailable):
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}

@@ -175,7 +175,7 @@ func awaitBody(r *http.Request, z *zone.Live, all bool) (*usage.Start, error) {
 		countUnread(z, unreadLate)
 		return nil, caddyhttp.Error(http.StatusRequestTimeout, err)
 	case r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF):
-		err = caddyhttp.Error(statusClientClosed, err)
+		err = caddyhttp.Error(StatusClientClosed, err)
 	default:
 		err = caddyhttp.Error(http.StatusBadRequest, err)
 	}

@@ -106,7 +106,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Of zones of one name, that of the host comes first.
+// The zone of the host comes first among zones of one name.
 func TestNamed(t *testing.T) {
 	s, err := Read("Caddyfile", []byte(strings.ReplaceAll("a.test {\n\tDIR\n}\nb.test {\n\tDIR\n}\n", "DIR", "sliding_window z {client_ip} 1 1s")))
 	if err != nil {

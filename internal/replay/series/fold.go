@@ -17,7 +17,7 @@ func (s *Set) foldOf(e *entry) []uint32 {
 func (s *Set) fold() bool {
 	r := s.Reader()
 	after := s.base + s.last - s.longest
-	// Of each peak in the longest window, the memory that folding frees.
+	// The memory that folding frees, by the peak in the longest window.
 	gain := map[int]int64{}
 	peaks := make([]uint32, s.table.n)
 	for i := range s.table.n {

@@ -71,7 +71,7 @@ func TestCurve(t *testing.T) {
 		t.Errorf("%+v %+v", w.ByKey, w.ByRequest)
 	}
 	for _, p := range w.Curve {
-		// Of the burst all but the limit is denied; of the even key, which makes a request a second, 10 − limit in 10 s.
+		// All but the limit is denied of the burst, and 10 − limit in 10 s of the even key, which makes a request a second.
 		want := Denied{Requests: int64(max(0, 50-p.Limit) + max(0, 10*(10-p.Limit)))}
 		if p.Limit < 50 {
 			want.Keys++
