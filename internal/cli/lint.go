@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/caddyapi"
@@ -39,21 +36,12 @@ findings. A comment "# lint:ignore <code> <reason>" in the line or above it hide
 		if err := c.lint(&report, logs); err != nil {
 			return err
 		}
-		if err := c.printReport(cmd.OutOrStdout(), report); err != nil {
+		if err := c.printReport(cmd.OutOrStdout(), report, func(w io.Writer) { writeFindings(w, report) }); err != nil {
 			return err
 		}
 		return exit(cmd, exitStatus(report))
 	}
 	return cmd
-}
-
-// exit returns the error that ends the process with a status, without a message.
-func exit(cmd *cobra.Command, status int) error {
-	if status == 0 {
-		return nil
-	}
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, nil })(cmd, nil)
 }
 
 func exitStatus(r *lint.Report) int {
@@ -96,26 +84,16 @@ func (c *command) lint(report **lint.Report, logs []string) error {
 	return nil
 }
 
-func (c *command) printReport(w io.Writer, r *lint.Report) error {
-	if c.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(jsonFor(w, b), '\n'))
-		return err
-	}
-	buffered := bufio.NewWriter(w)
-	out := &output{buffered, c.widthOf(w)}
+// writeFindings writes findings for people.
+func writeFindings(w io.Writer, r *lint.Report) {
 	for _, f := range r.Findings {
-		printFinding(out, &f)
+		printFinding(w, &f)
 	}
 	if len(r.Findings) == 0 {
-		_, _ = fmt.Fprintln(out, "No finding.")
-	} else {
-		_, _ = fmt.Fprintf(out, "%s, %s, %s.\n", counted(r.Errors, "error"), counted(r.Warnings, "warning"), counted(r.Notes, "note"))
+		_, _ = fmt.Fprintln(w, "No finding.")
+		return
 	}
-	return buffered.Flush() // which returns all errors before
+	_, _ = fmt.Fprintf(w, "%s, %s, %s.\n", counted(r.Errors, "error"), counted(r.Warnings, "warning"), counted(r.Notes, "note"))
 }
 
 func printFinding(w io.Writer, f *lint.Finding) {

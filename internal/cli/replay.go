@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay"
@@ -77,33 +74,17 @@ Exits with 3 if a zone denies a larger share of its requests than --tolerate.`,
 				return err
 			}
 		}
-		if err := c.printReplay(cmd.OutOrStdout(), report); err != nil {
+		if err := c.printReport(cmd.OutOrStdout(), report, func(w io.Writer) { writeReplay(w, report) }); err != nil {
 			return err
 		}
 		share, zone := report.DeniedShare()
 		if tolerate == "" || share <= most {
 			return nil
 		}
-		cmd.SilenceErrors = true
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Zone %s denies %s of its requests, more than --tolerate %s.\n", zone, percent(share), tolerate)
-		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return exitTolerated, nil })(cmd, args)
+		return exit(cmd, exitTolerated)
 	}
 	return cmd
-}
-
-// printReplay prints a report, as JSON or for people.
-func (c *command) printReplay(to io.Writer, report *replay.Report) error {
-	if c.json {
-		text, err := json.MarshalIndent(report, "", "\t")
-		if err != nil {
-			return err
-		}
-		_, err = to.Write(append(jsonFor(to, text), '\n'))
-		return err
-	}
-	out := bufio.NewWriter(to)
-	writeReplay(&output{out, c.widthOf(to)}, report)
-	return out.Flush()
 }
 
 // writeReplay writes a report for people.

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -66,23 +64,13 @@ of nginx and Apache; plain, gzip or zstd. Several are merged; - is stdin.`,
 				return err
 			}
 		}
-		to := cmd.OutOrStdout()
-		if c.json {
-			text, err := json.MarshalIndent(s, "", "\t")
-			if err != nil {
-				return err
+		return c.printReport(cmd.OutOrStdout(), s, func(w io.Writer) {
+			if apply {
+				writeSteps(w, s, args)
+			} else {
+				writeSuggestion(w, s)
 			}
-			_, err = to.Write(append(jsonFor(to, text), '\n'))
-			return err
-		}
-		out := bufio.NewWriter(to)
-		w := &output{out, c.widthOf(to)}
-		if apply {
-			writeSteps(w, s, args)
-		} else {
-			writeSuggestion(w, s)
-		}
-		return out.Flush()
+		})
 	}
 	return cmd
 }

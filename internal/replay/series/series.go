@@ -104,11 +104,6 @@ func (s *Set) Keys() int { return s.table.n }
 // Requests returns how many requests were counted.
 func (s *Set) Requests() int64 { return s.requests }
 
-// Bytes returns how much memory the Set takes.
-func (s *Set) Bytes() int64 {
-	return s.keyBytes() + int64(len(s.blocks.slabs))*slabSize
-}
-
 // Folded returns how many keys have lost times to the bound on memory, of how many requests, and for each window the
 // largest peak that was folded: what limits from there on would have denied is known exactly.
 func (s *Set) Folded() (keys int, requests int64, peaks []int) {

@@ -90,6 +90,9 @@ func TestPeaks(t *testing.T) {
 	}
 }
 
+// Bytes returns how much memory the Set takes.
+func (s *Set) Bytes() int64 { return s.keyBytes() + int64(len(s.blocks.slabs))*slabSize }
+
 // TestFoldTimes sees that peaks stay exact and memory bounded when times are folded.
 func TestFoldTimes(t *testing.T) {
 	const memory = 8 << 20
