@@ -112,8 +112,7 @@ func (o Options) client() goredis.UniversalClient {
 }
 
 func (o Options) universal() *goredis.UniversalOptions {
-	// Commands that the client sends on its own have no context, above all CLUSTER SLOTS. A
-	// node that hangs may be the first that is asked.
+	// Commands that the client sends on its own have no context.
 	patience := max(o.Timeout, time.Second)
 	dialing := o.connecting()
 	if o.Master != "" {

@@ -148,7 +148,8 @@ func (s *Store) onEach(o Options) {
 		server.AddHook(&client.WarmPool{Server: server, Background: s.background, Patience: s.patience, Need: func() bool {
 			return s.rtt.IsFar() && !sharing.IsFew()
 		}})
-		server.AddHook(client.Topology{Address: server.Options().Addr})
+		// A node that does not decide in time does not say in time who holds what, either.
+		server.AddHook(client.Topology{Address: server.Options().Addr, Patience: max(o.Timeout, time.Second/2)})
 		server.AddHook(new(client.Renewal))
 		server.AddHook(sharing)
 		server.AddHook(client.Handshake{

@@ -29,7 +29,7 @@ const (
 	// back is how soon a new master has to be used.
 	back = 2 * time.Second
 	// timeout is that of a store that may fail. A call notices after it that a node hangs,
-	// and who then asks which node holds what may wait a second for the same one.
+	// and who then asks which node holds what may wait as long for the same one.
 	timeout = 500 * time.Millisecond
 	// username and password are those of the store at the servers.
 	username, password = "limiter", "secret"

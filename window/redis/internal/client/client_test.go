@@ -301,6 +301,18 @@ func TestSharingRetries(t *testing.T) {
 	})
 }
 
+// A node that hangs is left alone in time, and the next one is asked.
+func TestTopologyOfAHungNode(t *testing.T) {
+	cmd := goredis.NewClusterSlotsCmd(t.Context(), "cluster", "slots")
+	err := Topology{Address: "asked:1", Patience: time.Millisecond}.ProcessHook(func(ctx context.Context, _ goredis.Cmder) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})(t.Context(), cmd)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(cmd.Err(), context.DeadlineExceeded) {
+		t.Errorf("%v, %v; want that of the deadline", err, cmd.Err())
+	}
+}
+
 // A node without a host is at the host that was asked. What is no list of slots is an error, and no panic.
 func TestTopology(t *testing.T) {
 	node := func(host any) []any { return []any{host, int64(7000), "id", []any{}} }
@@ -323,7 +335,7 @@ func TestTopology(t *testing.T) {
 		{"asked:1", []any{[]any{"from", "to"}}, "", failure.ErrReply},
 	} {
 		cmd := goredis.NewClusterSlotsCmd(t.Context(), "cluster", "slots")
-		err := Topology{Address: c.address}.ProcessHook(func(_ context.Context, asked goredis.Cmder) error {
+		err := Topology{Address: c.address, Patience: time.Minute}.ProcessHook(func(_ context.Context, asked goredis.Cmder) error {
 			asked.(*goredis.SliceCmd).SetVal(c.reply)
 			return nil
 		})(t.Context(), cmd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -13,7 +14,8 @@ import (
 // Topology is a hook of the client of one node of a Cluster. It reads which node holds what, for the
 // client fails on a node without a host, which Redis 7 and newer may answer with.
 type Topology struct {
-	Address string // of the node that is asked
+	Address  string        // of the node that is asked
+	Patience time.Duration // after which the next node is asked; a connection may take longer, for what follows
 }
 
 // DialHook implements goredis.Hook.
@@ -31,6 +33,8 @@ func (t Topology) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 		if !ok {
 			return next(ctx, cmd)
 		}
+		ctx, cancel := context.WithTimeout(ctx, t.Patience)
+		defer cancel()
 		asked := goredis.NewSliceCmd(ctx, slots.Args()...)
 		err := next(ctx, asked)
 		if err == nil {
