@@ -51,6 +51,14 @@ func (g *Guard) AnswerLocally(charges []window.Charge, local, share bool) []wind
 	return ds
 }
 
+// Foresee returns what would decide on charges now if the store is there: its server, or what is known here of it.
+func (g *Guard) Foresee(charges []window.Charge) (by engine.Source) {
+	if f, ok := g.store.(engine.LocalAnswerer); ok && !g.breaker.Open(charges...) {
+		_, by = f.AnswerLocally(charges)
+	}
+	return by
+}
+
 // looking returns the charges without their costs.
 func looking(charges []window.Charge) []window.Charge {
 	look := make([]window.Charge, len(charges))

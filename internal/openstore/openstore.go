@@ -266,6 +266,14 @@ func (s *SharedStore) AnswerLocally(ctx context.Context, charges []window.Charge
 	return ds
 }
 
+// Foresee returns what would decide on charges now in place of the store's server, which is not asked.
+func (s *SharedStore) Foresee(charges []window.Charge) engine.Source {
+	if s.fallback == nil {
+		return engine.SourceStore
+	}
+	return s.fallback.Foresee(charges)
+}
+
 // PeekShadow is Peek for charges that deny no request. A store without a server keeps such counts apart.
 func (s *SharedStore) PeekShadow(ctx context.Context, charges []window.Charge, local, share bool) (ds []window.Decision, by engine.Source, cause, err error) {
 	if s.fallback == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
@@ -44,8 +45,12 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
 			req.publish()
 		}
+		if req.overridden != nil {
+			h.trace(r, req, engine.SourceStore)
+		}
 		return h.serve(w, r, req, next)
 	}
+	var by engine.Source
 	var body *usage.Start // what was read of the request's body
 	if req.deniedBy == nil {
 		if h.settles {
@@ -53,6 +58,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 				return h.refuseBody(w, r, err)
 			}
 		}
+		by = h.foresee(r, req)
 		start := load.Waiting()
 		if h.settles {
 			err = h.decideSettled(r.Context(), req)
@@ -69,12 +75,15 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	req.publish()
 	req.count()
 	if req.allowed {
+		h.trace(r, req, by)
 		return h.serve(w, r, req, next)
 	}
 	if body != nil {
 		h.rememberDenied(r.Context(), req)
 	}
-	return h.deny(w, r, req)
+	err = h.deny(w, r, req)
+	h.trace(r, req, by)
+	return err
 }
 
 func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
@@ -100,7 +109,10 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	h.watch(r, req)
 	req.publish()
 	if req.allowed {
+		h.trace(r, req, engine.SourceStore)
 		return h.serve(w, r, req, next)
 	}
-	return h.unavailable(w, r, req)
+	err = h.unavailable(w, r, req)
+	h.trace(r, req, engine.SourceStore)
+	return err
 }

@@ -1,0 +1,106 @@
+package request
+
+import (
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+)
+
+// The attributes of a span.
+const (
+	AttributeZone       = attribute.Key("rate_limit.zone")
+	AttributeAllowed    = attribute.Key("rate_limit.allowed")
+	AttributeSource     = attribute.Key("rate_limit.source")
+	AttributeRetryAfter = attribute.Key("rate_limit.retry_after")
+	AttributeKey        = attribute.Key("rate_limit.key")
+)
+
+// Attributes are all of them.
+var Attributes = []attribute.Key{AttributeZone, AttributeAllowed, AttributeSource, AttributeRetryAfter, AttributeKey}
+
+// Words of AttributeSource. The others are those of [engine.Source], and [control.SourceOverride].
+const (
+	sourceStore    = "store"
+	sourceAway     = "away"
+	sourceEmptyKey = "empty_key"
+)
+
+// spanOf returns the span of the request if Caddy's tracing handler has started one that is recorded; else nil. That handler
+// sets the variable. To look for it is cheaper than to search all contexts of the request.
+func (req *request) spanOf(r *http.Request) trace.Span {
+	if req.vars["trace_id"] == nil {
+		return nil
+	}
+	if span := trace.SpanFromContext(r.Context()); span.IsRecording() {
+		return span
+	}
+	return nil
+}
+
+// foresee returns what decides on the request in place of the server of its store, as far as that is known before the decision.
+// Only requests with a span need it.
+func (h *Handler) foresee(r *http.Request, req *request) engine.Source {
+	if req.spanOf(r) == nil {
+		return engine.SourceStore
+	}
+	return h.Store.Foresee(req.charges)
+}
+
+// trace says in the span of the request, if there is one, what was decided. A later handler that decides replaces it.
+func (h *Handler) trace(r *http.Request, req *request, by engine.Source) {
+	span := req.spanOf(r)
+	if span == nil {
+		return
+	}
+	var room [5]attribute.KeyValue
+	zone, key := req.tracedZone()
+	all := append(room[:0], AttributeZone.String(zone), AttributeAllowed.Bool(req.allowed), AttributeSource.String(req.decidedBy(by)))
+	if !req.allowed && req.retryAfter > 0 {
+		all = append(all, AttributeRetryAfter.Int64(req.retryAfter))
+	}
+	if h.LogKey && key != "" {
+		all = append(all, AttributeKey.String(key))
+	}
+	span.SetAttributes(all...)
+}
+
+// tracedZone returns the zone with the tightest limit, and the request's key there; without a decision, the zone that decides in
+// place of the store, or the first one.
+func (req *request) tracedZone() (zone, key string) {
+	zone = req.tightestZone()
+	for i := range req.charges {
+		if c := &req.charges[i]; zone == "" || c.Zone == zone {
+			return c.Zone, c.Key
+		}
+	}
+	if req.overridden == nil {
+		return zone, ""
+	}
+	if zone == "" { // it is exempt
+		zone = req.overridden.rules[0].zone.Name
+	}
+	return zone, req.overridden.key
+}
+
+// decidedBy returns what has decided on the request.
+func (req *request) decidedBy(by engine.Source) string {
+	switch {
+	case req.denyingRule() != nil:
+		return control.SourceOverride
+	case req.deniedBy != nil:
+		return sourceEmptyKey
+	case len(req.charges) == 0: // all zones are exempt
+		return control.SourceOverride
+	case len(req.decisions) == 0:
+		return sourceAway
+	case req.origin == engine.InProcess:
+		return string(engine.SourceLocal)
+	case by == engine.SourceStore:
+		return sourceStore
+	}
+	return string(by)
+}
