@@ -5,8 +5,8 @@
 //   - what algorithms share: the verdict, the horizon, the record and some constants;
 //   - for some algorithms, a quick path in pass, which decides where all is simple.
 //
-// Three small scripts count processes, keep overrides, and exchange orders to enforce zones. The header of each script names its
-// keys, arguments and reply; that of each module what it returns, and what it keeps.
+// Four small scripts count processes, keep overrides, exchange orders to enforce zones, and keep bans. The header of each
+// script names its keys, arguments and reply; that of each module what it returns, and what it keeps.
 package lua
 
 import (
@@ -46,6 +46,9 @@ var Overrides = read("overrides")
 
 // Enforce is the script by which Caddys tell each other how operators have zones enforced.
 var Enforce = read("enforce")
+
+// Bans is the script that keeps who is banned.
+var Bans = read("bans")
 
 func build() string {
 	var s strings.Builder

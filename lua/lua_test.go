@@ -19,7 +19,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"constants.lua", "driver.lua", "enforce.lua", "instances.lua", "overrides.lua"}
+	want := []string{"bans.lua", "constants.lua", "driver.lua", "enforce.lua", "instances.lua", "overrides.lua"}
 	for _, name := range slices.Concat(parts, Algorithms) {
 		want = append(want, name+".lua")
 	}
@@ -34,7 +34,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	slices.Sort(names)
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
-		t.Errorf("files %v, want those of Algorithms, Passing and parts, the constants, the driver, the instances, the overrides and the orders: %v", names, want)
+		t.Errorf("files %v, want those of Algorithms, Passing and parts, the constants, the driver, the instances, the overrides, the orders and the bans: %v", names, want)
 	}
 }
 
@@ -58,6 +58,7 @@ func TestHeaders(t *testing.T) {
 	header(t, "instances", "instances:", "KEYS", "ARGV", "Reply")
 	header(t, "overrides", "overrides:", "KEYS", "ARGV", "Reply")
 	header(t, "enforce", "enforce:", "KEYS", "ARGV", "Reply")
+	header(t, "bans", "bans:", "KEYS", "ARGV", "Reply")
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
@@ -162,7 +163,7 @@ func shadows(text string) (names []string) {
 
 // TestShadows holds that no name means a function here and a number there.
 func TestShadows(t *testing.T) {
-	for _, name := range append(modules(), "constants", "driver", "instances", "overrides", "enforce") {
+	for _, name := range append(modules(), "constants", "driver", "instances", "overrides", "enforce", "bans") {
 		if found := shadows(read(name)); found != nil {
 			t.Errorf("%s.lua: %v: also the names of functions", name, found)
 		}
@@ -274,7 +275,7 @@ func TestPortable(t *testing.T) {
 		"trailing space or a tab":   `(?m)[ \t]+$|\t`,
 		"randomness, or the server": `math\.random|redis\.(setresp|replicate|set_repl|log)`,
 	} {
-		if found := regexp.MustCompile(pattern).FindString(Script + Instances + Overrides + Enforce); found != "" {
+		if found := regexp.MustCompile(pattern).FindString(Script + Instances + Overrides + Enforce + Bans); found != "" {
 			t.Errorf("the script has %s: %q", what, found)
 		}
 	}

@@ -51,8 +51,8 @@ type Answer struct {
 	// Up to which change Changes tell. More: there are further ones.
 	Change int64
 	More   bool
-	// Whether the store does not know the change that the asker knows: it has lost it. Changes are then all that
-	// the store has.
+	// Whether the store does not know the change that the asker knows: the store has lost it, or has forgotten the
+	// record of the witness in its time. Changes are then all that the store has.
 	Lost bool
 	// Of each write, whether it changed who is banned, and until when.
 	Done    []bool

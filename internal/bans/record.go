@@ -27,7 +27,7 @@ type Record struct {
 // Rule is how a zone bans.
 type Rule struct {
 	Length    int64 // of the first ban
-	After, In int64 // so many strikes in so long lead to a ban; After is at most MostStrikes
+	After, In int64 // After strikes within In lead to a ban; After is at most MostStrikes
 	Factor    int64 // thousandths: how much longer each ban is than the one before
 	Max       int64 // the longest ban, without Spread
 	Halve     int64 // the level falls by one in each such time after a ban without a strike
@@ -88,9 +88,11 @@ func (r *Rule) length(level, draw int64) int64 {
 	return length + int64(math.Floor(float64(length)*float64(r.Spread*draw)/1_000_000))
 }
 
-// isBanned reports whether a ban is in force. A clock that has stepped back to before its beginning does not make it last
-// longer than it was to.
-func (r *Record) isBanned(now int64) bool { return now < r.Until }
+// isBanned reports whether a ban is in force. A ban that begins later than its own length from now is not: the clock has
+// stepped back, and strikes must not wait until the clock has caught up.
+func (r *Record) isBanned(now int64) bool {
+	return now < r.Until && r.Until-now <= 2*(r.Until-r.Began)
+}
 
 // Left returns how long the ban lasts from now on, 0 if none is in force, and never longer than the whole ban.
 func (r *Record) Left(now int64) int64 {
@@ -116,7 +118,11 @@ func (r *Record) strike(now, draw int64, rule *Rule) bool {
 		r.Began, r.Until, r.Strikes = now, now+rule.length(r.Level, draw), nil
 		r.Level = min(r.Level+1, rule.top())
 	}
-	r.Forget = max(r.Until, now) + max(rule.In, r.Level*rule.Halve)
+	keep := max(rule.In, r.Level*rule.Halve)
+	if begins {
+		keep = max(keep, rule.Pardon) // a lift comes before Until
+	}
+	r.Forget = max(r.Until, now) + keep
 	return begins
 }
 
@@ -128,7 +134,7 @@ func (r *Record) set(now, length, keep int64) {
 
 // lift ends a ban, and forgives strikes. It reports whether there was a ban.
 func (r *Record) lift(now int64) bool {
-	if !r.isBanned(now) {
+	if now >= r.Until {
 		return false
 	}
 	r.Until, r.Lifted, r.Strikes = now, now, nil
@@ -143,7 +149,7 @@ func (r *Record) merge(o *Record) bool {
 		r.Until, r.Began = o.Until, o.Began
 	}
 	if o.Lifted > r.Lifted {
-		if r.Lifted = o.Lifted; r.Began <= o.Lifted {
+		if r.Lifted = o.Lifted; r.Began < o.Lifted {
 			r.Until = min(r.Until, o.Lifted)
 		}
 	}
@@ -189,16 +195,18 @@ var ErrRecord = errors.New("not the text of a ban")
 // Parse returns the record of a text.
 func Parse(text string) (r Record, err error) {
 	list, about, ok := strings.Cut(text, "|")
-	fields := strings.Fields(list)
+	fields := strings.Split(list, " ")
 	if !ok || len(fields) < numbers || len(fields) > numbers+MostStrikes {
 		return Record{}, ErrRecord
 	}
 	r.About = about
 	all := make([]int64, len(fields))
 	for i, f := range fields {
-		if all[i], err = strconv.ParseInt(f, 10, 64); err != nil || all[i] < 0 || all[i] > 1<<53 {
+		n, err := strconv.ParseUint(f, 10, 53)
+		if err != nil {
 			return Record{}, ErrRecord
 		}
+		all[i] = int64(n)
 	}
 	r.Change, r.Until, r.Began, r.Level, r.Last, r.Lifted, r.Forget = all[0], all[1], all[2], all[3], all[4], all[5], all[6]
 	if len(all) > numbers {

@@ -11,7 +11,8 @@ import (
 // Table keeps the bans of this process. It is safe for concurrent use: requests that are denied wait for its lock, once a
 // second for each key.
 type Table struct {
-	now func() int64
+	now  func() int64
+	most int // records
 
 	mu      sync.Mutex // guards what follows
 	records map[string]*kept
@@ -34,7 +35,7 @@ type change struct {
 
 // NewTable returns an empty table on a clock.
 func NewTable(now func() int64) *Table {
-	return &Table{now: now, records: make(map[string]*kept)}
+	return &Table{now: now, most: MostRecords, records: make(map[string]*kept)}
 }
 
 // ExchangeBans implements Store. It returns no error.
@@ -126,7 +127,7 @@ func (t *Table) tidy(now int64) {
 	for n := 0; n < tidied && len(t.ends) > 0 && t.ends[0].Forget <= now; n++ {
 		t.drop(t.ends[0])
 	}
-	for n := 0; n < tidied && len(t.ends) > MostRecords; n++ {
+	for n := 0; n < tidied && len(t.ends) > t.most; n++ {
 		t.drop(t.ends[0])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -29,6 +30,7 @@ var _ interface {
 	engine.Holder
 	engine.BatchSettler
 	engine.Fingerprinter
+	bans.Store
 } = engineStore{}
 
 // Fingerprints implements engine.Fingerprinter.

@@ -14,7 +14,7 @@ func init() {
 	if dir == "" {
 		return
 	}
-	for file, script := range map[string]*string{"script.lua": &lua.Script, "instances.lua": &lua.Instances, "overrides.lua": &lua.Overrides, "enforce.lua": &lua.Enforce} {
+	for file, script := range map[string]*string{"script.lua": &lua.Script, "instances.lua": &lua.Instances, "overrides.lua": &lua.Overrides, "enforce.lua": &lua.Enforce, "bans.lua": &lua.Bans} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			panic(err)

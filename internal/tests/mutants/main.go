@@ -130,7 +130,7 @@ func files(dir string) (names []string, err error) {
 }
 
 // originals are the scripts of package lua, by the files from which window/redis reads them.
-var originals = map[string]string{"script.lua": lua.Script, "instances.lua": lua.Instances, "overrides.lua": lua.Overrides, "enforce.lua": lua.Enforce}
+var originals = map[string]string{"script.lua": lua.Script, "instances.lua": lua.Instances, "overrides.lua": lua.Overrides, "enforce.lua": lua.Enforce, "bans.lua": lua.Bans}
 
 // putInto makes the scripts of package lua with the mutant in place of its file, whose text is
 // given.

@@ -37,6 +37,9 @@ func suites(file string) [][]string {
 	if name == "enforce" {
 		return [][]string{{"-test.run", "^TestOrders.*$"}}
 	}
+	if name == "bans" {
+		return [][]string{{"-test.run", "^Test(AgreeOn)?Bans.*$"}}
+	}
 	own := ".*"
 	for algorithm, tests := range variants {
 		if strings.HasPrefix(name, algorithm) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -91,9 +92,13 @@ func TestKeys(t *testing.T) {
 			ExchangeOrders(ctx context.Context, known, next map[string]string, keep time.Duration) (time.Time, map[string]string, error)
 		}).ExchangeOrders(t.Context(), map[string]string{"api": ""}, map[string]string{"api": order(t)}, time.Hour)
 		written("orders of enforce"+what, err)
+		_, err = all.(bans.Store).ExchangeBans(t.Context(), bans.Ask{Writes: []bans.Write{{Op: bans.Set, Member: "key api 192.0.2.1", For: 60_000}}})
+		written("bans"+what, err)
 		_, err = all.(engine.Instancer).Register(t.Context())
 		written("instances, with share"+what, err)
 	}
+	record := bans.Record{Change: 1, Until: 2, Began: 3, Level: 4, Last: 5, Lifted: 6, Forget: 7, Strikes: []int64{8, 9}, About: "About"}
+	got = append(got, "record of bans: "+record.String())
 	got = append(got, fields("record of overrides, ", reflect.TypeFor[overrides.Record]())...)
 	got = append(got, fields("order of enforce, ", reflect.TypeFor[enforce.Order]())...)
 	hold(t, "keys", got)

@@ -13,13 +13,14 @@ import (
 )
 
 // Names of the scripts, as EVALSHA takes them.
-var Decide, Instances, Overrides, Enforce string
+var Decide, Instances, Overrides, Enforce, Bans string
 
 func init() { Name() }
 
 // Name sets the names. Tests call it after they have changed a script.
 func Name() {
-	Decide, Instances, Overrides, Enforce = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides), sha(lua.Enforce)
+	Decide, Instances, Overrides = sha(lua.Script), sha(lua.Instances), sha(lua.Overrides)
+	Enforce, Bans = sha(lua.Enforce), sha(lua.Bans)
 }
 
 func sha(script string) string {
@@ -28,7 +29,9 @@ func sha(script string) string {
 }
 
 // All returns the scripts themselves.
-func All() []string { return []string{lua.Script, lua.Instances, lua.Overrides, lua.Enforce} }
+func All() []string {
+	return []string{lua.Script, lua.Instances, lua.Overrides, lua.Enforce, lua.Bans}
+}
 
 // called is how a script calls a command.
 var called = regexp.MustCompile(`\bcall[(,] ?'([A-Z]+)'`)

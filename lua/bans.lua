@@ -1,0 +1,205 @@
+-- bans: writes who is banned, and tells what has changed since a change that is known. It decides field for field as Table
+-- of the Go package internal/bans, which explains the fields of records and rules.
+--
+-- KEYS[1] a hash: the text of the record of each member, and last: the number of the last change. Members have a blank.
+-- KEYS[2] a sorted set: a member with the number of its last change
+-- KEYS[3] a sorted set: a member with the time at which its record is forgotten
+-- ARGV[1] now in ms, or "" for the clock of this server
+-- ARGV[2] the newest change that is known; 0: none
+-- ARGV[3] the member that it was of
+-- ARGV[4] how many records are kept
+-- ARGV[5] how many changes the reply has at most
+-- ARGV[6] and on: five for each write: what it does, the member, its former name or "", what the record says of itself,
+--         and numbers: those of draw and rule for strike, those of For and Keep for set, a record for merge
+-- Reply   now, the change up to which the reply tells, 1 if there are further ones, 1 if the known change is lost; for each
+--         write 1 if it changed who is banned, or until when; then the members and their records
+--
+-- All keys expire a second after the last record is forgotten.
+local call, floor, max, min = redis.call, math.floor, math.max, math.min
+local key, changes, ends = KEYS[1], KEYS[2], KEYS[3]
+local known, most, page = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000 + floor(time[2] / 1000)
+end
+
+-- Whole numbers above 10^14 lose digits in Lua's own formatting.
+local function text(n) return string.format('%.0f', n) end
+
+-- numbers(list) -> a table
+local function numbers(list)
+  local all = {}
+  for n in string.gmatch(list, '%d+') do all[#all + 1] = tonumber(n) end
+  return all
+end
+
+-- read(text) -> record; nothing if the text is not that of a record
+local function read(written)
+  local list, about = string.match(written or '', '^([%d ]+)|(.*)$')
+  local n = numbers(list or '')
+  if #n < 7 then return nil end
+  return {
+    change = n[1], over = n[2], began = n[3], level = n[4], last = n[5], lifted = n[6], forget = n[7],
+    strikes = {unpack(n, 8)}, about = about,
+  }
+end
+
+-- show(record) -> text
+local function show(r)
+  local head = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f', r.change, r.over, r.began, r.level, r.last, r.lifted, r.forget)
+  for _, at in ipairs(r.strikes) do head = head .. ' ' .. text(at) end
+  return head .. '|' .. r.about
+end
+
+-- longer(rule, length) -> the length of the next ban
+local function longer(rule, length) return min(rule.max, floor(length * rule.factor / 1000)) end
+
+-- top(rule) -> the level from which on bans do not grow
+local function top(rule)
+  local level, length = 0, rule.length
+  while rule.factor > 1000 and length < rule.max do
+    level, length = level + 1, longer(rule, length)
+  end
+  return level
+end
+
+-- length(rule, level, draw) -> how long a ban of a level lasts
+local function length_of(rule, level, draw)
+  local length = min(rule.length, rule.max)
+  while level > 0 and length < rule.max do
+    level, length = level - 1, longer(rule, length)
+  end
+  return length + floor(length * (rule.spread * draw) / 1000000)
+end
+
+local writes = {}
+
+function writes.strike(r, list)
+  local n = numbers(list)
+  local rule = {length = n[2], after = n[3], within = n[4], factor = n[5], max = n[6], halve = n[7], spread = n[8], pardon = n[9]}
+  local is_banned = now < r.over and r.over - now <= 2 * (r.over - r.began)
+  local is_pardoned = r.lifted > 0 and now >= r.lifted and now - r.lifted < rule.pardon
+  if is_banned or is_pardoned or r.last > 0 and now >= r.last and now - r.last < 1000 then return false end
+
+  local since, highest = max(r.over, r.last), top(rule)
+  if rule.halve > 0 and now > since then r.level = max(0, r.level - floor((now - since) / rule.halve)) end
+  r.level, r.last = min(r.level, highest), now
+  local strikes = {}
+  for _, at in ipairs(r.strikes) do
+    if at <= now and at > now - rule.within then strikes[#strikes + 1] = at end
+  end
+  strikes[#strikes + 1] = now
+  local begins = #strikes >= rule.after
+  r.strikes = begins and {} or strikes
+  if begins then
+    r.began, r.over = now, now + length_of(rule, r.level, n[1])
+    r.level = min(r.level + 1, highest)
+  end
+  r.forget = max(r.over, now) + max(rule.within, r.level * rule.halve, begins and rule.pardon or 0)
+  return begins
+end
+
+function writes.set(r, list, about)
+  local n = numbers(list)
+  r.began, r.over, r.strikes, r.about = now, now + n[1], {}, about
+  r.forget = max(r.forget, r.over + n[2])
+  return true
+end
+
+function writes.lift(r)
+  if now >= r.over then return false end
+  r.over, r.lifted, r.strikes, r.level = now, now, {}, max(0, r.level - 1)
+  return true
+end
+
+function writes.merge(r, list)
+  local o, before = read(list), r.over
+  if o.over > r.over and o.began >= r.lifted then r.over, r.began = o.over, o.began end
+  if o.lifted > r.lifted then
+    r.lifted = o.lifted
+    if r.began < o.lifted then r.over = min(r.over, o.lifted) end
+  end
+  r.level, r.last, r.forget = max(r.level, o.level), max(r.last, o.last), max(r.forget, o.forget)
+  if r.lifted == 0 then
+    local all, strikes = r.strikes, {}
+    for _, at in ipairs(o.strikes) do all[#all + 1] = at end
+    table.sort(all)
+    for _, at in ipairs(all) do -- a strike that both have is later in one of them
+      if #strikes == 0 or at - strikes[#strikes] >= 1000 then strikes[#strikes + 1] = at end
+    end
+    r.strikes = {unpack(strikes, max(1, #strikes - 99))}
+  end
+  if r.about == '' then r.about = o.about end
+  return r.over ~= before
+end
+
+local function drop(members)
+  if #members == 0 then return end
+  call('HDEL', key, unpack(members))
+  call('ZREM', changes, unpack(members))
+  call('ZREM', ends, unpack(members))
+end
+
+local head = call('HMGET', key, 'last', ARGV[3])
+local last, witness = tonumber(head[1] or 0), read(head[2])
+local lost = known > 0 and (not witness or witness.change < known)
+if lost then known = 0 end
+local reply = {now, known, 0, lost and 1 or 0}
+
+-- write(operation, member, former, about, list) -> whether who is banned has changed
+local function write(op, member, former, about, list)
+  local found = call('HMGET', key, member, former)
+  local r = read(found[1])
+  local moved = not r and former ~= '' and read(found[2])
+  if moved then
+    drop({former})
+    r = moved
+  end
+  if not r then
+    if op == 'lift' then return false end
+    r = {change = 0, over = 0, began = 0, level = 0, last = 0, lifted = 0, forget = 0, strikes = {}, about = about}
+  end
+  local done = writes[op](r, list, about)
+  for _ = 1, (moved and 1 or 0) + (done and 1 or 0) do
+    last = last + 1
+    r.change = last
+    call('ZADD', changes, text(last), member)
+  end
+  call('HSET', key, member, show(r), 'last', text(last))
+  call('ZADD', ends, text(r.forget), member)
+  return done
+end
+
+if #ARGV > 5 then
+  -- The server has evicted one of the keys: nothing is known for sure.
+  if call('HLEN', key) - 1 ~= call('ZCOUNT', ends, '-inf', '+inf') then
+    call('UNLINK', key, changes, ends)
+    last = 0
+  end
+  for i = 6, #ARGV, 5 do
+    reply[#reply + 1] = write(unpack(ARGV, i, i + 4)) and 1 or 0
+  end
+  drop(call('ZRANGEBYSCORE', ends, '-inf', text(now), 'LIMIT', 0, 1000))
+  local spare = call('ZCOUNT', ends, '-inf', '+inf') - most
+  if spare > 0 then drop(call('ZRANGE', ends, 0, min(spare, 1000) - 1)) end
+  local newest = call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]
+  for _, each in ipairs(KEYS) do call('PEXPIREAT', each, text((newest or now) + 1000)) end
+end
+
+if last > known then
+  local members = call('ZRANGEBYSCORE', changes, '(' .. text(known), '+inf', 'LIMIT', 0, page + 1)
+  if #members > page then
+    reply[3], members[page + 1] = 1, nil
+  end
+  local records = #members > 0 and call('HMGET', key, unpack(members)) or {}
+  for i, record in ipairs(records) do
+    if record then
+      reply[2] = tonumber(string.match(record, '^%d*')) or reply[2]
+      reply[#reply + 1] = members[i]
+      reply[#reply + 1] = record
+    end
+  end
+end
+return reply
