@@ -69,6 +69,18 @@ func (t *Table) ExchangeBans(_ context.Context, ask Ask) (a Answer, err error) {
 	return a, nil
 }
 
+// All returns all records.
+func (t *Table) All() []Change {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Change, len(t.ends))
+	for i, r := range t.ends {
+		all[i] = Change{r.member, r.Record}
+		all[i].Record.Strikes = slices.Clone(r.Strikes)
+	}
+	return all
+}
+
 // write makes one write. It reports whether who is banned has changed, or until when.
 func (t *Table) write(w *Write, now int64) (done bool) {
 	r := t.records[w.Member]

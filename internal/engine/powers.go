@@ -27,6 +27,8 @@ func TakeInto(ctx context.Context, store window.Store, dst []window.Decision, ch
 type Stepper interface {
 	// Step sets the clock, in Unix milliseconds.
 	Step(now int64)
+	// Time returns what the clock was set to.
+	Time() int64
 }
 
 // Pinger is implemented by stores that can be away.

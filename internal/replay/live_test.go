@@ -101,6 +101,8 @@ type liveStore struct{ *memory.Store }
 
 func (s *liveStore) Step(now int64) { stepped.now.Store(now) }
 
+func (s *liveStore) Time() int64 { return stepped.now.Load() }
+
 func (s *liveStore) String() string { return "live" }
 
 func (steppedStore) CaddyModule() caddy.ModuleInfo {

@@ -122,3 +122,6 @@ func (s *store) String() string { return s.name }
 
 // Step implements engine.Stepper.
 func (s *store) Step(now int64) { s.now.Store(now) }
+
+// Time implements engine.Stepper.
+func (s *store) Time() int64 { return s.now.Load() }

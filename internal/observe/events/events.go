@@ -24,10 +24,13 @@ const (
 	Override = "sliding_window_override_changed"
 	Enforce  = "sliding_window_enforce_changed"
 	Memory   = "sliding_window_memory_high"
+
+	Banned    = "sliding_window_banned"
+	BanLifted = "sliding_window_ban_lifted"
 )
 
 // eventNames are all of them.
-var eventNames = []string{Alert, Resolved, Away, Back, Override, Enforce, Memory}
+var eventNames = []string{Alert, Resolved, Away, Back, Override, Enforce, Memory, Banned, BanLifted}
 
 const (
 	maxEvents     = 64          // that wait

@@ -71,6 +71,16 @@ var (
 		Buckets: []float64{1e-3, 1e-2, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	}, []string{"zone"})
 
+	BansTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "bans_total",
+		Help: "Bans of a zone that began, by reason: denials, operator, or shadow in a zone that does not deny. Each is counted by the Caddy that began it.",
+	}, []string{"zone", "reason"})
+
+	BanLiftsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "ban_lifts_total",
+		Help: "Bans of a zone that an operator ended by this Caddy.",
+	}, []string{"zone"})
+
 	OverridesHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "overrides",
 		Help: "Overrides that this Caddy knows of a store.",
@@ -134,6 +144,7 @@ var (
 
 // All are the metrics of this package.
 var All = []prometheus.Collector{
+	BansTotal, BanLiftsTotal,
 	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
 	SettledTotal, SettleErrorsTotal, SettleMissingTotal, UnreadBodiesTotal, SettleSeconds,
 	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,

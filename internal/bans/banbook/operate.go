@@ -1,0 +1,137 @@
+package banbook
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
+)
+
+// Entry is a ban that is in force. One of Key, KeyHash and Network is set, but for the empty key. The times are of the store's
+// clock.
+type Entry struct {
+	Zone, Key, KeyHash, Network string
+	Shadow                      bool // of a zone that denies nothing
+	Began, Until                time.Time
+	Left                        time.Duration
+	Level                       int64
+	About                       // of a ban that an operator set
+
+	name string
+}
+
+// Look takes up what other Caddys have changed. It returns why the store cannot be asked.
+func (b *Book) Look(ctx context.Context) error {
+	for {
+		more, _, err := b.call(ctx, nil)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// List returns the bans that are in force, as far as this process knows: those that began first come first.
+func (b *Book) List() (all []Entry) {
+	now := b.now()
+	b.known.each(func(name string, f *fact) {
+		if !f.bans(now) {
+			return
+		}
+		e := Entry{
+			Zone: f.Zone, Key: f.Key, KeyHash: f.KeyHash, Network: f.Network, Shadow: f.Shadow, Began: time.UnixMilli(f.Began),
+			Until: time.UnixMilli(f.Record.Until), Left: time.Duration(f.ends-now) * time.Millisecond, Level: f.Level, name: name,
+		}
+		_ = json.Unmarshal([]byte(f.Record.About), &e.About) // that of an older or newer version may be another one
+		all = append(all, e)
+	})
+	slices.SortFunc(all, func(a, b Entry) int {
+		if c := a.Began.Compare(b.Began); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return all
+}
+
+// NameOf returns the entry of a key of a zone, whether it is banned or not.
+func (b *Book) NameOf(zone, key string) string {
+	return string(b.names.appendKey(nil, zone, key, false))
+}
+
+// Is reports whether the entry is of a key, which may be under a former secret.
+func (b *Book) Is(e *Entry, zone, key string) bool {
+	return e.name == b.NameOf(zone, key) || e.name == b.names.formerName(zone, key, false)
+}
+
+// SetKey bans a key, and SetNetwork a network, from now on for a time; keep is how long the level stays after that.
+func (b *Book) SetKey(ctx context.Context, zone, key string, length, keep time.Duration, about About) error {
+	return b.set(ctx, zone, bans.Write{Member: b.NameOf(zone, key), Former: b.names.formerName(zone, key, false)}, length, keep, about)
+}
+
+// SetNetwork bans the keys of a network.
+func (b *Book) SetNetwork(ctx context.Context, zone, network string, length, keep time.Duration, about About) error {
+	return b.set(ctx, zone, bans.Write{Member: networkName(zone, network)}, length, keep, about)
+}
+
+func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep time.Duration, about About) error {
+	w.Op, w.For, w.Keep, w.About = bans.Set, length.Milliseconds(), keep.Milliseconds(), about.text()
+	more, _, err := b.call(ctx, []bans.Write{w})
+	if err != nil {
+		return err
+	}
+	metrics.BansTotal.WithLabelValues(zone, "operator").Inc()
+	m, _ := parseName(w.Member)
+	data := map[string]any{"zone": zone, "seconds": length.Seconds(), "by": about.By, "why": about.Why}
+	fields := []zap.Field{zap.String("zone", zone), zap.Float64("seconds", length.Seconds()), zap.String("by", about.By), zap.String("why", about.Why)}
+	if b.Zone(zone).logsKeys.Load() || m.Network != "" {
+		data["key"] = m.shown()
+		fields = append(fields, zap.String("key", m.shown()))
+	}
+	events.Emit(events.Banned, data)
+	storestate.Logger(b.name).Info("a key was banned by an operator", fields...)
+	if more {
+		return b.Look(ctx)
+	}
+	return nil
+}
+
+// Lift ends bans. It returns how many were in force until then.
+func (b *Book) Lift(ctx context.Context, entries []Entry, about About) (lifted int, err error) {
+	of := make(map[string]int) // by zone
+	for len(entries) > 0 && err == nil {
+		some := entries[:min(len(entries), mostWrites)]
+		entries = entries[len(some):]
+		writes := make([]bans.Write, len(some))
+		for i := range some {
+			writes[i] = bans.Write{Op: bans.Lift, Member: some[i].name}
+		}
+		var done []bool
+		if _, done, err = b.call(ctx, writes); err != nil {
+			break
+		}
+		for i, is := range done {
+			if is {
+				of[some[i].Zone]++
+				lifted++
+			}
+		}
+	}
+	for zone, n := range of {
+		metrics.BanLiftsTotal.WithLabelValues(zone).Add(float64(n))
+		events.Emit(events.BanLifted, map[string]any{"zone": zone, "bans": n, "by": about.By, "why": about.Why})
+		storestate.Logger(b.name).Info("bans were lifted by an operator",
+			zap.String("zone", zone), zap.Int("bans", n), zap.String("by", about.By), zap.String("why", about.Why))
+	}
+	if err == nil && lifted > 0 {
+		err = b.Look(ctx)
+	}
+	return lifted, err
+}
