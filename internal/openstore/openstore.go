@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
@@ -34,6 +35,7 @@ type SharedStore struct {
 	Settler   *settler.Settler
 	Shadow    shadow.Slot
 	Overrides *overridebook.Book
+	Bans      *banbook.Book
 
 	fallback *fallback.Guard // nil for a store that cannot be away
 
@@ -73,6 +75,7 @@ func Acquire(store window.Store, shadow func() window.Store, local bool) *Shared
 	value, _, _ := stores.LoadOrNew(store, func() (caddy.Destructor, error) {
 		name := strings.ToValidUTF8(store.String(), "\uFFFD") // else a label panics, which locks the pool
 		s := &SharedStore{Raw: store, ID: identify(store), seconds: metrics.DecisionSeconds.WithLabelValues(name), Overrides: overridebook.New(store)}
+		s.Bans = banbook.New(store, s.ID)
 		s.unsettled.Add(1)
 		s.Shadow.Open = shadow
 		_, s.Shadow.Inline = store.(engine.Stepper)
@@ -160,6 +163,7 @@ func (s *SharedStore) Destruct() error {
 	}
 	s.Settler.Drain(DrainLast)
 	err := s.Shadow.Close()
+	s.Bans.Close()
 	s.closeUnlessHeld()
 	return err
 }

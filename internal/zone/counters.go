@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
@@ -15,7 +16,7 @@ import (
 )
 
 // collectors are all of them.
-var collectors = append(slices.Clone(metrics.All), load.NewCollector(running.Loads), toptalkers.Collector{})
+var collectors = append(slices.Clone(metrics.All), load.NewCollector(running.Loads), toptalkers.Collector{}, banbook.Collector{})
 
 // RegisterMetrics adds the collectors to the registry of a configuration. Each
 // handler does so; all but the first find them there.

@@ -145,16 +145,13 @@ func (Collector) Collect(to chan<- prometheus.Metric) {
 func (b *Book) Begin() {
 	b.mu.Lock()
 	b.runs++
-	first := b.runs == 1 && b.remote
-	ctx, cancel := context.WithCancel(context.Background())
-	if first {
-		b.stop, b.ended = cancel, new(sync.WaitGroup)
-	}
-	b.mu.Unlock()
-	if !first {
-		cancel()
+	if b.runs > 1 || !b.remote {
+		b.mu.Unlock()
 		return
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.stop, b.ended = cancel, new(sync.WaitGroup)
+	b.mu.Unlock()
 	b.flush(ctx)
 	b.ended.Go(func() { b.run(ctx) })
 }
@@ -336,10 +333,12 @@ func (b *Book) learn(name string, r *bans.Record, now int64) {
 		}
 	}
 	switch {
+	case before != nil && before.lifted && r.Began <= before.Lifted, before.bans(here) && r.Began < before.Began && r.Lifted < before.Began:
+		return // the store has an older copy
 	case r.Left(now) > 0:
 	case !before.bans(here):
 		return
-	case r.Lifted >= before.Began: // an older copy of the store may bring it back
+	case r.Lifted >= before.Began: // it is remembered, as long as an older copy could bring it back
 		f.ends, f.lifted = before.ends, true
 	default: // the store has an older record, or another clock
 		return
