@@ -302,6 +302,9 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	if z.Fallback == nil && z.errNoFallback != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, z.errNoFallback)
 	}
+	if err := z.checkUpTo("ipv6_prefix"); err != nil && z.tierAt != "" {
+		return fmt.Errorf("zone %s: %w, at %s", z.Name, err, z.tierAt)
+	}
 	return wrap(d, z.check())
 }
 

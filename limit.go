@@ -21,6 +21,12 @@ type Limit struct {
 	// The length of the window, 1ms or more: `90s`, `5m`, `1h`, `1d`, `1w`. Placeholders
 	// are allowed.
 	Window Value `json:"window"`
+
+	// The network of an address that the limit counts in place of the address: the leading bits
+	// of IPv4 and of IPv6, as in `24/48`. A request is counted in all of its tiers, or in
+	// none. Limits go from the address to wider networks. Only where the key is the address of a client.
+	// Not with placeholders in the limit, `lease`, or a percentage in `enforce`. Default: the limit counts the key.
+	Tier string `json:"tier,omitempty"`
 }
 
 func (l Limit) dynamic() bool { return l.Max.dynamic() || l.Window.dynamic() }
@@ -61,7 +67,30 @@ func (l Limit) compile(field string) (c compiled.LimitTemplate, err error) {
 		}
 		return c, fmt.Errorf("%s %s %s: %w", field, l.Max, l.Window, err)
 	}
-	return compiled.NewLimitTemplate(string(l.Max), string(l.Window), known), nil
+	c = compiled.NewLimitTemplate(string(l.Max), string(l.Window), known)
+	if l.Tier == "" {
+		return c, nil
+	}
+	tier, err := template.ParseTier(l.Tier)
+	switch {
+	case err != nil:
+		return c, fmt.Errorf("%s: %w", l.in(field), err)
+	case field != "limit":
+		return c, fmt.Errorf("%s: only a limit has a tier; take tier out", l.in(field))
+	case l.dynamic():
+		return c, fmt.Errorf("%s: a limit with a tier cannot hold a placeholder; write numbers", l.in(field))
+	}
+	c.Tier = tier.String()
+	return c, nil
+}
+
+// in returns the limit as a Caddyfile has it.
+func (l Limit) in(field string) string {
+	text := fmt.Sprintf("%s %s %s", field, l.Max, l.Window)
+	if l.Tier != "" {
+		text += " tier " + l.Tier
+	}
+	return text
 }
 
 // known returns the limit with something valid for placeholders.
@@ -76,7 +105,13 @@ func (l Limit) known() Limit {
 }
 
 // plain returns the limit with its values spelt in one way.
-func (l Limit) plain() Limit { return Limit{l.Max.canonicalInt(), l.Window.canonicalDuration()} }
+func (l Limit) plain() Limit {
+	tier := l.Tier
+	if p, err := template.ParseTier(tier); err == nil {
+		tier = p.String()
+	}
+	return Limit{l.Max.canonicalInt(), l.Window.canonicalDuration(), tier}
+}
 
 // defaultLeaseTTL is how long a lease lasts unless configured.
 const defaultLeaseTTL = time.Second

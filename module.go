@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -181,7 +182,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		use.Note(h.decidesAlone(z), openShadow != nil)
+		use.Note(h.decidesAlone(z) && z.c.Tiers == nil, openShadow != nil)
 		if z.c.Percent != enforce.All {
 			if err := use.CheckShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
@@ -335,10 +336,11 @@ func (z *Zone) warn(logger *zap.Logger) {
 	if z.Settle != nil { // which reserves the smallest limit at most
 		return
 	}
+	limits := z.c.AllLimits()
 	for i, l := range z.Limits {
-		if limit := &z.c.Limits[i]; !limit.DynamicMax() && limit.Known.Limit > 0 && z.c.Cost > limit.Known.Limit {
+		if limit := &limits[i]; !limit.DynamicMax() && limit.Known.Limit > 0 && z.c.Cost > limit.Known.Limit {
 			logger.Warn("cost is above the limit, so that no request passes; raise the limit, or lower cost",
-				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("limit", string(l.Max)+" "+string(l.Window)))
+				zap.String("zone", z.Name), zap.Int64("cost", z.c.Cost), zap.String("limit", strings.TrimPrefix(l.in("limit"), "limit ")))
 		}
 	}
 }

@@ -115,9 +115,10 @@ type Zone struct {
 	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
 	TopTalkers bool `json:"top_talkers,omitempty"`
 
-	// Of a Caddyfile: the place of the zone, and what is wrong if it has no fallback.
+	// Of a Caddyfile: the place of the zone, what is wrong if it has no fallback, and the place of the first limit with a tier.
 	writtenAt     string
 	errNoFallback error
+	tierAt        string
 
 	c *compiled.Settings // made by check
 

@@ -112,24 +112,67 @@ func checkLimits(z *Zone, c *compiled.Settings) error {
 		return errors.New("limit is missing: write limit <max> <window>")
 	}
 	windows := make(map[time.Duration]bool)
+	of := c // the settings of the zone, or of a tier
 	for _, l := range z.Limits {
 		limit, err := l.compile("limit")
 		if err != nil {
 			return err
 		}
-		if c.Limits = append(c.Limits, limit); limit.DynamicWindow() {
+		if limit.Tier != of.Tier {
+			if of, err = addTier(c, of, &l, limit.Tier); err != nil {
+				return err
+			}
+			clear(windows)
+		}
+		if of.Limits = append(of.Limits, limit); limit.DynamicWindow() {
 			continue
 		}
 		if windows[limit.Known.Window] {
-			return fmt.Errorf("limit %s %s: another limit has the same window; keep the smaller one", l.Max, l.Window)
+			return fmt.Errorf("%s: another limit has the same window; keep the smaller one", l.in("limit"))
 		}
-		windows[limit.Known.Window], c.Longest = true, max(c.Longest, limit.Known.Window)
+		windows[limit.Known.Window], of.Longest = true, max(of.Longest, limit.Known.Window)
+		if of != c {
+			of.Policies = append(of.Policies, limit.Known)
+		}
 	}
 	if !slices.ContainsFunc(z.Limits, Limit.dynamic) {
 		for _, limit := range c.Limits {
 			c.Policies = append(c.Policies, limit.Known)
 		}
 		c.Quotas = answer.NewQuotas(z.Name, c.Policies)
+	}
+	return nil
+}
+
+// addTier adds the tier of a limit to c. before has the limits in front of it.
+func addTier(c, before *compiled.Settings, l *Limit, tier string) (*compiled.Settings, error) {
+	networks, err := template.ParseTier(tier)
+	switch {
+	case tier == "":
+		err = errors.New("limits go from the address to wider networks; write this limit in front of those with a tier")
+	case err != nil: // it was checked
+	case len(c.Limits) == 0:
+		err = errors.New("the zone has no limit without a tier in front of this one; add one, or write ipv4_prefix and ipv6_prefix in place of tier")
+	case before != c && !networks.IsWider(before.Networks):
+		err = fmt.Errorf("limits go from the address to wider networks, and %s is not wider than %s, of IPv4 and of IPv6; write fewer bits of both, or another order", tier, before.Tier)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.in("limit"), err)
+	}
+	return c.AddTier(networks), nil
+}
+
+// checkTiers reports why tiers cannot be networks of the key. All of the zone must have been read.
+func checkTiers(z *Zone, c *compiled.Settings) error {
+	if c.Tiers == nil {
+		return nil
+	}
+	l := z.Limits[len(c.Limits)]
+	switch own := c.Key.Prefixes; {
+	case !c.Key.IsAddress():
+		return fmt.Errorf("%s: key %s is not the address of a client alone; write key {client_ip}, or a zone of its own for the network", l.in("limit"), c.Configured.Key)
+	case !c.Tiers[0].Networks.IsWider(own):
+		return fmt.Errorf("%s: the zone groups addresses by %s bits, and a tier has fewer, of IPv4 and of IPv6; write fewer, or set ipv4_prefix and ipv6_prefix", l.in("limit"), own)
 	}
 	return nil
 }
@@ -170,12 +213,14 @@ func checkAlgorithm(z *Zone, c *compiled.Settings) (err error) {
 	if g, ok := c.Algorithm.(window.GCRA); ok {
 		c.Algorithm, c.Native = window.GCRA{Burst: g.Burst}, g
 	}
-	if err := window.CheckPack(c.Algorithm, len(z.Limits), c.Pack); err != nil {
-		return err
+	for _, of := range append([]*compiled.Settings{c}, c.Tiers...) {
+		if err := window.CheckPack(c.Algorithm, len(of.Limits), c.Pack); err != nil {
+			return err
+		}
 	}
 	var known []window.Policy
-	for i := range c.Limits {
-		if l := &c.Limits[i]; !l.DynamicWindow() {
+	for _, l := range c.AllLimits() {
+		if !l.DynamicWindow() {
 			known = append(known, l.Known)
 		}
 	}
@@ -202,7 +247,9 @@ func errNative(reason error) error {
 }
 
 func checkLease(z *Zone, c *compiled.Settings) (err error) {
-	c.Lease, err = z.Lease.engine(c.Algorithm)
+	if c.Lease, err = z.Lease.engine(c.Algorithm); err == nil && z.Lease != nil && c.Tiers != nil {
+		err = errors.New("lease and tier cannot be combined, for a request that counts in several places takes no lease; take out one of them")
+	}
 	return err
 }
 
@@ -316,12 +363,13 @@ func checkLoad(z *Zone, c *compiled.Settings) (err error) {
 
 // checkScaled reports why the limits cannot follow the load.
 func checkScaled(z *Zone, c *compiled.Settings) error {
-	if len(c.Limits) == 0 {
+	limits := c.AllLimits()
+	if len(limits) != len(z.Limits) || len(limits) == 0 {
 		return nil // of the limit
 	}
 	scaled, written, dynamic := []window.Policy(nil), []Limit(nil), false
 	for i, l := range z.Limits {
-		limit := &c.Limits[i]
+		limit := &limits[i]
 		if limit.DynamicWindow() {
 			return fmt.Errorf("limit %s %s: load scales limits with windows of 60s or less, and this one is not known before a request comes; write the window without a placeholder", l.Max, l.Window)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -124,7 +125,7 @@ func zoneOptions() []zoneOption {
 				p.IPv4Prefix = nil
 			}
 		}},
-		{"ipv6_prefix", readPrefix(func(z *Zone) **int { return &z.IPv6Prefix }, 128), nil, func(z, p *Zone) {
+		{"ipv6_prefix", readPrefix(func(z *Zone) **int { return &z.IPv6Prefix }, 128), checkTiers, func(z, p *Zone) {
 			if z.IPv6Prefix != nil && *z.IPv6Prefix == template.DefaultIPv6Prefix {
 				p.IPv6Prefix = nil
 			}
@@ -220,7 +221,9 @@ func readLimit(z *Zone, d *caddyfile.Dispenser) error {
 	if err := l.read(d); err != nil {
 		return err
 	}
-	z.Limits = append(z.Limits, l)
+	if z.Limits = append(z.Limits, l); l.Tier != "" && z.tierAt == "" {
+		z.tierAt = place(d)
+	}
 	if l.dynamic() && z.errNoFallback == nil {
 		z.errNoFallback = d.WrapErr(errNoFallback(l))
 	}
@@ -238,16 +241,28 @@ func readFallback(z *Zone, d *caddyfile.Dispenser) error {
 // read reads the words of a limit.
 func (l *Limit) read(d *caddyfile.Dispenser) error {
 	words := suggest.PeekArgs(d)
+	var tier string
+	if at := slices.Index(words, "tier"); at > 0 {
+		if len(words) != at+2 {
+			return d.Errf("%s %s: a tier is one word behind the limit; write %[1]s <max> <window> tier 24/48", d.Val(), strings.Join(words, " "))
+		}
+		words, l.Tier = words[:at], words[at+1]
+	}
 	if len(words) == 1 {
-		if one, ok := quantity.InOneWord(words[0]); ok && d.NextArg() {
+		if one, ok := quantity.InOneWord(words[0]); ok {
 			l.Max, l.Window = Value(one.Max), Value(one.Window)
+			d.RemainingArgs()
 			return nil
 		}
 	}
 	if err := quantity.CheckWords(d.Val(), words); err != nil {
 		return d.WrapErr(err)
 	}
-	if !d.AllArgs((*string)(&l.Max), (*string)(&l.Window)) {
+	to := []*string{(*string)(&l.Max), (*string)(&l.Window)}
+	if l.Tier != "" {
+		to = append(to, &tier, &l.Tier)
+	}
+	if !d.AllArgs(to...) {
 		return suggest.ArgErr(d)
 	}
 	return nil
@@ -329,6 +344,7 @@ func (z *Zone) check() error {
 	if err := z.checkUpTo(""); err != nil {
 		return fmt.Errorf("zone %s: %w", z.Name, err)
 	}
+	z.c.CompleteTiers()
 	return nil
 }
 
@@ -359,7 +375,7 @@ func (z *Zone) compiled() *compiled.Settings {
 	}
 	for _, l := range z.Limits {
 		p := l.plain()
-		c.Configured.Limits = append(c.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window)})
+		c.Configured.Limits = append(c.Configured.Limits, control.LimitInfo{Max: template.Short(string(p.Max)), Window: string(p.Window), Tier: p.Tier})
 	}
 	switch {
 	case z.CountIf != nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/dryrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -30,15 +31,31 @@ func (a API) inspect(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	z, c := found.zones[0], &found.charge
-	if found.rule.Decides() {
-		return http.StatusOK, z.Overridden(c, found.rule, found.needs), nil
+	answer, err := inspectCharge(r.Context(), z, c, found.rule, found.needs)
+	if err != nil || found.rule.Decides() {
+		return http.StatusOK, answer, err
+	}
+	for _, t := range z.Decider.InTiers(c) {
+		tier, err := inspectCharge(r.Context(), z, &t.Charge, t.Rule, running.Needs{Cost: found.needs.Cost})
+		if err != nil {
+			return 0, nil, err
+		}
+		answer.AddTier(tier)
+	}
+	return http.StatusOK, answer, nil
+}
+
+// inspectCharge says what a charge meets, whose key has an override; nil without one.
+func inspectCharge(ctx context.Context, z *running.ActiveZone, c *window.Charge, rule *overrides.Rule, needs running.Needs) (*control.Inspection, error) {
+	if rule.Decides() {
+		return z.Overridden(c, rule, needs), nil
 	}
 	peek := peekOf(z, c.Key)
-	ds, by, cause, err := peek(r.Context(), []window.Charge{*c}, z.Configured.OnError.Local(), z.Share)
+	ds, by, cause, err := peek(ctx, []window.Charge{*c}, z.Configured.OnError.Local(), z.Share)
 	if err != nil {
-		return 0, nil, Unavailable(z, err)
+		return nil, Unavailable(z, err)
 	}
-	return http.StatusOK, z.Inspection(c, found.rule, found.needs, ds, z.Used(r.Context(), peek, c, ds), by, cause), nil
+	return z.Inspection(c, rule, needs, ds, z.Used(ctx, peek, c, ds), by, cause), nil
 }
 
 // peekOf returns what looks at the counter of a key, where requests on the key count now.

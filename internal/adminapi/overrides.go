@@ -111,7 +111,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 	answer := control.OverrideChange{Records: records, InPlaceOf: make(map[string]string), Warnings: make(map[string]string)}
 	for i, o := range records {
 		if o.Factor == 0 {
-			answer.InPlaceOf[o.ID] = limitsOf(zones[i])
+			answer.InPlaceOf[o.ID] = limitsOf(zones[i], &sent[i])
 		}
 		if len(records) > overridebook.MostTold {
 			continue // a look at the store for each would take long

@@ -30,7 +30,7 @@ func reset(r *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	s, c := found.zones[0].Store, &found.charge
-	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Store: s.Name(), Done: true}
+	answer := &control.Reset{Zone: c.Zone, Key: c.Key, Tier: found.zones[0].Decider.TierOf(c.Key), Store: s.Name(), Done: true}
 	var told []*openstore.SharedStore
 	for _, z := range found.zones { // stores of one name may differ in options, and remember apart
 		if slices.Contains(told, z.Store) {

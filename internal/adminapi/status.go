@@ -69,5 +69,10 @@ func top(_ *http.Request, body []byte) (int, any, error) {
 	if t == nil {
 		return 0, nil, refused(http.StatusConflict, errors.New("zone: keeps no top talkers; write top_talkers in it"))
 	}
+	if query.Tier != "" {
+		if t = zones[0].TopOfTiers[query.Tier]; t == nil {
+			return 0, nil, refused(http.StatusNotFound, errors.New("tier: the zone has no such tier; GET "+control.Base+"zones lists limits with their tiers"))
+		}
+	}
 	return http.StatusOK, t.Top(query.By, *query.Count), nil
 }

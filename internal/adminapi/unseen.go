@@ -67,11 +67,17 @@ func isKey(k *toptalkers.Key, key string) bool {
 	return k.Key == key || k.Cut && strings.HasPrefix(key, k.Key)
 }
 
-// limitsOf returns the limits of a zone in words, as they are configured.
-func limitsOf(z *running.ActiveZone) string {
-	limits := make([]string, len(z.Configured.Limits))
-	for i, l := range z.Configured.Limits {
-		limits[i] = l.Max + " in " + l.Window
+// limitsOf returns the limits of a zone in words that do not hold under a record, as they are configured.
+func limitsOf(z *running.ActiveZone, r *overrides.Record) string {
+	var limits []string
+	network := ""
+	if key, ok := keyOf(z, r); ok {
+		network = z.Decider.TierOf(key)
+	}
+	for _, l := range z.Configured.Limits {
+		if l.Tier == network || network == "" && r.Limits == nil {
+			limits = append(limits, l.String())
+		}
 	}
 	return strings.Join(limits, ", ")
 }

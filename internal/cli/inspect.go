@@ -120,6 +120,9 @@ func printInspection(w io.Writer, i *control.Inspection) {
 		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
 	printOverride(w, i)
+	for _, t := range i.Tiers {
+		printOverride(w, ofNetwork(i, &t))
+	}
 	_, _ = fmt.Fprintln(w)
 	rows := limitRows(i)
 	if len(rows) == 0 {
@@ -139,7 +142,7 @@ func needed(n *control.NeedsRequest) string {
 	}
 	var parts []string
 	for _, l := range n.Limits {
-		parts = append(parts, "the limit "+l.Max+" in "+l.Window)
+		parts = append(parts, "the limit "+l.String())
 	}
 	switch n.Cost {
 	case "":
@@ -164,17 +167,41 @@ func limitRows(i *control.Inspection) (rows [][]any) {
 		case l.RetryAfter != nil:
 			retry = inSeconds(*l.RetryAfter)
 		}
-		rows = append(rows, []any{fmt.Sprintf("%d in %s", l.Max, l.Window), l.Used, l.Remaining, retry, inSeconds(l.ResetAfter), l.Source})
+		rows = append(rows, []any{ofTier(fmt.Sprintf("%d in %s", l.Max, l.Window), i), l.Used, l.Remaining, retry, inSeconds(l.ResetAfter), l.Source})
 	}
-	if i.NeedsRequest == nil {
-		return rows
+	if i.Tier != "" && rows == nil { // an override decides
+		rows = append(rows, []any{ofTier(i.Override.Effect(), i), "", "", "", "", control.SourceOverride})
 	}
-	for _, l := range i.NeedsRequest.Limits {
+	if i.NeedsRequest != nil {
+		rows = append(rows, neededRows(i.NeedsRequest)...)
+	}
+	for _, t := range i.Tiers {
+		rows = append(rows, limitRows(ofNetwork(i, &t))...)
+	}
+	return rows
+}
+
+// ofNetwork returns the inspection of the network of a tier.
+func ofNetwork(i *control.Inspection, t *control.TierInspection) *control.Inspection {
+	return &control.Inspection{Key: t.Key, Tier: t.Tier, Limits: t.Limits, Cost: i.Cost, Override: t.Override, Misfit: t.Misfit}
+}
+
+// ofTier returns the text of a limit, with the network and the tier that it is of.
+func ofTier(limit string, i *control.Inspection) string {
+	if i.Tier == "" {
+		return limit
+	}
+	return fmt.Sprintf("%s, %s (tier %s)", limit, printable(i.Key), i.Tier)
+}
+
+// neededRows returns a row for each limit that needs a request.
+func neededRows(n *control.NeedsRequest) (rows [][]any) {
+	for _, l := range n.Limits {
 		used, reset := any(""), ""
 		if l.Used != nil {
 			used, reset = *l.Used, inSeconds(*l.ResetAfter)
 		}
-		rows = append(rows, []any{l.Max + " in " + l.Window, used, "", "", reset, "needs a request"})
+		rows = append(rows, []any{l.String(), used, "", "", reset, "needs a request"})
 	}
 	return rows
 }

@@ -32,7 +32,7 @@ func printZones(w io.Writer, heading string, zones []fleetZone, fleet bool) {
 	for _, z := range zones {
 		var limits []string
 		for _, l := range z.Limits {
-			limits = append(limits, l.Max+" in "+l.Window)
+			limits = append(limits, l.String())
 		}
 		t.add(z.Name, z.Outcomes["denied"], z.Outcomes["shadow_denied"], z.Outcomes["allowed"], enforcedUntil(z.Enforce, z.EnforceUntil), strings.Join(limits, ", "), printable(z.Key), z.Store, z.Algorithm, string(z.OnError), strings.Join(z.at, ", "))
 	}
@@ -142,7 +142,11 @@ func printReset(w io.Writer, answer *control.Reset) {
 	if !answer.Done {
 		what = "will be reset"
 	}
-	_, _ = fmt.Fprintf(w, "%s in zone %s %s.\n", printable(answer.Key), answer.Zone, what)
+	of := ""
+	if answer.Tier != "" {
+		of = "tier " + answer.Tier + " of "
+	}
+	_, _ = fmt.Fprintf(w, "%s in %szone %s %s.\n", printable(answer.Key), of, answer.Zone, what)
 	if note := answer.Note; note != "" {
 		_, _ = fmt.Fprintln(w, strings.ToUpper(note[:1])+note[1:]+".")
 	}

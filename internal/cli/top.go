@@ -38,6 +38,7 @@ func (c *command) topCommand() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("zone", c.completeZone)
 	cmd.Flags().StringVar(&q.Store, "store", "", "Name of the store, if several have the zone")
 	cmd.Flags().StringVar(&q.By, "by", "denied", "denied, in requests, or charged, in units")
+	cmd.Flags().StringVar(&q.Tier, "tier", "", "Networks of a tier in place of addresses, such as 24/48")
 	cmd.Flags().IntVar(&count, "count", count, "How many clients")
 	cmd.Flags().BoolVar(&watch, "watch", false, "Show it again every 2 s, until it is interrupted")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"denied", "charged"}, cobra.ShellCompDirectiveNoFileComp))
@@ -81,7 +82,8 @@ func (c *command) topQueries(q control.TopQuery) ([]control.TopQuery, error) {
 	var queries []control.TopQuery
 	for _, z := range sumZones(answers) {
 		isThere := slices.ContainsFunc(queries, func(other control.TopQuery) bool { return other.Zone == z.Name && other.Store == z.Store })
-		if z.TopTalkers && !isThere && (q.Store == "" || q.Store == z.Store) {
+		hasTier := q.Tier == "" || slices.ContainsFunc(z.Limits, func(l control.LimitInfo) bool { return l.Tier == q.Tier })
+		if z.TopTalkers && !isThere && hasTier && (q.Store == "" || q.Store == z.Store) {
 			q := q
 			q.Zone, q.Store = z.Name, z.Store
 			queries = append(queries, q)
@@ -195,7 +197,11 @@ func printTop(w io.Writer, of string, answer *control.Top) {
 	if answer.Hashed {
 		key = "HASH OF THE KEY"
 	}
-	_, _ = fmt.Fprintf(w, "Zone %s, %s, %s: %s since %s\n\n", answer.Zone, printable(answer.Store), of, total, answer.Since)
+	zone := answer.Zone
+	if answer.Tier != "" {
+		zone += ", tier " + answer.Tier
+	}
+	_, _ = fmt.Fprintf(w, "Zone %s, %s, %s: %s since %s\n\n", zone, printable(answer.Store), of, total, answer.Since)
 	if len(answer.Keys) == 0 {
 		return
 	}

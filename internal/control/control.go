@@ -97,6 +97,16 @@ type Recent struct {
 type LimitInfo struct {
 	Max    string `json:"max"` // a placeholder, perhaps
 	Window string `json:"window"`
+	// Of the network that the limit counts in place of the key, such as `24/48`.
+	Tier string `json:"tier,omitempty"`
+}
+
+// String writes the limit as in `600 in 1m tier 24/48`.
+func (l LimitInfo) String() string {
+	if l.Tier == "" {
+		return l.Max + " in " + l.Window
+	}
+	return l.Max + " in " + l.Window + " tier " + l.Tier
 }
 
 // Status is the answer to GET /sliding_window/status.
@@ -168,6 +178,8 @@ type Inspection struct {
 	Zone string `json:"zone"`
 	// As it counts: grouped, folded and in one spelling.
 	Key string `json:"key"`
+	// That of which the key is a network, such as `24/48`.
+	Tier string `json:"tier,omitempty"`
 	// The name of the counter's key in Redis.
 	RedisKey  string `json:"redis_key,omitempty"`
 	Algorithm string `json:"algorithm"`
@@ -184,6 +196,28 @@ type Inspection struct {
 	// The override of the key, and why it is not applied if it does not fit the zone.
 	Override *overrides.Record `json:"override,omitempty"`
 	Misfit   string            `json:"misfit,omitempty"`
+	// The networks of the address, if the zone has tiers.
+	Tiers []TierInspection `json:"tiers,omitempty"`
+}
+
+// TierInspection is the part of an Inspection that is of a network alone.
+type TierInspection struct {
+	Tier      string            `json:"tier"`
+	Key       string            `json:"key"`
+	RedisKey  string            `json:"redis_key,omitempty"`
+	DecidedBy string            `json:"decided_by"`
+	Limits    []LimitState      `json:"limits"`
+	WouldPass *bool             `json:"would_pass"`
+	Override  *overrides.Record `json:"override,omitempty"`
+	Misfit    string            `json:"misfit,omitempty"`
+}
+
+// AddTier adds what the next request meets in a tier.
+func (i *Inspection) AddTier(t *Inspection) {
+	i.Tiers = append(i.Tiers, TierInspection{t.Tier, t.Key, t.RedisKey, t.DecidedBy, t.Limits, t.WouldPass, t.Override, t.Misfit})
+	if !t.Passes() && (i.WouldPass == nil || *i.WouldPass) {
+		i.WouldPass = t.WouldPass
+	}
 }
 
 // NeedsRequest is what an inspection by key does not know.

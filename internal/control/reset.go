@@ -33,6 +33,7 @@ func DecodeReset(body []byte) (ResetOrder, error) {
 type Reset struct {
 	Zone  string `json:"zone"`
 	Key   string `json:"key"`
+	Tier  string `json:"tier,omitempty"` // of which the key is a network; other tiers are not reset
 	Store string `json:"store"`
 	// Whether the store has forgotten the counter. If not it is away, and is told once it is back.
 	Done bool `json:"done"`

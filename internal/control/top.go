@@ -16,6 +16,8 @@ type TopQuery struct {
 	Store string `json:"store,omitempty"`
 	// `denied` or `charged`. Default: `denied`.
 	By string `json:"by,omitempty"`
+	// Networks of a tier, such as `24/48`. Default: keys of the zone.
+	Tier string `json:"tier,omitempty"`
 	// How many keys. Default: 10.
 	Count *int `json:"count,omitempty"`
 }
@@ -25,7 +27,7 @@ func DecodeTop(body []byte) (TopQuery, error) {
 	var q TopQuery
 	err := decode(body, &q, words{
 		object: "zone",
-		fields: "zone, store, by and count",
+		fields: "zone, store, by, tier and count",
 		types:  map[string]string{"count": "a whole number"},
 	})
 	if err != nil {
@@ -54,6 +56,7 @@ type Top struct {
 	Zone  string `json:"zone"`
 	Store string `json:"store"`
 	By    string `json:"by"` // see TopQuery
+	Tier  string `json:"tier,omitempty"`
 	// From when on requests are counted, in RFC 3339.
 	Since string `json:"since"`
 	// Requests that were denied, or units that were charged, of all keys.

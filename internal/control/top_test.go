@@ -21,7 +21,7 @@ func TestDecodeTop(t *testing.T) {
 		`{"zone":"z","count":257}`:                                 "count: must be from 1 to 256",
 		`{"zone":"z","count":"secret"}`:                            "count: must be a whole number",
 		`{"zone":"z","count":1.5}`:                                 "count: must be a whole number",
-		`{"zone":"z","key":"secret"}`:                              "body: unknown field; use zone, store, by and count",
+		`{"zone":"z","key":"secret"}`:                              "body: unknown field; use zone, store, by, tier and count",
 		`{"zone":"z","count":10} {"zone":1}`:                       "body: more than one JSON value; send one object",
 	} {
 		q, err := control.DecodeTop([]byte(body))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -59,16 +60,22 @@ func neverDecides(_ *Config, z *zone) (all []problem) {
 	if !z.isExact() {
 		return all
 	}
-	for i := range z.Limits {
-		b := &z.Limits[i]
+	limits := z.AllLimits()
+	for i := range limits {
+		b := &limits[i]
 		if b.Dynamic() {
 			continue
 		}
-		for j := range z.Limits {
-			if a := &z.Limits[j]; j != i && !a.Dynamic() && dominates(a.Known, b.Known) && (j < i || !dominates(b.Known, a.Known)) {
-				all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as limit %s is reached first", policy(b.Known), policy(a.Known)), option: "limit", nth: i})
+		for j := range limits {
+			a := &limits[j]
+			counts := a.Tier == b.Tier || j > i // a network has what its address has
+			if j != i && counts && !a.Dynamic() && dominates(a.Known, b.Known) && (j < i || a.Tier != b.Tier || !dominates(b.Known, a.Known)) {
+				all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as limit %s is reached first", limitText(b), limitText(a)), option: "limit", nth: i})
 				break
 			}
+		}
+		if b.Tier != "" {
+			continue
 		}
 		if at := slices.IndexFunc(z.handler.Zones, func(o *ZoneFacts) bool { return z.isBehind(o, b.Known) }); at >= 0 {
 			all = append(all, problem{what: fmt.Sprintf("limit %s is never reached, as zone %s with the same key denies first", policy(b.Known), z.handler.Zones[at].Name), option: "limit", nth: i})
@@ -107,9 +114,9 @@ func costAboveLimit(_ *Config, z *zone) (all []problem) {
 	if z.Settle != nil || z.Spends.Dynamic { // settle reserves the smallest limit at most
 		return nil
 	}
-	for i := range z.Limits {
-		if l := &z.Limits[i]; !l.DynamicMax() && l.Known.Limit > 0 && z.Cost > l.Known.Limit {
-			all = append(all, problem{what: fmt.Sprintf("cost %d is above limit %s", z.Cost, policy(l.Known)), option: "limit", nth: i})
+	for i, l := range z.AllLimits() {
+		if !l.DynamicMax() && l.Known.Limit > 0 && z.Cost > l.Known.Limit {
+			all = append(all, problem{what: fmt.Sprintf("cost %d is above limit %s", z.Cost, limitText(&l)), option: "limit", nth: i})
 		}
 	}
 	return all
@@ -170,20 +177,23 @@ func forgets(_ *Config, z *zone) (all []problem) {
 	if z.handler.IsRemote {
 		return nil
 	}
-	for i := range z.Limits {
-		if l := &z.Limits[i]; !l.DynamicWindow() && l.Known.Window > longestKept {
-			all = append(all, problem{what: fmt.Sprintf("a restart gives each client all of limit %s again", limitText(l.Dynamic(), l.Known)), option: "limit", nth: i})
+	for i, l := range z.AllLimits() {
+		if !l.DynamicWindow() && l.Known.Window > longestKept {
+			all = append(all, problem{what: fmt.Sprintf("a restart gives each client all of limit %s again", limitText(&l)), option: "limit", nth: i})
 		}
 	}
 	return all
 }
 
 // limitText writes a limit of which the number may not be known.
-func limitText(dynamic bool, p window.Policy) string {
-	if dynamic {
-		return "of " + duration(p.Window)
+func limitText(l *compiled.LimitTemplate) string {
+	switch {
+	case l.Dynamic():
+		return "of " + duration(l.Known.Window)
+	case l.Tier != "":
+		return policy(l.Known) + " tier " + l.Tier
 	}
-	return policy(p)
+	return policy(l.Known)
 }
 
 func clearSecrets(_ *Config, z *zone) (all []problem) {
@@ -200,9 +210,9 @@ func largeEntries(_ *Config, z *zone) (all []problem) {
 	if _, ok := z.Algorithm.(window.Zset); !ok || !z.handler.IsRemote || z.Cost != 1 || z.Spends.Dynamic || z.Settle != nil {
 		return nil
 	}
-	for i := range z.Limits {
-		if l := &z.Limits[i]; !l.Dynamic() && l.Known.Limit >= largestZset {
-			all = append(all, problem{what: fmt.Sprintf("zset with limit %s takes up to %d bytes of Redis for each key", policy(l.Known), l.Known.Limit*zsetBytes), option: "limit", nth: i})
+	for i, l := range z.AllLimits() {
+		if !l.Dynamic() && l.Known.Limit >= largestZset {
+			all = append(all, problem{what: fmt.Sprintf("zset with limit %s takes up to %d bytes of Redis for each key", limitText(&l), l.Known.Limit*zsetBytes), option: "limit", nth: i})
 		}
 	}
 	return all

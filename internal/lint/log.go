@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay"
 	"github.com/slidingwindow/caddy-sliding-window/internal/replay/accesslog"
 )
@@ -173,10 +174,14 @@ func tenthsOfZone(zone map[string]any, names map[string]limitOf) (zones []any) {
 		}
 		names[own] = key
 		tenth := map[string]any{"name": own, "enforce": "shadow", "limits": []any{map[string]any{"max": n / 10, "window": limit["window"]}}}
+		tier, isTiered := limit["tier"].(string)
 		for _, option := range []string{"match", "key", "cost", "algorithm", "ipv4_prefix", "ipv6_prefix", "fold_case", "empty_key", "empty_key_status"} {
 			if value, ok := zone[option]; ok {
 				tenth[option] = value
 			}
+		}
+		if networks, err := template.ParseTier(tier); isTiered && err == nil {
+			tenth["ipv4_prefix"], tenth["ipv6_prefix"] = networks.V4, networks.V6
 		}
 		zones = append(zones, tenth)
 	}
@@ -216,11 +221,10 @@ func neverNear(c *Config, z *zone) (all []problem) {
 	if c.log == nil {
 		return nil
 	}
-	for i := range z.Limits {
-		l := &z.Limits[i]
+	for i, l := range z.AllLimits() {
 		tenth, known := c.log.tenths[limitOf{z.Name, i}]
 		if known && tenth.Requests >= fewest && tenth.Denied == 0 && c.log.span >= windowsSeen*l.Known.Window {
-			all = append(all, problem{what: fmt.Sprintf("no key has used more than a tenth of limit %s in the log", policy(l.Known)), option: "limit", nth: i})
+			all = append(all, problem{what: fmt.Sprintf("no key has used more than a tenth of limit %s in the log", limitText(&l)), option: "limit", nth: i})
 		}
 	}
 	return all

@@ -20,6 +20,7 @@ const LongestScaled = time.Minute
 // that follows no load: Start, Stop, Timed and Scales allow for them.
 type Limits struct {
 	*Controller
+	name      string // of the policies; see answer.NewQuotas
 	algorithm window.Algorithm
 	base      []window.Policy // nil if a limit is dynamic
 	now       atomic.Pointer[scaledLimits]
@@ -32,12 +33,12 @@ type scaledLimits struct {
 	quotas   *answer.Quotas
 }
 
-// LimitsOf returns the limits of the zone of a hold. base are those that are configured, nil if one of them is dynamic.
-// Factors outlive reloads.
-func LimitsOf(h *zonepool.Hold, o Options, algorithm window.Algorithm, base []window.Policy) *Limits {
-	l := &Limits{Controller: zonepool.Get(h, o, func() *Controller { return Process.New(h.Zone, o) }), algorithm: algorithm, base: base}
+// LimitsOf returns the limits of the zone of a hold, or of one of its tiers, whose policies have a name. base are those that are
+// configured, nil if one of them is dynamic. Factors outlive reloads.
+func LimitsOf(h *zonepool.Hold, o Options, name string, algorithm window.Algorithm, base []window.Policy) *Limits {
+	l := &Limits{Controller: zonepool.Get(h, o, func() *Controller { return Process.New(h.Zone, o) }), name: name, algorithm: algorithm, base: base}
 	if l.base != nil {
-		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(l.id.Zone, base)})
+		l.now.Store(&scaledLimits{1, base, answer.NewQuotas(name, base)})
 	}
 	return l
 }
@@ -65,7 +66,7 @@ func (l *Limits) Now() []window.Policy {
 	if factor := l.Factor(); now.factor != factor {
 		now = &scaledLimits{factor: factor, policies: slices.Clone(l.base)}
 		l.scale(now.policies, factor)
-		now.quotas = answer.NewQuotas(l.id.Zone, now.policies)
+		now.quotas = answer.NewQuotas(l.name, now.policies)
 		l.now.Store(now)
 	}
 	return now.policies

@@ -122,7 +122,7 @@ func TestLatencyLeavesOut(t *testing.T) {
 	o := Options{Floor: 0.3, Ceiling: 1, Recover: time.Minute}
 	o.Ranges[Latency] = Range{0.2, 1}
 	hold := zonepool.Of(engine.ZoneID{Store: engine.StoreID{Name: "memory"}, Zone: t.Name()})
-	LimitsOf(hold, o, window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
+	LimitsOf(hold, o, "zone", window.Zset{}, []window.Policy{{Limit: 100_000, Window: time.Minute}})
 	defer hold.Release()
 	tm := &timing{start: uptime.Now() - 10*pause}
 	if took, ok := tm.took(); !ok || took < 10*pause {

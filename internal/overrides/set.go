@@ -253,16 +253,36 @@ func (s *Set) Find(key string) *Rule {
 	return s.find(key, &clock{of: s.time})
 }
 
-func (s *Set) find(key string, c *clock) *Rule {
-	if s.exact != nil {
-		if r := s.exact[key]; c.live(r) {
-			return r
-		}
+// FindNetwork returns the rule for a network of a tier; nil without one: that of a record whose key the network is, or the factor
+// of a record of all keys. Other records hold for the addresses alone.
+func (s *Set) FindNetwork(network string) *Rule {
+	if s == nil {
+		return nil
+	}
+	c := &clock{of: s.time}
+	if r := s.findKey(network, c); r != nil {
+		return r
+	}
+	if c.live(s.all) && s.all.Factor != 0 {
+		return s.all
+	}
+	return nil
+}
+
+// findKey returns the rule of a record whose key it is.
+func (s *Set) findKey(key string, c *clock) *Rule {
+	if r := s.exact[key]; c.live(r) {
+		return r
 	}
 	if s.hashed != nil {
-		if r := s.findHashed(key, c); r != nil {
-			return r
-		}
+		return s.findHashed(key, c)
+	}
+	return nil
+}
+
+func (s *Set) find(key string, c *clock) *Rule {
+	if r := s.findKey(key, c); r != nil {
+		return r
 	}
 	if n, a := s.networksOf(key); n != nil {
 		if r := n.find(a, c); r != nil {

@@ -218,7 +218,12 @@ func (p *plan) addZone(name string, zone object) {
 	z := &zoneInfo{name: name, text: string(text)}
 	z.enforce, _ = zone["enforce"].(string)
 	for _, l := range list(zone["limits"]) {
-		z.limits = append(z.limits, fmt.Sprintf("%v in %v", asObject(l)["max"], asObject(l)["window"]))
+		limit := asObject(l)
+		text := fmt.Sprintf("%v in %v", limit["max"], limit["window"])
+		if tier, ok := limit["tier"]; ok {
+			text += fmt.Sprintf(" tier %v", tier)
+		}
+		z.limits = append(z.limits, text)
 	}
 	p.zones = append(p.zones, z)
 }

@@ -127,14 +127,17 @@ func (req *request) count() {
 		return
 	}
 	for i, z := range req.zones {
-		c, ds := &req.charges[i], req.decisionsOf(i)
+		if z.Tier != "" {
+			continue // of the zone before
+		}
+		ds := req.decisionsFrom(i)
 		switch {
 		case req.allowed:
-			z.Counters.Allowed.Count(c.Cost)
+			z.Counters.Allowed.Count(req.charges[i].Cost)
 			z.Recorder.Passed(ds)
 		case !window.Allowed(ds):
-			z.Counters.Denied.Count(c.Cost)
-			z.Recorder.Denied(c, ds)
+			z.Counters.Denied.Count(req.charges[i].Cost)
+			z.Recorder.Denied(req.denierFrom(i), ds)
 		}
 	}
 }

@@ -135,10 +135,8 @@ func (h *Handler) logDenial(req *request) {
 		fields = append(fields, zap.Strings("policies", req.violated()))
 	}
 	if h.LogKey {
-		for i := range req.charges {
-			if req.charges[i].Zone == req.tightestZone() {
-				fields = append(fields, zap.String("key", req.charges[i].Key))
-			}
+		if c := req.tightestCharge(); c != nil && req.deniedBy == nil {
+			fields = append(fields, zap.String("key", c.Key))
 		}
 		if req.denyingRule() != nil {
 			fields = append(fields, zap.String("key", req.overridden.key))

@@ -62,8 +62,9 @@ func (h *Handler) expand(r *http.Request) (*request, error) {
 			}
 			continue
 		}
-		req.zones = append(req.zones, z.Live)
-		req.charges = append(req.charges, c)
+		if req.addCharges(z.Live, c) {
+			break
+		}
 	}
 	return req, nil
 }
@@ -151,6 +152,9 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 	s.charge, s.rule = h.charge(s.zone.Live, key, view)
 	s.charge.Lease = window.Lease{} // batches ask the store as seldom
 	s.applies, s.denied = s.rule == nil || !s.rule.Exempt, s.rule != nil && s.rule.Deny
+	if s.applies && !s.denied {
+		s.denied = s.addWider()
+	}
 	if s.denied {
 		s.zone.Control.Shadow().Denied.Count(s.zone.Cost)
 		s.zone.Top.Denied(key)

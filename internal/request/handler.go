@@ -97,6 +97,9 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		c.Write(zap.String("on_error", string(h.OnError)), zap.Error(err))
 	}
 	for i, z := range req.zones {
+		if z.Tier != "" {
+			continue // of the zone before
+		}
 		c := &req.charges[i]
 		z.Recorder.Failed(c, h.OnError.Open())
 		if h.OnError.Open() {

@@ -45,6 +45,11 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 		}
 		key, empty := z.Key.Expand(vars, repl)
 		c, rule, _ := z.ChargeOn(key, repl)
+		for _, t := range z.InTiers(&c) {
+			if !rule.Decides() && t.Rule.Decides() && t.Rule.Deny {
+				c, rule = t.Charge, t.Rule
+			}
+		}
 		missing := w.Missing()
 		switch {
 		case !applies && missing == nil:
@@ -67,13 +72,13 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 			if rule.Deny && shadow {
 				continue
 			}
-			if req.noteOverride(z.Live, key, rule); rule.Deny {
+			if req.noteOverride(z.Live, c.Key, rule); rule.Deny {
 				req.publish()
 				return false, nil
 			}
 		default:
 			req.noteOverride(z.Live, key, rule)
-			req.zones, req.charges = append(req.zones, z.Live), append(req.charges, c)
+			req.addCharges(z.Live, c)
 		}
 	}
 	if len(req.charges) > 0 {
@@ -110,6 +115,10 @@ func (w *tracedRequest) peek(h *Handler, req *request) error {
 		}
 		r, c, ds := z.Running, &req.charges[i], req.decisionsOf(i)
 		i := r.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, r.Used(w.ctx, peek, c, ds), by, cause)
+		if z.Tier != "" {
+			w.Answer.Zones[len(w.Answer.Zones)-1].AddTier(i)
+			continue
+		}
 		w.Answer.Zones = append(w.Answer.Zones, control.EvaluatedZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}
 	return nil

@@ -12,7 +12,7 @@ type Outcome struct {
 	Zone *zone.Live
 	Key  string
 	Cost int64
-	// One for each limit; empty if none was looked at, as where an override or the want of a key decides.
+	// One for each limit, those of tiers behind the others; empty if none was looked at, as where an override or the want of a key decides.
 	Decisions []window.Decision
 	Denied    bool
 	// Whether the zone only counts the request. Denied is then what it would have decided.
@@ -47,7 +47,10 @@ func (req *request) outcomes(yield func(Outcome) bool) bool {
 		if len(req.decisions) == 0 {
 			break
 		}
-		ds := req.decisionsOf(i)
+		if z.Tier != "" {
+			continue
+		}
+		ds := req.decisionsFrom(i)
 		if !yield(Outcome{Zone: z, Key: req.charges[i].Key, Cost: req.charges[i].Cost, Decisions: ds, Denied: !window.Allowed(ds)}) {
 			return false
 		}

@@ -68,7 +68,7 @@ func (req *request) placeholder(name string) (any, bool) {
 	for ; req != nil; req = req.previous {
 		for i := range req.charges {
 			if req.charges[i].Zone == zone && len(req.decisions) > 0 {
-				ds := req.decisionsOf(i)
+				ds := req.decisionsFrom(i)
 				return decisionField(&ds[answer.Tightest(ds)], field)
 			}
 		}
@@ -118,7 +118,8 @@ func (req *request) source(zone string) any {
 			if len(req.decisions) == 0 {
 				return control.SourceConfig
 			}
-			return z.SourceOf(req.charges[i].Policies[answer.Tightest(req.decisionsOf(i))])
+			c, p := req.chargeWith(answer.Tightest(req.decisionsFrom(i)), i)
+			return req.zones[c].SourceOf(&req.charges[c], req.charges[c].Policies[p])
 		}
 		if req.deniedBy != nil && req.deniedBy.Name == zone || req.shadowOf(zone) != nil {
 			return control.SourceConfig

@@ -21,7 +21,7 @@ import (
 // request is one request in one handler: what it wants to spend, and what was
 // decided. It lives as long as the request, for placeholders that are read later.
 type request struct {
-	zones     []*zone.Live // one per charge
+	zones     []*zone.Live // one per charge; see addCharges
 	charges   []window.Charge
 	decisions []window.Decision // one per policy; empty, with room for them, if nothing was decided
 	allowed   bool
@@ -68,7 +68,7 @@ type (
 
 // emptyRequest returns a request with room for what the zones will say of it.
 func (h *Handler) emptyRequest() *request {
-	if len(h.zones) == 1 && len(h.zones[0].Limits) == 1 {
+	if len(h.zones) == 1 && len(h.zones[0].Limits) == 1 && h.zones[0].Wider == nil {
 		req := new(requestOfOne)
 		req.zones, req.charges, req.decisions = req.zoneRoom[:0], req.chargeRoom[:0], req.decisionRoom[:0]
 		return &req.request
@@ -88,6 +88,7 @@ type shadowed struct {
 	*Options
 	zone     *counted
 	charge   window.Charge
+	wider    []wider
 	assessed bool // the matchers have been asked
 	applies  bool
 	denied   bool // for want of a key, or by an override
@@ -124,7 +125,7 @@ func (req *request) quotas(i int) *answer.Quotas {
 	if quotas != nil && req.ruleHere(z.Name) == nil {
 		return quotas
 	}
-	return answer.NewQuotas(req.charges[i].Zone, req.charges[i].Policies)
+	return answer.NewQuotas(z.PolicyName(), req.charges[i].Policies)
 }
 
 // tightest returns the decision that matters most to the client.
@@ -136,16 +137,19 @@ func (req *request) tightestZone() string {
 	if req.deniedBy != nil {
 		return req.deniedBy.Name
 	}
-	if len(req.decisions) == 0 {
-		return ""
-	}
-	at := answer.Tightest(req.decisions)
-	for i := range req.charges {
-		if at -= len(req.charges[i].Policies); at < 0 {
-			return req.charges[i].Zone
-		}
+	if c := req.tightestCharge(); c != nil {
+		return c.Zone
 	}
 	return ""
+}
+
+// tightestCharge returns the charge with the tightest decision; nil without a decision.
+func (req *request) tightestCharge() *window.Charge {
+	if len(req.decisions) == 0 {
+		return nil
+	}
+	i, _ := req.chargeWith(answer.Tightest(req.decisions), 0)
+	return &req.charges[i]
 }
 
 // wait returns the time until the request would pass.

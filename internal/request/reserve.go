@@ -84,9 +84,6 @@ func (h *Handler) mostReserved(req *request) int64 {
 			most = min(most, zone.Smallest(req.charges[i].Policies))
 		}
 	}
-	if len(req.zones) == len(h.zones) {
-		return most
-	}
 	return min(most, zone.MostOf(h.live, func(z *zone.Live) bool { return !slices.Contains(req.zones, z) }))
 }
 

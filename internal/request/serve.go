@@ -122,10 +122,10 @@ func (a *settlingWriter) settle(r *receipt, result usage.Result, status int) {
 		result.Missing = usage.Aborted // whatever the header says of the body
 	}
 	units, missing := r.zone.Settle.CostOf(r.Charge.Cost, result, status, a.header)
-	if status < http.StatusBadRequest {
+	if status < http.StatusBadRequest && r.zone.Tier == "" {
 		r.zone.NoteTold(a.handler.Logger, missing)
 	}
-	if missing != "" {
+	if missing != "" && r.zone.Tier == "" {
 		r.zone.Counters.Missing[missing].Inc()
 	}
 	if done := a.handler.Store.Settler.Settle(&r.Receipt, units); done != nil {

@@ -68,7 +68,7 @@ func (req *request) keyIn(z *zone.Live) (string, bool) {
 // TimedZone implements load.TimedRequest.
 func (req *request) TimedZone(i int) *load.Controller {
 	for _, z := range req.zones {
-		if z.Load.Timed() {
+		if z.Load.Timed() && z.Tier == "" {
 			if i == 0 {
 				return z.Load.Controller
 			}

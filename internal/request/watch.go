@@ -44,8 +44,23 @@ func overlay(repl *caddy.Replacer) *caddy.Replacer {
 	return over
 }
 
-// Charge implements shadow.Request.
-func (s *shadowed) Charge() *window.Charge { return &s.charge }
+// Charges implements shadow.Request.
+func (s *shadowed) Charges(to []window.Charge) []window.Charge {
+	to = append(to, s.charge)
+	for i := range s.wider {
+		to = append(to, s.wider[i].Charge)
+	}
+	return to
+}
+
+// Size implements shadow.Request.
+func (s *shadowed) Size() int {
+	n := len(s.charge.Key) * (1 + len(s.wider)) // networks are about as long
+	for _, field := range s.charge.Fields {
+		n += len(field)
+	}
+	return n
+}
 
 // Local implements shadow.Request.
 func (s *shadowed) Local() (local, share bool) {
@@ -58,10 +73,23 @@ func (s *shadowed) Decided(ds []window.Decision) {
 	if window.Allowed(ds) {
 		s.counters().Allowed.Count(s.charge.Cost)
 		s.zone.Top.Charged(s.charge.Key, s.charge.Cost)
+		for i := range s.wider {
+			s.wider[i].tier.Top.Charged(s.wider[i].Key, s.charge.Cost)
+		}
 		return
 	}
 	s.counters().Denied.Count(s.charge.Cost)
-	s.zone.Top.Denied(s.charge.Key)
+	own := len(s.charge.Policies)
+	if !window.Allowed(ds[:own]) {
+		s.zone.Top.Denied(s.charge.Key)
+	}
+	for i := range s.wider {
+		w := &s.wider[i]
+		if ds = ds[own:]; !window.Allowed(ds[:len(w.Policies)]) {
+			w.tier.Top.Denied(w.Key)
+		}
+		own = len(w.Policies)
+	}
 }
 
 // Failed implements shadow.Request.

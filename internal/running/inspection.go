@@ -16,7 +16,7 @@ import (
 func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
 	store, known := z.Store.Name(), ds[:len(ds)-needs.Looks]
 	answer := &control.Inspection{
-		Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Limits: []control.LimitState{},
+		Zone: c.Zone, Key: c.Key, Tier: z.Decider.TierOf(c.Key), Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Limits: []control.LimitState{},
 		Cost: needs.costOf(c), WouldPass: needs.verdict(known), NeedsRequest: needs.told(c.Policies, ds, used),
 		Store: control.InspectedStore{Name: store, State: control.StateOK},
 	}
@@ -32,7 +32,7 @@ func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Ne
 	}
 	answer.Enforce, _ = z.Enforced()
 	for i := range known {
-		state := z.limitState(c.Policies[i], &ds[i], used[i])
+		state := z.limitState(c, c.Policies[i], &ds[i], used[i])
 		if needs.Cost != "" {
 			state.RetryAfter = nil
 		}
@@ -43,10 +43,10 @@ func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Ne
 }
 
 // limitState returns what is used of a limit.
-func (z *ActiveZone) limitState(p window.Policy, d *window.Decision, used int64) control.LimitState {
+func (z *ActiveZone) limitState(c *window.Charge, p window.Policy, d *window.Decision, used int64) control.LimitState {
 	state := control.LimitState{
 		Max: p.Limit, Window: normalize.Duration(p.Window), Used: used, Remaining: d.Remaining,
-		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(p),
+		ResetAfter: d.ResetAfter.Seconds(), Source: z.Decider.SourceOf(c, p),
 	}
 	if d.RetryAfter != window.Never {
 		wait := d.RetryAfter.Seconds()
@@ -71,7 +71,7 @@ func (z *ActiveZone) noteOverride(answer *control.Inspection, rule *overrides.Ru
 func (z *ActiveZone) Overridden(c *window.Charge, rule *overrides.Rule, needs Needs) *control.Inspection {
 	word, _ := z.Enforced()
 	return &control.Inspection{
-		Enforce: word, Zone: c.Zone, Key: c.Key, Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: needs.costOf(c),
+		Enforce: word, Zone: c.Zone, Key: c.Key, Tier: z.Decider.TierOf(c.Key), Algorithm: z.Configured.Algorithm, DecidedBy: control.SourceOverride, Limits: []control.LimitState{}, Cost: needs.costOf(c),
 		WouldPass: &rule.Exempt, Override: rule.Record, Store: control.InspectedStore{Name: z.Store.Name(), State: control.StateOK},
 	}
 }

@@ -93,8 +93,10 @@ type decider struct{ percent int64 }
 func (d *decider) Charge(key string) (window.Charge, *overrides.Rule, running.Needs) {
 	return window.Charge{Zone: "api", Key: key, Cost: 1}, nil, running.Needs{}
 }
-func (d *decider) SourceOf(window.Policy) string { return control.SourceFallback }
-func (d *decider) Enforced() int64               { return d.percent }
+func (*decider) InTiers(*window.Charge) []running.TierCharge   { return nil }
+func (*decider) TierOf(string) string                          { return "" }
+func (*decider) SourceOf(*window.Charge, window.Policy) string { return control.SourceFallback }
+func (d *decider) Enforced() int64                             { return d.percent }
 func (d *decider) Enforce(o enforce.Order) (err error) {
 	d.percent, err = enforce.Percent(o.Mode)
 	return err

@@ -41,6 +41,8 @@ type ActiveZone struct {
 	Alerting *alert.Rule         // nil: no alert
 	Load     *load.Limits        // nil: the limits do not follow the load
 	Top      *toptalkers.Tracker // nil: no top talkers
+	// TopOfTiers has the networks of tiers; nil without top talkers, and without tiers.
+	TopOfTiers map[string]*toptalkers.Tracker
 
 	Decider Decider
 }
@@ -48,15 +50,25 @@ type ActiveZone struct {
 // Decider is what only the handler of a zone can tell. It is safe for concurrent use.
 type Decider interface {
 	// Charge returns what a request on a key would spend, as far as that is known without the request, and what is
-	// not. The rule is the override of the key; nil without one.
+	// not. The rule is the override of the key; nil without one. A key may be a network of a tier.
 	Charge(key string) (c window.Charge, rule *overrides.Rule, needs Needs)
-	// SourceOf returns where a limit comes from that no override has changed, such as [control.SourceConfig].
-	SourceOf(p window.Policy) string
+	// InTiers returns what a request with this charge spends in the tiers of the zone; nil without any.
+	InTiers(c *window.Charge) []TierCharge
+	// TierOf returns the tier of which a key is a network; empty for the keys of the zone itself.
+	TierOf(key string) string
+	// SourceOf returns where a limit of a charge comes from that no override has changed, such as [control.SourceConfig].
+	SourceOf(c *window.Charge, p window.Policy) string
 	// Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
 	Enforced() int64
 	// Enforce enforces the zone as an order says, wherever the zone is used in this process. The mode config goes back to the
 	// configuration.
 	Enforce(o enforce.Order) error
+}
+
+// TierCharge is a charge in a tier, and the override of the network; nil without one.
+type TierCharge struct {
+	window.Charge
+	Rule *overrides.Rule
 }
 
 // ID names the counters of the zone.

@@ -42,3 +42,11 @@ func NewAccount(name string, noteCharged func(key string, units int64)) *Account
 		noteCharged: noteCharged,
 	}
 }
+
+// OfTier returns the account of a tier of the zone. The zone alone counts units and times, once for each request.
+func (a *Account) OfTier(noteCharged func(key string, units int64)) *Account {
+	t, uncounted := *a, prometheus.NewCounter(prometheus.CounterOpts{Name: "uncounted"})
+	t.kept, t.givenBack, t.excess, t.lost = uncounted, uncounted, uncounted, uncounted
+	t.seconds, t.noteCharged = prometheus.ObserverFunc(func(float64) {}), noteCharged
+	return &t
+}

@@ -15,8 +15,10 @@ import (
 // Request is a request in a zone that does not deny it. A Slot calls one of Decided, Failed and Dropped, once.
 // They must not call the Slot.
 type Request interface {
-	// Charge returns what the request spends. It does not change while the request waits.
-	Charge() *window.Charge
+	// Charges appends what the request spends. It does not change while the request waits.
+	Charges(to []window.Charge) []window.Charge
+	// Size returns the bytes of keys and fields that the request keeps.
+	Size() int
 	// Local reports whether local counts decide while the store is away, and whether limits are then divided
 	// by the number of processes.
 	Local() (local, share bool)

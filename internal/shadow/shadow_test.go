@@ -106,11 +106,12 @@ func ask(key string, fields ...string) *asked {
 	}}
 }
 
-func (a *asked) Charge() *window.Charge       { return &a.charge }
-func (a *asked) Local() (local, share bool)   { return a.local, a.share }
-func (a *asked) Decided(ds []window.Decision) { a.told, a.ds = append(a.told, decided), ds }
-func (a *asked) Failed(err error)             { a.told, a.err = append(a.told, failed), err }
-func (a *asked) Dropped()                     { a.told = append(a.told, dropped) }
+func (a *asked) Charges(to []window.Charge) []window.Charge { return append(to, a.charge) }
+func (a *asked) Size() int                                  { return len(a.charge.Key + strings.Join(a.charge.Fields, "")) }
+func (a *asked) Local() (local, share bool)                 { return a.local, a.share }
+func (a *asked) Decided(ds []window.Decision)               { a.told, a.ds = append(a.told, decided), ds }
+func (a *asked) Failed(err error)                           { a.told, a.err = append(a.told, failed), err }
+func (a *asked) Dropped()                                   { a.told = append(a.told, dropped) }
 
 // add adds n requests to a slot, and returns them.
 func add(s *Slot, n int, one func(i int) *asked) []*asked {

@@ -47,25 +47,15 @@ func newWorker(store window.Store, presence *fallback.Guard, outages *storestate
 	return w
 }
 
-// size returns the bytes of the key and the fields of a request.
-func size(r Request) int {
-	c := r.Charge()
-	n := len(c.Key)
-	for _, field := range c.Fields {
-		n += len(field)
-	}
-	return n
-}
-
 // add queues a request to be decided on. It reports false if too many wait.
 func (w *worker) add(r Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.waiting) >= maxWaiting || w.bytes+size(r) > maxBytes {
+	if w.closed || len(w.waiting) >= maxWaiting || w.bytes+r.Size() > maxBytes {
 		return false
 	}
 	w.waiting = append(w.waiting, r)
-	w.bytes += size(r)
+	w.bytes += r.Size()
 	if !w.working {
 		w.working = true
 		w.group.Go(w.work)
@@ -93,7 +83,7 @@ func (w *worker) next(batch []Request) []Request {
 	n := min(len(w.waiting), maxBatch)
 	batch = append(batch, w.waiting[:n]...)
 	for _, r := range batch {
-		w.bytes -= size(r)
+		w.bytes -= r.Size()
 	}
 	clear(w.waiting[:n])
 	w.waiting = w.waiting[n:]
@@ -105,10 +95,11 @@ func (w *worker) next(batch []Request) []Request {
 
 // decide decides as the handlers of the requests would.
 func (w *worker) decide(batch []Request) {
-	requests, charges := make([][]window.Charge, len(batch)), make([]window.Charge, len(batch))
+	requests, charges := make([][]window.Charge, len(batch)), make([]window.Charge, 0, len(batch))
 	for i, r := range batch {
-		charges[i] = *r.Charge()
-		requests[i] = charges[i : i+1]
+		from := len(charges)
+		charges = r.Charges(charges)
+		requests[i] = charges[from:]
 	}
 	for i, result := range w.take(requests) {
 		r, ds, err := batch[i], result.Decisions, result.Err

@@ -79,7 +79,7 @@ func (z *Live) apply(rule *overrides.Rule, c *window.Charge) bool {
 		return false
 	}
 	policies := rule.Policies
-	if policies == nil {
+	if policies == nil || rule.Factor != 0 && z.Tier != "" { // a factor has those of the zone
 		var err error
 		if policies, err = z.Scale(c.Policies, rule.Factor); err != nil {
 			z.Counters.Misfits.Inc()

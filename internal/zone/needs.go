@@ -19,8 +19,13 @@ func (z *Live) Charge(key string) (window.Charge, *overrides.Rule, running.Needs
 	repl := caddy.NewReplacer()
 	c, _ := z.charge(key, repl)
 	var needs running.Needs
-	z.lookForLimits(&c, &needs, repl)
-	rule := z.override(&c)
+	var rule *overrides.Rule
+	if t := z.tierOf(key); t != nil {
+		c, rule = t.chargeNetwork(key, c.Cost)
+	} else {
+		z.lookForLimits(&c, &needs, repl)
+		rule = z.override(&c)
+	}
 	if rule.Decides() || rule != nil && rule.Policies != nil {
 		needs = running.Needs{}
 	}
@@ -34,7 +39,11 @@ func (z *Live) Charge(key string) (window.Charge, *overrides.Rule, running.Needs
 	case needs.Limits != nil && c.Cost > 1: // a limit may be lower
 		c.Cost, needs.Cost = 1, z.Spends.String()
 	default:
-		z.Settle.Reserve(nil, nil, &c, min(z.most, Smallest(c.Policies)))
+		most := min(z.most, Smallest(c.Policies))
+		for _, t := range z.InTiers(&c) {
+			most = min(most, Smallest(t.Policies))
+		}
+		z.Settle.Reserve(nil, nil, &c, most)
 	}
 	return c, rule, needs
 }

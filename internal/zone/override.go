@@ -21,6 +21,11 @@ func (z *Live) fitRule(r *overrides.Rule) error {
 		}
 		return nil
 	}
+	for _, t := range z.Tiers {
+		if _, err := t.Scale(t.Policies, r.Factor); err != nil {
+			return fmt.Errorf("factor: tier %s: %w", t.Tier, err)
+		}
+	}
 	if z.Policies == nil {
 		return nil
 	}
@@ -54,8 +59,11 @@ func (z *Live) forOverrides(hasher overrides.Hasher) overrides.Target {
 	}
 }
 
-// SourceOf returns where a limit comes from that no override has changed.
-func (z *Live) SourceOf(p window.Policy) string {
+// SourceOf returns where a limit of a charge comes from that no override has changed.
+func (z *Live) SourceOf(c *window.Charge, p window.Policy) string {
+	if t := z.tierOf(c.Key); t != nil {
+		z = t
+	}
 	switch {
 	case z.Load.Scales(p):
 		return control.SourceLoad

@@ -32,6 +32,7 @@ type Live struct {
 	Overrides *overridebook.InForce
 	Recorder  alert.Recorder
 	Running   *running.ActiveZone // the zone for operators
+	Wider     []*Live             // its tiers, which count the networks of its keys, from narrow ones to wide ones
 
 	hold   *zonepool.Hold // of what outlives reloads: Control, Recorder, Top and Load
 	engine *window.Zone
@@ -55,17 +56,20 @@ func New(c *compiled.Settings, use *Shared, o Options) (*Live, error) {
 		Overrides: new(overridebook.InForce), Empty: placeholders.NewEmpty(c.Name, c.Placeholders, c.EmptyKey != "", &use.noValueLog),
 	}
 	if c.Configured.TopTalkers {
-		z.Top = toptalkers.Of(h, o.Store.Raw)
+		z.Top = toptalkers.Of(h, o.Store.Raw, "")
 	}
 	if c.Scaling != nil {
-		z.Load = load.LimitsOf(h, *c.Scaling, c.Algorithm, c.Policies)
+		z.Load = load.LimitsOf(h, *c.Scaling, c.PolicyName(), c.Algorithm, c.Policies)
 	}
 	if c.Percent != enforce.All {
 		z.Control.Shadow() // so that they are there before the first request
 	}
 	z.Counters = newCounters(z)
 	z.Running = newRunning(z, o)
-	return z, z.compile(o.Store.Raw)
+	if err := z.compile(o.Store.Raw); err != nil {
+		return z, err
+	}
+	return z, z.widen(o)
 }
 
 // compile has the engine check what charges of the zone have in common.

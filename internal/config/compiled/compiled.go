@@ -55,6 +55,10 @@ type Settings struct {
 	Alerting       *alert.Rule      // nil: no alert
 	Scaling        *load.Options    // nil: limits do not follow the load
 
+	Tier     string            // see LimitTemplate; empty: the zone itself
+	Networks template.Prefixes // of the tier
+	Tiers    []*Settings       // of the zone, from narrow networks to wide ones
+
 	Receipts string // the option by which answers say what requests cost: count_if or settle; empty: they do not
 	CountIf  *caddyhttp.ResponseMatcher
 	Settle   *Settle
@@ -71,8 +75,12 @@ func (z *Settings) CheckEnforce(word string) (percent int64, err error) {
 	if percent, err = enforce.Percent(word); err != nil {
 		return 0, err
 	}
-	if percent != enforce.All && percent != enforce.None && z.Key.Placeholders == 0 {
+	part := percent != enforce.All && percent != enforce.None
+	if part && z.Key.Placeholders == 0 {
 		return 0, fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
+	}
+	if part && z.Tiers != nil {
+		return 0, fmt.Errorf("enforce %s and tier cannot be combined, for a network would be counted in two halves; write on or shadow", word)
 	}
 	if percent != enforce.All && z.Settles() {
 		return 0, fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, z.Receipts, z.Receipts)
@@ -85,7 +93,7 @@ func (z *Settings) CheckNative() error {
 	switch {
 	case z.Pack != 0:
 		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
-	case len(z.Limits) > 1:
+	case len(z.Limits) > 1 || z.Tiers != nil:
 		return errors.New("there is more than one limit")
 	case len(z.Limits) == 0:
 		return nil // of the limit
@@ -100,11 +108,12 @@ func (z *Settings) CheckNative() error {
 type LimitTemplate struct {
 	max, window template.Text
 	Known       window.Policy // with something valid for placeholders
+	Tier        string        // of the network that the limit counts, such as 24/48; empty: it counts the key
 }
 
 // NewLimitTemplate returns a limit of which texts tell the parts that are dynamic.
 func NewLimitTemplate(most, length string, known window.Policy) LimitTemplate {
-	return LimitTemplate{template.NewText(most), template.NewText(length), known}
+	return LimitTemplate{max: template.NewText(most), window: template.NewText(length), Known: known}
 }
 
 // Dynamic reports whether a part of the limit is known only once a request comes.
@@ -218,6 +227,9 @@ func (z *Settings) SmallestLimit() int64 {
 		if p.Limit > 0 {
 			smallest = min(smallest, p.Limit)
 		}
+	}
+	for _, t := range z.Tiers {
+		smallest = min(smallest, t.SmallestLimit())
 	}
 	return smallest
 }

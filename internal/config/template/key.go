@@ -265,10 +265,7 @@ func (p Prefixes) group(value string) string {
 	if !ok {
 		return value
 	}
-	bits := p.V6
-	if addr.Is4() {
-		bits = p.V4
-	}
+	bits := p.bits(addr)
 	if bits == addr.BitLen() {
 		return addr.String()
 	}

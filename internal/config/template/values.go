@@ -3,6 +3,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,6 +20,9 @@ func (k *Key) KeyOf(values []string) (key string, empty bool, err error) {
 	}
 	if k.Single != "" {
 		key = k.spell(k.Single, values[0], k.Spelling)
+		if network, err := netip.ParsePrefix(key); err == nil && k.IsAddress() { // of a tier
+			key = network.Masked().String()
+		}
 		return key, key == "", nil
 	}
 	empty = true

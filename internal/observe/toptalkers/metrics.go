@@ -29,6 +29,9 @@ func (Collector) Collect(ch chan<- prometheus.Metric) {
 	most := make(map[label]Top)
 	for id, pairs := range zonepool.All[*pair]() {
 		for _, p := range pairs {
+			if p.tier != "" {
+				continue
+			}
 			for _, by := range []string{"denied", "charged"} {
 				top := p.by(by).Top(uptime.Now(), 10)
 				if other, ok := most[label{id.Zone, by}]; !ok || top.Total > other.Total {

@@ -17,29 +17,34 @@ import (
 type Tracker struct {
 	*pair
 	zone  engine.ZoneID
-	label Label // nil: keys are kept and shown as they are
+	tier  string // empty: keys of the zone itself
+	label Label  // nil: keys are kept and shown as they are
 }
 
 // pair outlives reloads, and is the same for all handlers with the zone.
 type pair struct {
+	tier    string
 	denied  *Keys // in requests
 	charged *Keys // in units
 }
 
 // part tells the pairs of a zone apart. A pair with hashes holds no keys, also after hash_keys was added.
-type part struct{ hashed bool }
+type part struct {
+	hashed bool
+	tier   string
+}
 
 // Destruct implements caddy.Destructor.
 func (*pair) Destruct() error { return nil }
 
-// Of returns the top talkers of the zone of a hold, whose keys a store may hash.
-func Of(h *zonepool.Hold, store window.Store) *Tracker {
-	z := &Tracker{zone: h.Zone}
+// Of returns the top talkers of the zone of a hold, or of one of its tiers. A store may hash their keys.
+func Of(h *zonepool.Hold, store window.Store, tier string) *Tracker {
+	z := &Tracker{zone: h.Zone, tier: tier}
 	if hasher, ok := store.(engine.KeyHasher); ok && hasher.HashesKeys() {
 		z.label = hasher.AppendKeyHash
 	}
-	z.pair = zonepool.Get(h, part{z.label != nil}, func() *pair {
-		return &pair{New(uptime.Now()), New(uptime.Now())}
+	z.pair = zonepool.Get(h, part{z.label != nil, tier}, func() *pair {
+		return &pair{tier, New(uptime.Now()), New(uptime.Now())}
 	})
 	return z
 }
@@ -74,7 +79,7 @@ func (z *Tracker) Top(by string, count int) *control.Top {
 	found := z.by(by).Top(uptime.Now(), count)
 	since := time.Now().Add(found.Since - uptime.Now()) // the time of day for one of uptime
 	top := &control.Top{
-		Zone: z.zone.Zone, Store: z.zone.Store.Name, By: by, Since: since.UTC().Format(time.RFC3339),
+		Zone: z.zone.Zone, Tier: z.tier, Store: z.zone.Store.Name, By: by, Since: since.UTC().Format(time.RFC3339),
 		Total: found.Total, Hashed: z.label != nil, Keys: []control.TopKey{},
 	}
 	for _, key := range found.Keys {

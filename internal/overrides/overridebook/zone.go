@@ -70,6 +70,15 @@ func (f *InForce) Rule(key string) *overrides.Rule {
 	return now.set.Find(key)
 }
 
+// RuleOfNetwork returns the override of a network of a tier; nil without one.
+func (f *InForce) RuleOfNetwork(network string) *overrides.Rule {
+	now := f.current()
+	if now == nil {
+		return nil
+	}
+	return now.set.FindNetwork(network)
+}
+
 // MayLease reports whether all Caddys know the same overrides of the zone.
 func (f *InForce) MayLease() bool {
 	now := f.current()

@@ -147,6 +147,16 @@ func TestRecipes(t *testing.T) {
 		r.want(1, 429, post, "/login", from("203.0.113.4")...)
 		r.want(30, 200, get, "/login?account=anna", from("203.0.113.1")...)
 	})
+	t.Run("crawlers", func(t *testing.T) {
+		r := serveBlock(t, recipes, "Crawlers from many addresses", 1, "limit 60 1m", "limit 6 1m", "limit 600 1m", "limit 10 1m", "limit 6000 1m", "limit 15 1m")
+		r.want(6, 200, get, "/", from("203.0.113.1")...)
+		r.want(20, 429, get, "/", from("203.0.113.1")...) // costs nothing
+		r.want(4, 200, get, "/", from("203.0.113.2")...)
+		r.want(1, 429, get, "/", from("203.0.113.3")...)
+		r.want(5, 200, get, "/", from("203.0.1.1")...)
+		r.want(1, 429, get, "/", from("203.0.2.1")...)
+		r.want(1, 200, get, "/", from("203.1.2.1")...)
+	})
 	t.Run("failed log-ins", func(t *testing.T) {
 		r := serveBlock(t, recipes, "Count only failed log-ins", 1, "\treverse_proxy",
 			"\t@wrong header X-Password wrong\n\trespond @wrong 401\n\treverse_proxy")

@@ -1,0 +1,79 @@
+package request
+
+import (
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// A zone with tiers has a charge for the key, and behind it one for each tier, all or nothing. req.zones has the tiers as
+// zones of their own, which share with their zone what counts requests.
+
+// addCharges adds the charge of a zone, and those of its tiers. It reports whether the override of a network denies the request.
+func (req *request) addCharges(z *zone.Live, c window.Charge) (denied bool) {
+	req.zones, req.charges = append(req.zones, z), append(req.charges, c)
+	for _, t := range z.Wider {
+		wide, rule, ok := t.ChargeBeside(&c)
+		if !ok {
+			continue
+		}
+		if req.noteOverride(t, wide.Key, rule) {
+			if rule.Deny {
+				return true
+			}
+			continue
+		}
+		req.zones, req.charges = append(req.zones, t), append(req.charges, wide)
+	}
+	return false
+}
+
+// endOf returns the place behind the charges of the zone that begin at charge i.
+func (req *request) endOf(i int) int {
+	for i++; i < len(req.zones) && req.zones[i].Tier != ""; i++ {
+	}
+	return i
+}
+
+// decisionsFrom returns the decisions in the zone of charge i, from this charge on.
+func (req *request) decisionsFrom(i int) []window.Decision {
+	from := engine.CountPolicies(req.charges[:i])
+	return req.decisions[from : from+engine.CountPolicies(req.charges[i:req.endOf(i)])]
+}
+
+// chargeWith returns the place of the charge with a decision, counted from charge i on, and which of its policies it is on.
+func (req *request) chargeWith(decision, i int) (charge, policy int) {
+	for ; decision >= len(req.charges[i].Policies); i++ {
+		decision -= len(req.charges[i].Policies)
+	}
+	return i, decision
+}
+
+// denierFrom returns the first charge that was denied, from charge i on.
+func (req *request) denierFrom(i int) *window.Charge {
+	for window.Allowed(req.decisionsOf(i)) {
+		i++
+	}
+	return &req.charges[i]
+}
+
+// wider is the charge of a request in a tier of a zone that does not deny it.
+type wider struct {
+	tier *zone.Live
+	window.Charge
+}
+
+// addWider adds the charges in the tiers of the zone to the one that s has. It reports whether an override denies a network.
+func (s *shadowed) addWider() (denied bool) {
+	for _, t := range s.zone.Wider {
+		c, rule, ok := t.ChargeBeside(&s.charge)
+		switch {
+		case !ok:
+		case rule.Decides():
+			denied = denied || rule.Deny
+		default:
+			s.wider = append(s.wider, wider{t, c})
+		}
+	}
+	return denied
+}
