@@ -126,6 +126,8 @@ func TestAllocations(t *testing.T) {
 		{"redis", `{"zones":[{"name":"allocations_redis",` + limit + `}]` + redis + `}`, 9},
 		{"enforced share", `{"zones":[{"name":"allocations_share",` + limit + `,"enforce":"99%"}]}`, 3},
 		{"load", `{"zones":[{"name":"allocations_load","limits":[{"max":1000000,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`, 3},
+		// What the zone marks has a piece of memory of its own; clients are told nothing.
+		{"mark", `{"zones":[{"name":"allocations_mark",` + limit + `,"enforce":"mark"}]}`, 3},
 		{"alert", `{"zones":[{"name":"allocations_alert",` + limit + `,"alert":{}}],"log_key":true}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {

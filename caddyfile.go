@@ -132,7 +132,7 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //				status <code|class>...
 //				header <field> <value>
 //			}
-//			enforce     on|shadow|<n>%
+//			enforce     on|shadow|mark|<n>%
 //			alert       {
 //				denied <n>%
 //				over   <duration>

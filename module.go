@@ -68,9 +68,9 @@ func init() {
 // `{http.sliding_window.remaining}` | Units left of it
 // `{http.sliding_window.retry_after}` | Seconds until the same request would pass; 0 if it passed, or if waiting cannot help; 1 if no decision could be made
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
-// `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known
+// `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known; with `enforce mark` at once
 // `{http.sliding_window.<zone>.enforced}` | Whether the zone may deny the request
-// `{http.sliding_window.<zone>.source}` | Where the limit comes from: `config`, `fallback` or `override`
+// `{http.sliding_window.<zone>.source}` | Where the limit comes from: `config`, `fallback`, `load` or `override`; `away` if nothing was decided as the store is away
 // `{http.sliding_window.override}` | The ID of the override that holds in the zone with the tightest limit, or exempts the request
 // `{http.sliding_window.<zone>.override}` | The ID of the override of the key in one zone
 type Handler struct {
@@ -183,7 +183,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 		use.Note(h.decidesAlone(z) && z.c.Tiers == nil, openShadow != nil)
-		if z.c.Percent != enforce.All {
+		if z.c.Percent != enforce.All && z.c.Percent != enforce.Mark {
 			if err := use.CheckShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
 			}

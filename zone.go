@@ -92,10 +92,11 @@ type Zone struct {
 	Settle *Settle `json:"settle,omitempty"`
 
 	// Whether the zone denies: `on`; `shadow` counts what it would deny, in metrics and the
-	// access log, and lets everything pass; a percentage, such as `25%`, denies clients
+	// access log, and lets everything pass; `mark` decides as `on` does, lets everything pass, and tells later handlers
+	// by `{http.sliding_window.<zone>.allowed}`; a percentage, such as `25%`, denies clients
 	// with that share of the keys, and counts the others as `shadow` does. A key is in or
 	// out on every Caddy, and stays in when the percentage rises. Below 100% the zone is no
-	// defence: a client that chooses its key can choose one that is out. Requests that are not denied are
+	// defence: a client that chooses its key can choose one that is out. Requests that `shadow` or a percentage does not deny are
 	// counted beside the handlers that follow, on counters and connections of their own;
 	// with the memory store a key starts afresh when it comes to be denied. Default: `on`.
 	Enforce string `json:"enforce,omitempty"`

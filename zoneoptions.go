@@ -286,7 +286,7 @@ func readEnforce(z *Zone, d *caddyfile.Dispenser) error {
 		return suggest.ArgErr(d)
 	}
 	if z.Enforce == "" {
-		return d.Err("enforce \"\" is empty; use one of on, shadow, or a percentage such as 25%")
+		return d.Err("enforce \"\" is empty; use one of on, shadow, mark, or a percentage such as 25%")
 	}
 	return wrap(d, z.checkUpTo("enforce"))
 }

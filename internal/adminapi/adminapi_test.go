@@ -62,8 +62,8 @@ func TestEndpoints(t *testing.T) {
 // A mode in which no zone could be enforced is refused for all zones at once.
 func TestEnforceOfAllZones(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"all":true,"mode":"shadw","ttl":"1h"}`: "mode: must be on, shadow, config, or a whole percentage such as 25%",
-		`{"all":true,"mode":"101%","ttl":"1h"}`:  "mode: must be on, shadow, config, or a whole percentage such as 25%",
+		`{"all":true,"mode":"shadw","ttl":"1h"}`: "mode: must be on, shadow, mark, config, or a whole percentage such as 25%",
+		`{"all":true,"mode":"101%","ttl":"1h"}`:  "mode: must be on, shadow, mark, config, or a whole percentage such as 25%",
 		`{"all":true,"mode":"25%","ttl":"1h"}`:   "",
 		`{"all":true,"mode":"config"}`:           "",
 	} {

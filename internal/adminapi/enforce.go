@@ -42,7 +42,7 @@ func setEnforcement(r *http.Request, body []byte) (int, any, error) {
 	case err == nil:
 		e.Mode = enforce.Word(percent) // Caddys that share the store, and logs, have one spelling
 	case e.All && e.Mode != enforce.Config:
-		return 0, nil, refused(http.StatusBadRequest, errors.New("mode: must be on, shadow, config, or a whole percentage such as 25%"))
+		return 0, nil, refused(http.StatusBadRequest, errors.New("mode: must be on, shadow, mark, config, or a whole percentage such as 25%"))
 	}
 	if !e.All {
 		own, err := findZone(e.Zone, e.Store)

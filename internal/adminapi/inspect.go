@@ -60,7 +60,7 @@ func inspectCharge(ctx context.Context, z *running.ActiveZone, c *window.Charge,
 
 // peekOf returns what looks at the counter of a key, where requests on the key count now.
 func peekOf(z *running.ActiveZone, key string) running.Peek {
-	if enforce.IsEnforced(z.Name(), key, z.Decider.Enforced()) {
+	if percent := z.Decider.Enforced(); percent == enforce.Mark || enforce.IsEnforced(z.Name(), key, percent) {
 		return z.Store.Peek
 	}
 	return z.Store.PeekShadow

@@ -106,8 +106,8 @@ func (c *command) resetCommand() *cobra.Command {
 func (c *command) enforceCommand() *cobra.Command {
 	var e control.Enforce
 	cmd := &cobra.Command{
-		Use: "enforce <on|shadow|percentage|config>", Short: "Has zones deny, or only count, for a while", Args: cobra.ExactArgs(1),
-		ValidArgs: []string{control.EnforceOn, control.EnforceShadow, "config"},
+		Use: "enforce <on|shadow|mark|percentage|config>", Short: "Has zones deny, mark, or only count, for a while", Args: cobra.ExactArgs(1),
+		ValidArgs: []string{control.EnforceOn, control.EnforceShadow, control.EnforceMark, "config"},
 		Example: `  $ caddy sliding-window enforce shadow --all --ttl 15m --reason "customers are denied since the release"
   $ caddy sliding-window enforce 25% --zone per_client --ttl 1d
   $ caddy sliding-window enforce config --all`,

@@ -264,7 +264,10 @@ func zoneRows(z *control.EvaluatedZone) (rows [][]any) {
 	case z.Inspection != nil && !z.Passes():
 		decision = "would be denied"
 	}
-	if z.Shadow {
+	switch {
+	case z.Inspection != nil && z.Enforce == control.EnforceMark:
+		decision += " (mark)"
+	case z.Shadow:
 		decision += " (shadow)"
 	}
 	if z.Inspection == nil {

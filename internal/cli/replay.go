@@ -104,7 +104,9 @@ func writeReplay(w io.Writer, r *replay.Report) {
 
 func writeReplayedZone(w io.Writer, z *replay.Zone) {
 	denies := "denies"
-	if z.ShadowDenied == z.Denied && z.Enforce != "on" {
+	if z.Enforce == "mark" {
+		denies = "marks"
+	} else if z.ShadowDenied == z.Denied && z.Enforce != "on" {
 		denies = "would deny"
 	}
 	_, _ = fmt.Fprintf(w, "\nZone %s (enforce %s) %s %d of %s: %s.\n", z.Zone, z.Enforce, denies, z.Denied, counted(int(z.Requests), "request"), percent(z.Share))

@@ -260,6 +260,7 @@ type LimitState struct {
 const (
 	SourceConfig   = "config"
 	SourceFallback = "fallback" // where the placeholders of the limit have no valid value
+	SourceAway     = "away"     // nothing was decided, as the store is away
 	SourceLoad     = "load"     // where the load of this Caddy has scaled it
 	SourceOverride = "override"
 )

@@ -6,6 +6,8 @@ import "errors"
 const (
 	EnforceOn     = "on"
 	EnforceShadow = "shadow"
+	// The zone decides as with on, denies no request, and tells later handlers.
+	EnforceMark = "mark"
 	// The zone denies no request and counts nothing. This is in answers only: where all zones are to be in shadow, zones that
 	// cannot count without denying are exempt.
 	EnforceExempt = "exempt"
@@ -19,7 +21,7 @@ type Enforce struct {
 	Store string `json:"store,omitempty"`
 	// All zones.
 	All bool `json:"all,omitempty"`
-	// `on`, `shadow`, a percentage such as `25%`, or `config` for what is configured.
+	// `on`, `shadow`, `mark`, a percentage such as `25%`, or `config` for what is configured.
 	Mode string `json:"mode"`
 	// How long it holds. Required, but for `config`.
 	TTL string `json:"ttl,omitempty"`
@@ -42,7 +44,7 @@ func DecodeEnforce(body []byte) (Enforce, error) {
 	case !e.All && e.Zone == "":
 		return e, errors.New("zone: required; GET /sliding_window/zones lists the zones; or send all")
 	case e.Mode == "":
-		return e, errors.New("mode: required; use one of on, shadow, config, or a percentage such as 25%")
+		return e, errors.New("mode: required; use one of on, shadow, mark, config, or a percentage such as 25%")
 	case e.Mode == "config" && e.TTL != "":
 		return e, errors.New("ttl: cannot be combined with mode config, which lasts")
 	case e.Mode == EnforceOn && e.TTL == "":

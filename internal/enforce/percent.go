@@ -13,11 +13,13 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 )
 
-// Percentages of the keys whose requests a zone may deny. A zone that is exempt does not count requests either.
+// Percentages of the keys whose requests a zone may deny. A zone that is exempt does not count requests either. One that marks them
+// decides on all as with All, and later handlers do what they want with that.
 const (
 	All    = 100
 	None   = 0
 	Exempt = -1
+	Mark   = -2
 )
 
 // Percent returns the percentage of keys that a word enforces. The sign may be left out, except where the number may mean off
@@ -28,6 +30,8 @@ func Percent(word string) (percent int64, err error) {
 		return All, nil
 	case control.EnforceShadow:
 		return None, nil
+	case control.EnforceMark:
+		return Mark, nil
 	}
 	number, isPercentage := strings.CutSuffix(word, "%")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -48,7 +52,7 @@ func Percent(word string) (percent int64, err error) {
 	if cure := foreign.Cure("enforce", word); cure != "" {
 		return 0, fmt.Errorf("enforce %q is unknown; %s", word, cure)
 	}
-	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, or a percentage such as 25%%", word)
+	return 0, fmt.Errorf("enforce %q is unknown; use one of on, shadow, mark, or a percentage such as 25%%", word)
 }
 
 // Word returns how a percentage is written.
@@ -60,6 +64,8 @@ func Word(percent int64) string {
 		return control.EnforceShadow
 	case Exempt:
 		return control.EnforceExempt
+	case Mark:
+		return control.EnforceMark
 	}
 	return strconv.FormatInt(percent, 10) + "%"
 }

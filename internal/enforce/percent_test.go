@@ -66,7 +66,7 @@ func TestPercent(t *testing.T) {
 		"10": "10%", "10%": "10%", "2": "2%", "99": "99%", "100": "on", "100%": "on", "1%": "1%", "on": "on", "shadow": "shadow",
 		"0": `enforce "0" is unknown; write shadow to deny no request`, "1": `enforce "1" is unknown; write on, or 1% for one key of a hundred`,
 		"0%": "enforce 0%: must be from 1% to 100%; write shadow to deny no request", "101": "enforce 101: must be from 1% to 100%", "-5": "enforce -5: must be from 1% to 100%",
-		"2.5": `enforce "2.5" is unknown; use one of on, shadow, or a percentage such as 25%`,
+		"2.5": `enforce "2.5" is unknown; use one of on, shadow, mark, or a percentage such as 25%`,
 	} {
 		got, err := Percent(word)
 		if text := Word(got); err == nil && text != want || err != nil && err.Error() != want {

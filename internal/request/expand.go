@@ -16,8 +16,9 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// expand collects the charges of the zones that apply.
-func (h *Handler) expand(r *http.Request) (*request, error) {
+// expand collects the charges of the zones that apply: of those that mark requests, or of the others. With an error, the request
+// names the zone as the one that denies.
+func (h *Handler) expand(r *http.Request, marks bool) (*request, error) {
 	ctx := r.Context()
 	req := h.emptyRequest()
 	req.repl = ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
@@ -25,20 +26,24 @@ func (h *Handler) expand(r *http.Request) (*request, error) {
 	for i := range h.zones {
 		z := &h.zones[i]
 		percent := z.Enforced()
-		switch percent {
-		case enforce.Exempt:
+		switch {
+		case percent == enforce.Exempt:
 			continue
-		case enforce.None:
+		case marks != (percent == enforce.Mark):
+			req.isMarked = req.isMarked || !marks
+			continue
+		case percent == enforce.None:
 			req.addShadow(h, z)
 			continue
 		}
 		applies, err := z.applies(r)
-		if percent != enforce.All && (applies || err != nil) && !z.IsEnforced(percent, req.vars, req.repl) {
+		if !marks && percent != enforce.All && (applies || err != nil) && !z.IsEnforced(percent, req.vars, req.repl) {
 			h.assess(req.addShadow(h, z), req, applies, err)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			req.deniedBy, req.zones, req.charges = z.Live, nil, nil
+			return req, err
 		}
 		if !applies || z.Settle != nil && req.chargedBefore(z.Live) {
 			continue
@@ -98,8 +103,8 @@ func (req *request) noteOverride(z *zone.Live, key string, rule *overrides.Rule)
 
 // chargedBefore reports whether an earlier handler has charged the request in a zone.
 func (req *request) chargedBefore(z *zone.Live) bool {
-	earlier, _ := req.vars[requestVar].(*request)
-	for ; earlier != nil; earlier = earlier.previous {
+	last, _ := req.vars[requestVar].(*request)
+	for earlier := range last.each {
 		if earlier.allowed && earlier.decisions != nil && slices.ContainsFunc(earlier.zones, func(other *zone.Live) bool { return other.Shared == z.Shared }) {
 			return true
 		}

@@ -36,13 +36,13 @@ func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handl
 
 // Serve takes a request through the zones, and calls the next handlers if it passes.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	req, err := h.expand(r)
+	req, err := h.expand(r, false)
 	if err != nil {
 		return err
 	}
 	if req.deniedBy == nil && len(req.charges) == 0 {
 		req.allowed = true
-		if h.watch(r, req); req.isShadowed() || req.overridden != nil {
+		if h.watch(r, req); req.isShadowed() || req.isMarked || req.overridden != nil {
 			req.publish()
 		}
 		if req.overridden != nil {
@@ -59,14 +59,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			}
 		}
 		by = h.foresee(r, req)
-		start := load.Waiting()
-		if h.settles {
-			err = h.decideSettled(r.Context(), req)
-		} else {
-			err = h.decide(r.Context(), req)
-		}
-		load.WaitedSince(start, req.vars)
-		if err != nil {
+		if err = h.take(r, req); err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
 		h.setFields(w.Header(), req)
@@ -83,6 +76,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	}
 	err = h.deny(w, r, req)
 	h.trace(r, req, by)
+	return err
+}
+
+// take decides on the request, and measures how long it waits for that.
+func (h *Handler) take(r *http.Request, req *request) (err error) {
+	start := load.Waiting()
+	if h.settles {
+		err = h.decideSettled(r.Context(), req)
+	} else {
+		err = h.decide(r.Context(), req)
+	}
+	load.WaitedSince(start, req.vars)
 	return err
 }
 

@@ -54,7 +54,7 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 		switch {
 		case !applies && missing == nil:
 		case missing != nil:
-			unknown = append(unknown, control.EvaluatedZone{Zone: z.Name, Unknown: missing, Shadow: z.Enforced() == enforce.None})
+			unknown = append(unknown, control.EvaluatedZone{Zone: z.Name, Unknown: missing, Shadow: z.Enforced() == enforce.None || z.Enforced() == enforce.Mark})
 		case empty && z.EmptyKey == compiled.EmptySkip:
 		case empty && z.EmptyKey == compiled.EmptyDeny:
 			shadow := !z.IsEnforced(z.Enforced(), req.vars, req.repl)
@@ -103,7 +103,9 @@ func (w *tracedRequest) peek(h *Handler, req *request) error {
 	for i, z := range req.zones {
 		peek, shadow := running.Peek(h.Store.Peek), !z.IsEnforced(z.Enforced(), req.vars, req.repl)
 		if shadow {
-			peek = h.Store.PeekShadow
+			if z.Enforced() != enforce.Mark {
+				peek = h.Store.PeekShadow
+			}
 			own, _, _, err := peek(w.ctx, req.charges[i:i+1], h.OnError.Local(), h.Share)
 			if err != nil {
 				w.Failed = adminapi.Unavailable(z.Running, err)

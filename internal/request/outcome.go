@@ -15,7 +15,7 @@ type Outcome struct {
 	// One for each limit, those of tiers behind the others; empty if none was looked at, as where an override or the want of a key decides.
 	Decisions []window.Decision
 	Denied    bool
-	// Whether the zone only counts the request. Denied is then what it would have decided.
+	// Whether the zone only counts the request, or marks it. Denied is then what it would have decided.
 	Shadow bool
 }
 
@@ -24,7 +24,7 @@ type Outcome struct {
 func Outcomes(vars map[string]any) iter.Seq[Outcome] {
 	return func(yield func(Outcome) bool) {
 		last, _ := vars[requestVar].(*request)
-		for req := last; req != nil; req = req.previous {
+		for req := range last.each {
 			if !req.outcomes(yield) {
 				return
 			}
@@ -35,7 +35,7 @@ func Outcomes(vars map[string]any) iter.Seq[Outcome] {
 // outcomes yields those of one handler. It reports false if yield wants no more.
 func (req *request) outcomes(yield func(Outcome) bool) bool {
 	if z := req.deniedBy; z != nil {
-		o := Outcome{Zone: z, Denied: true}
+		o := Outcome{Zone: z, Denied: true, Shadow: req.isMark}
 		if req.overridden != nil {
 			o.Key = req.overridden.key
 		}
@@ -51,7 +51,7 @@ func (req *request) outcomes(yield func(Outcome) bool) bool {
 			continue
 		}
 		ds := req.decisionsFrom(i)
-		if !yield(Outcome{Zone: z, Key: req.charges[i].Key, Cost: req.charges[i].Cost, Decisions: ds, Denied: !window.Allowed(ds)}) {
+		if !yield(Outcome{Zone: z, Key: req.charges[i].Key, Cost: req.charges[i].Cost, Decisions: ds, Denied: !window.Allowed(ds), Shadow: req.isMark}) {
 			return false
 		}
 	}

@@ -65,12 +65,15 @@ func (req *request) placeholder(name string) (any, bool) {
 	case "override":
 		return req.overrideOf(zone), true
 	}
-	for ; req != nil; req = req.previous {
+	for req := range req.each {
 		for i := range req.charges {
 			if req.charges[i].Zone == zone && len(req.decisions) > 0 {
 				ds := req.decisionsFrom(i)
 				return decisionField(&ds[answer.Tightest(ds)], field)
 			}
+		}
+		if allowed, known := req.markOf(zone); known && field == "allowed" {
+			return allowed, true
 		}
 		if s := req.shadowOf(zone); s != nil {
 			return s.field(field)
@@ -82,7 +85,7 @@ func (req *request) placeholder(name string) (any, bool) {
 // enforced returns whether a zone that counts the request may deny it; empty if none of that name
 // does.
 func (req *request) enforced(zone string) any {
-	for ; req != nil; req = req.previous {
+	for req := range req.each {
 		if enforced, counts := req.enforcedHere(zone); counts {
 			return enforced
 		}
@@ -94,11 +97,11 @@ func (req *request) enforced(zone string) any {
 // the zone counts it here.
 func (req *request) enforcedHere(zone string) (enforced, counts bool) {
 	if req.deniedBy != nil && req.deniedBy.Name == zone {
-		return true, true
+		return !req.isMark, true
 	}
 	for _, z := range req.zones {
 		if z.Name == zone {
-			return true, true
+			return !req.isMark, true
 		}
 	}
 	return false, req.shadowOf(zone) != nil
@@ -107,7 +110,7 @@ func (req *request) enforcedHere(zone string) (enforced, counts bool) {
 // source returns where the tightest limit of a zone comes from that counts the request, or what decides in
 // place of one; empty if no zone of that name does.
 func (req *request) source(zone string) any {
-	for ; req != nil; req = req.previous {
+	for req := range req.each {
 		if rule := req.ruleHere(zone); rule != nil {
 			return control.SourceOverride
 		}
@@ -116,7 +119,7 @@ func (req *request) source(zone string) any {
 				continue
 			}
 			if len(req.decisions) == 0 {
-				return control.SourceConfig
+				return control.SourceAway
 			}
 			c, p := req.chargeWith(answer.Tightest(req.decisionsFrom(i)), i)
 			return req.zones[c].SourceOf(&req.charges[c], req.charges[c].Policies[p])
@@ -130,7 +133,7 @@ func (req *request) source(zone string) any {
 
 // overrideOf returns the ID of the override of the request in a zone; empty without one.
 func (req *request) overrideOf(zone string) any {
-	for ; req != nil; req = req.previous {
+	for req := range req.each {
 		if rule := req.ruleHere(zone); rule != nil {
 			return rule.ID
 		}

@@ -30,6 +30,10 @@ type request struct {
 	announced bool
 	origin    engine.Origin // where it was, if it was
 	inDoubt   bool          // in this process, and perhaps in the store
+	isMark    bool          // it is the marks of another one
+	isMarked  bool          // zones of the handler mark the request if it passes
+	// The request in zones that mark it; nil without such zones, and until it has passed the others.
+	marks *request
 	// The zone that denies for want of a key, or by an override; the store was not asked then.
 	deniedBy *zone.Live
 	// Overrides of the request's keys; nil without any.
@@ -178,6 +182,16 @@ func (req *request) violated() []string {
 		}
 	}
 	return names
+}
+
+// each yields what the handlers up to this one decided on the request, the last one first. Zones that mark it come after the
+// others of their handler.
+func (req *request) each(yield func(*request) bool) {
+	for ; req != nil; req = req.previous {
+		if !yield(req) || req.marks != nil && !yield(req.marks) {
+			return
+		}
+	}
 }
 
 // ruleHere returns the override of the request in a zone of this handler; nil without one.

@@ -14,13 +14,22 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 )
 
-// serve calls the next handlers for a request that was admitted, and makes it cost what its answer says. The fields of
-// an API replace those that the answer has.
+// serve marks a request that was admitted, calls the next handlers for it, and makes it cost what its answer says. The fields
+// of an API replace those that the answer has.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+	if req.isMarked {
+		if err := h.mark(w, r, req); err != nil {
+			return h.refuseBody(w, r, err)
+		}
+		req.traceMarks(r)
+	}
 	if !h.settles && h.API == nil {
 		return h.serveTimed(w, r, req, next)
 	}
 	receipts := h.receipts(req)
+	if req.marks != nil {
+		receipts = append(receipts, h.receipts(req.marks)...)
+	}
 	strips := h.strippedFields(req)
 	if len(receipts) == 0 && len(strips) == 0 && h.API == nil {
 		return h.serveTimed(w, r, req, next)
@@ -51,8 +60,8 @@ type receipt struct {
 
 // receipts returns those of a request that was admitted, for zones that settle.
 func (h *Handler) receipts(req *request) []receipt {
-	if len(req.decisions) == 0 {
-		return nil // no store decided
+	if len(req.decisions) == 0 || !req.allowed {
+		return nil // no store decided, or the zones would deny it
 	}
 	var all []receipt
 	for i, z := range req.zones {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 )
 
 // strippedFields returns the settings whose header field is stripped from the answer to an admitted request: also where
@@ -14,6 +15,16 @@ func (h *Handler) strippedFields(req *request) (all []*compiled.Settle) {
 	for _, z := range req.zones {
 		if z.Settle != nil && z.Settle.Strip {
 			all = append(all, z.Settle)
+		}
+	}
+	if req.marks != nil {
+		all = append(all, h.strippedFields(req.marks)...)
+	}
+	if req.deniedBy != nil { // it marks the request, and no other zone that does was looked at
+		for _, z := range h.live {
+			if z.Settle != nil && z.Settle.Strip && z.Enforced() == enforce.Mark {
+				all = append(all, z.Settle)
+			}
 		}
 	}
 	if req.overridden != nil {

@@ -54,6 +54,11 @@ func (req *request) keyIn(z *zone.Live) (string, bool) {
 	if i := slices.Index(req.zones, z); i >= 0 {
 		return req.charges[i].Key, true
 	}
+	if req.marks != nil {
+		if key, ok := req.marks.keyIn(z); ok {
+			return key, true
+		}
+	}
 	if req.shadows == nil {
 		return "", false
 	}
@@ -67,7 +72,11 @@ func (req *request) keyIn(z *zone.Live) (string, bool) {
 
 // TimedZone implements load.TimedRequest.
 func (req *request) TimedZone(i int) *load.Controller {
-	for _, z := range req.zones {
+	zones := req.zones
+	if req.marks != nil && req.marks.allowed { // else the zone would not have let it pass
+		zones = append(slices.Clip(zones), req.marks.zones...)
+	}
+	for _, z := range zones {
 		if z.Load.Timed() && z.Tier == "" {
 			if i == 0 {
 				return z.Load.Controller

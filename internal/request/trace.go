@@ -17,15 +17,16 @@ const (
 	AttributeSource     = attribute.Key("rate_limit.source")
 	AttributeRetryAfter = attribute.Key("rate_limit.retry_after")
 	AttributeKey        = attribute.Key("rate_limit.key")
+	AttributeMarked     = attribute.Key("rate_limit.marked")
 )
 
 // Attributes are all of them.
-var Attributes = []attribute.Key{AttributeZone, AttributeAllowed, AttributeSource, AttributeRetryAfter, AttributeKey}
+var Attributes = []attribute.Key{AttributeZone, AttributeAllowed, AttributeSource, AttributeRetryAfter, AttributeKey, AttributeMarked}
 
-// Words of AttributeSource. The others are those of [engine.Source], and [control.SourceOverride].
+// Words of AttributeSource. The others are those of [engine.Source], and [control.SourceOverride] and
+// [control.SourceAway].
 const (
 	sourceStore    = "store"
-	sourceAway     = "away"
 	sourceEmptyKey = "empty_key"
 )
 
@@ -68,15 +69,27 @@ func (h *Handler) trace(r *http.Request, req *request, by engine.Source) {
 	span.SetAttributes(all...)
 }
 
+// traceMarks says in the span of the request, if there is one, which zones have marked it as one that they would deny.
+func (req *request) traceMarks(r *http.Request) {
+	span := req.spanOf(r)
+	if span == nil || req.marks.allowed {
+		return
+	}
+	if marked := req.marks.marked(); marked != nil {
+		span.SetAttributes(AttributeMarked.StringSlice(marked))
+	}
+}
+
 // tracedZone returns the zone with the tightest limit, and the request's key there; without a decision, the zone that decides in
 // place of the store, or the first one.
 func (req *request) tracedZone() (zone, key string) {
-	zone = req.tightestZone()
-	for i := range req.charges {
-		if c := &req.charges[i]; zone == "" || c.Zone == zone {
-			return c.Zone, c.Key
-		}
+	if c := req.tightestCharge(); c != nil {
+		return c.Zone, c.Key
 	}
+	if len(req.charges) > 0 {
+		return req.charges[0].Zone, req.charges[0].Key
+	}
+	zone = req.tightestZone()
 	if req.overridden == nil {
 		return zone, ""
 	}
@@ -96,7 +109,7 @@ func (req *request) decidedBy(by engine.Source) string {
 	case len(req.charges) == 0: // all zones are exempt
 		return control.SourceOverride
 	case len(req.decisions) == 0:
-		return sourceAway
+		return control.SourceAway
 	case req.origin == engine.InProcess:
 		return string(engine.SourceLocal)
 	case by == engine.SourceStore:

@@ -58,7 +58,7 @@ type Decider interface {
 	TierOf(key string) string
 	// SourceOf returns where a limit of a charge comes from that no override has changed, such as [control.SourceConfig].
 	SourceOf(c *window.Charge, p window.Policy) string
-	// Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
+	// Enforced returns the percentage of keys whose requests the zone may deny now, [enforce.Exempt] or [enforce.Mark].
 	Enforced() int64
 	// Enforce enforces the zone as an order says, wherever the zone is used in this process. The mode config goes back to the
 	// configuration.

@@ -11,10 +11,10 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// Enforced returns the percentage of keys whose requests the zone may deny now, or [enforce.Exempt].
+// Enforced returns the percentage of keys whose requests the zone may deny now, [enforce.Exempt] or [enforce.Mark].
 func (z *Live) Enforced() int64 {
 	set := z.Control.Current()
-	if set == nil || set.Percent > enforce.None && z.checkPeers() != nil {
+	if set == nil || set.Percent != enforce.None && set.Percent != enforce.Exempt && z.checkPeers() != nil {
 		return z.Percent
 	}
 	return set.Percent

@@ -15,10 +15,10 @@ func (z *Live) Enforce(o enforce.Order) error {
 		return nil
 	}
 	if o.Mode == "" {
-		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, config, or a percentage such as 25%%", z.Name)
+		return fmt.Errorf("zone %s: enforce is missing; use one of on, shadow, mark, config, or a percentage such as 25%%", z.Name)
 	}
 	percent, err := z.CheckEnforce(o.Mode)
-	if err == nil && percent != enforce.All {
+	if err == nil && percent != enforce.All && percent != enforce.Mark {
 		err = z.Shared.CheckShadow()
 	}
 	if err == nil && percent != enforce.None {

@@ -75,15 +75,15 @@ func (z *Settings) CheckEnforce(word string) (percent int64, err error) {
 	if percent, err = enforce.Percent(word); err != nil {
 		return 0, err
 	}
-	part := percent != enforce.All && percent != enforce.None
+	part := percent > enforce.None && percent < enforce.All
 	if part && z.Key.Placeholders == 0 {
 		return 0, fmt.Errorf("enforce %s: the key has no placeholder, so that all requests would be in or out together; write on or shadow", word)
 	}
 	if part && z.Tiers != nil {
 		return 0, fmt.Errorf("enforce %s and tier cannot be combined, for a network would be counted in two halves; write on or shadow", word)
 	}
-	if percent != enforce.All && z.Settles() {
-		return 0, fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on, or take out %s", word, z.Receipts, z.Receipts)
+	if percent != enforce.All && percent != enforce.Mark && z.Settles() {
+		return 0, fmt.Errorf("enforce %s and %s cannot be combined, for units counted beside the handlers are not given back; write on or mark, or take out %s", word, z.Receipts, z.Receipts)
 	}
 	return percent, nil
 }

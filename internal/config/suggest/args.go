@@ -31,7 +31,7 @@ var syntax = map[string]string{
 	"ipv6_prefix": "ipv6_prefix <bits>",
 	"fold_case":   "fold_case alone",
 	"empty_key":   "empty_key shared, skip, deny, or deny <status>",
-	"enforce":     "enforce on, shadow, or a percentage such as 25%",
+	"enforce":     "enforce on, shadow, mark, or a percentage such as 25%",
 	"top_talkers": "top_talkers alone",
 
 	"algorithm": "algorithm zset, log, stream, slices or gcra",

@@ -158,7 +158,7 @@ func TestCommands(t *testing.T) {
 		{"enforce 10 --zone per_client --ttl 1h", "", true, []string{"per_client", "10% until 20"}},
 		{"enforce shadow --zone per_client --ttl 31d", "", false, []string{"--ttl: must be a duration of 30d at most"}},
 		{"enforce off --zone per_client --ttl 1h", "", false, []string{`mode: zone per_client: enforce "off" is unknown; write shadow`}},
-		{"enforce shadw --all --ttl 1h", "", false, []string{"mode: must be on, shadow, config, or a whole percentage such as 25%"}},
+		{"enforce shadw --all --ttl 1h", "", false, []string{"mode: must be on, shadow, mark, config, or a whole percentage such as 25%"}},
 		{"enforce shadow --ttl 1h", "", false, []string{"zone", "all"}},
 		{"inspect --zone plan --key anna", "", true, []string{"Whether the next request of anna in zone plan, which costs 1, passes cannot be said: the limit {per_minute} in 1m and the limit {per_day} in 24h need a request.", "--url", "{per_minute} in 1m", "needs a request"}},
 		{"inspect --url http://" + site + "/a?b --remote 192.0.2.1 --header 'X-Api-Key: b7e1c0d2' --header x-client:anna --method POST", "", true, []string{"POST http://" + site + "/a?b from 192.0.2.1 would be denied by zone per_user, per_token.", "600 in 1m", "100000 in 24h", "plan"}},

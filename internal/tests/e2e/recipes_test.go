@@ -205,6 +205,46 @@ func TestRecipes(t *testing.T) {
 			t.Errorf("with a misspelt number Bert's policies are %s", policy)
 		}
 	})
+	t.Run("something else", func(t *testing.T) {
+		const heading = "Do something else than deny"
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "other") }))
+		t.Cleanup(other.Close)
+		at := []string{"localhost:9001", other.Listener.Addr().String()}
+		r := serveBlock(t, recipes, heading, 1, at...)
+		wantBodies := func(n int, body, path, address string) {
+			t.Helper()
+			for i := range n {
+				if a := r.want(1, 200, get, path, from(address)...); !strings.HasPrefix(a.Body, body) || len(a.Header["Ratelimit"]) > 0 || a.Header.Get("Retry-After") != "" {
+					t.Errorf("request %d from %s: %v %s, want %s", i+1, address, a.Header, a.Body, body)
+				}
+			}
+		}
+		wantBodies(60, "GET /x", "/x", "203.0.113.1")
+		wantBodies(3, "other", "/x", "203.0.113.1")
+		wantBodies(3, "GET /assets/x", "/assets/x", "203.0.113.1")
+		wantBodies(1, "GET /x", "/x", "203.0.113.2")
+
+		r.load(blockBelow(t, recipes, heading, 2), append(at, "limit 300 1m", "limit 3 1m", "limit 1200 1m", "limit 5 1m", "all 10 1s", "all 2 1m")...)
+		for i, want := range []string{"GET", "GET", "GET", "429", "GET", "GET", "other", "429", "other", "429"} {
+			a := r.ask(get, "/", from([]string{"198.51.100.1", "198.51.100.2", "198.51.100.3"}[i/4])...)
+			if got := strings.Fields(fmt.Sprint(a.Body, " ", a.Status))[0]; got != want && fmt.Sprint(a.Status) != want {
+				t.Errorf("request %d: got %d %s, want %s", i+1, a.Status, a.Body, want)
+			}
+		}
+
+		cache := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Cache-Control")) }))
+		t.Cleanup(cache.Close)
+		r.load(blockBelow(t, recipes, heading, 3), "localhost:9000", cache.Listener.Addr().String())
+		for i := range 32 {
+			want := ""
+			if i >= 30 {
+				want = "only-if-cached"
+			}
+			if a := r.want(1, 200, get, "/", from("203.0.113.3")...); a.Body != want {
+				t.Errorf("request %d: Cache-Control is %q, want %q", i+1, a.Body, want)
+			}
+		}
+	})
 	t.Run("load", func(t *testing.T) {
 		cpu := 0.4
 		step := loadtest.StandIn(t, func() (float64, error) { return cpu, nil }, nil)

@@ -131,6 +131,20 @@ func TestTracedRequests(t *testing.T) {
 		}
 		respond ok
 	}
+	handle /marked {
+		sliding_window {
+			zone whole {
+				key all
+				limit 10 1h
+			}
+			zone always {
+				key all
+				limit 0 1h
+				enforce mark
+			}
+		}
+		respond ok
+	}
 	handle /never {
 		sliding_window never all 0 1h
 		respond ok
@@ -201,6 +215,7 @@ func TestTracedRequests(t *testing.T) {
 	want("memory", "anna", 200, "allowed:bool 1 key:anna source:store zone:tight")
 	want("memory", "anna", 429, denied("key:anna ", "store", "tight"))
 	want("two", "anna", 200, "allowed:bool 1 key:all source:store zone:second")
+	want("marked", "anna", 200, "allowed:bool 1 marked:array \n\b\n\x06always source:store zone:whole")
 	want("never", "anna", 429, "allowed:bool 0 source:store zone:never")
 	want("redis", "anna", 200, "allowed:bool 1 key:anna source:store zone:remote")
 	want("redis", "anna", 429, denied("key:anna ", "store", "remote"))

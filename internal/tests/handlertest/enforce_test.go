@@ -119,7 +119,7 @@ func TestSetEnforceRefused(t *testing.T) {
 		{native, "shadow", ""},
 		{native, "25%", ""},
 		{native, "dry_run", `mode: zone set_native: enforce "dry_run" is unknown; write shadow`},
-		{native, "", `mode: required; use one of on, shadow, config, or a percentage such as 25%`},
+		{native, "", `mode: required; use one of on, shadow, mark, config, or a percentage such as 25%`},
 		{native, "config", ""},
 		{shadow, "25%", `mode: zone set_shadow: enforce 25%: the key has no placeholder, so that all requests would be in or out together; write on or shadow`},
 		{shadow, "on", `mode: zone set_shadow: CL.THROTTLE may count zone set_native, and decides on one zone at a time; change enforce in the configuration`},
