@@ -74,18 +74,31 @@ local function length_of(rule, level, draw)
   return length + floor(length * (rule.spread * draw) / 1000000)
 end
 
+local rules = {} -- by their numbers
+
+local function rule_of(list)
+  local rule = rules[list]
+  if not rule then
+    local n = numbers(list)
+    rule = {length = n[1], after = n[2], within = n[3], factor = n[4], max = n[5], halve = n[6], spread = n[7], pardon = n[8]}
+    rule.top, rules[list] = top(rule), rule
+  end
+  return rule
+end
+
 local writes = {}
 
 function writes.strike(r, list)
-  local n = numbers(list)
-  local rule = {length = n[2], after = n[3], within = n[4], factor = n[5], max = n[6], halve = n[7], spread = n[8], pardon = n[9]}
+  local draw, numbers_of_rule = string.match(list, '^(%d+) (.*)$')
+  local rule = rule_of(numbers_of_rule)
   local is_banned = now < r.over and r.over - now <= 2 * (r.over - r.began)
   local is_pardoned = r.lifted > 0 and now >= r.lifted and now - r.lifted < rule.pardon
   if is_banned or is_pardoned or r.last > 0 and now >= r.last and now - r.last < 1000 then return false end
 
-  local since, highest = max(r.over, r.last), top(rule)
+  r.is_written = true
+  local since = max(r.over, r.last)
   if rule.halve > 0 and now > since then r.level = max(0, r.level - floor((now - since) / rule.halve)) end
-  r.level, r.last = min(r.level, highest), now
+  r.level, r.last = min(r.level, rule.top), now
   local strikes = {}
   for _, at in ipairs(r.strikes) do
     if at <= now and at > now - rule.within then strikes[#strikes + 1] = at end
@@ -94,8 +107,8 @@ function writes.strike(r, list)
   local begins = #strikes >= rule.after
   r.strikes = begins and {} or strikes
   if begins then
-    r.began, r.over = now, now + length_of(rule, r.level, n[1])
-    r.level = min(r.level + 1, highest)
+    r.began, r.over = now, now + length_of(rule, r.level, tonumber(draw))
+    r.level = min(r.level + 1, rule.top)
   end
   r.forget = max(r.over, now) + max(rule.within, r.level * rule.halve, begins and rule.pardon or 0)
   return begins
@@ -103,6 +116,7 @@ end
 
 function writes.set(r, list, about)
   local n = numbers(list)
+  r.is_written = true
   r.began, r.over, r.strikes, r.about = now, now + n[1], {}, about
   r.forget = max(r.forget, r.over + n[2])
   return true
@@ -110,12 +124,14 @@ end
 
 function writes.lift(r)
   if now >= r.over then return false end
+  r.is_written = true
   r.over, r.lifted, r.strikes, r.level = now, now, {}, max(0, r.level - 1)
   return true
 end
 
 function writes.merge(r, list)
   local o, before = read(list), r.over
+  r.is_written = true
   if o.over > r.over and o.began >= r.lifted then r.over, r.began = o.over, o.began end
   if o.lifted > r.lifted then
     r.lifted = o.lifted
@@ -143,33 +159,59 @@ local function drop(members)
 end
 
 local head = call('HMGET', key, 'last', ARGV[3])
-local last, witness = tonumber(head[1] or 0), read(head[2])
-local lost = known > 0 and (not witness or witness.change < known)
+local last, witness = tonumber(head[1] or 0), tonumber(string.match(head[2] or '', '^%d+'))
+local lost = known > 0 and (not witness or witness < known)
 if lost then known = 0 end
 local reply = {now, known, 0, lost and 1 or 0}
 
--- write(operation, member, former, about, list) -> whether who is banned has changed
-local function write(op, member, former, about, list)
-  local found = call('HMGET', key, member, former)
-  local r = read(found[1])
-  local moved = not r and former ~= '' and read(found[2])
-  if moved then
+local function note(r)
+  last = last + 1
+  r.change, r.is_noted, r.is_written = last, true, true
+end
+
+-- write(records, operation, member, former, about, list) -> whether who is banned has changed, or until when
+local function write(records, op, member, former, about, list)
+  local r = records[member]
+  if not r and records[former] then
+    r = records[former]
+    records[member], records[former] = r, false
     drop({former})
-    r = moved
+    note(r)
   end
   if not r then
     if op == 'lift' then return false end
     r = {change = 0, over = 0, began = 0, level = 0, last = 0, lifted = 0, forget = 0, strikes = {}, about = about}
+    records[member] = r
   end
   local done = writes[op](r, list, about)
-  for _ = 1, (moved and 1 or 0) + (done and 1 or 0) do
-    last = last + 1
-    r.change = last
-    call('ZADD', changes, text(last), member)
-  end
-  call('HSET', key, member, show(r), 'last', text(last))
-  call('ZADD', ends, text(r.forget), member)
+  if done then note(r) end
   return done
+end
+
+-- write_all(from, to) makes the writes of these arguments, with one call for what they read and one for each key that they
+-- write.
+local function write_all(from, to)
+  local members, records = {}, {}
+  for i = from, to, 5 do
+    members[#members + 1], members[#members + 2] = ARGV[i + 1], ARGV[i + 2]
+  end
+  for i, found in ipairs(call('HMGET', key, unpack(members))) do records[members[i]] = read(found) or false end
+  for i = from, to, 5 do
+    reply[#reply + 1] = write(records, unpack(ARGV, i, i + 4)) and 1 or 0
+  end
+  local texts, forgets, noted = {'last', text(last)}, {}, {}
+  for member, r in pairs(records) do
+    if r and r.is_written then
+      texts[#texts + 1], texts[#texts + 2] = member, show(r)
+      forgets[#forgets + 1], forgets[#forgets + 2] = text(r.forget), member
+      if r.is_noted then noted[#noted + 1], noted[#noted + 2] = text(r.change), member end
+    end
+  end
+  if #forgets > 0 then
+    call('HSET', key, unpack(texts))
+    call('ZADD', ends, unpack(forgets))
+  end
+  if #noted > 0 then call('ZADD', changes, unpack(noted)) end
 end
 
 if #ARGV > 5 then
@@ -178,9 +220,7 @@ if #ARGV > 5 then
     call('UNLINK', key, changes, ends)
     last = 0
   end
-  for i = 6, #ARGV, 5 do
-    reply[#reply + 1] = write(unpack(ARGV, i, i + 4)) and 1 or 0
-  end
+  for i = 6, #ARGV, 1000 do write_all(i, min(i + 999, #ARGV)) end
   drop(call('ZRANGEBYSCORE', ends, '-inf', text(now), 'LIMIT', 0, 1000))
   local spare = call('ZCOUNT', ends, '-inf', '+inf') - most
   if spare > 0 then drop(call('ZRANGE', ends, 0, min(spare, 1000) - 1)) end

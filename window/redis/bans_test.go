@@ -3,7 +3,8 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"flag"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,32 +14,40 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/banstest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-var (
-	banSteps = flag.Int("bans.steps", 20_000, "how many writes TestAgreeOnBans has; make test-long has a million")
-	banSeed  = flag.Uint64("bans.seed", 1, "the seed of TestAgreeOnBans")
-)
-
-// TestAgreeOnBans compares every field of what Redis and a Table answer to random writes.
+// TestAgreeOnBans compares every field of what Redis, a Model and a Table answer to random writes, and of what Redis and the Model
+// keep. TestAgree of package bans compares Table and Model.
 func TestAgreeOnBans(t *testing.T) {
-	steps := 0
-	for seed := *banSeed; steps < *banSteps; seed++ {
-		w := banstest.NewWalk(seed, 5+int(seed%40))
-		now := func() int64 { return w.Now }
-		table, store := bans.NewTable(now), redis.Full(newStore(t, redis.Options{Now: now}))
-		for w.Writes < min(10_000, *banSteps-steps) {
-			ask := w.Next()
-			want, _ := table.ExchangeBans(t.Context(), ask)
-			got, err := store.ExchangeBans(t.Context(), ask)
-			if err != nil || banstest.Text(got) != banstest.Text(want) {
-				t.Fatalf("seed %d, call %d: %+v:\n%v\ngot  %s\nwant %s", seed, w.Calls, ask, err, banstest.Text(got), banstest.Text(want))
+	raw := server.Client(t)
+	for w := range banstest.Walks(t) {
+		now, prefix, calls := func() int64 { return w.Now }, freshPrefix("agree"), 0
+		store := newStore(t, redis.Options{Now: now, Prefix: prefix})
+		table, model := bans.NewTable(now), banstest.NewModel(w.Most, now)
+		for ask := range w.Calls() {
+			answer, _ := model.ExchangeBans(t.Context(), ask)
+			want := banstest.Text(answer)
+			got, err := redis.ExchangeBans(t.Context(), store, ask, w.Most)
+			if err != nil || banstest.Text(got) != want {
+				t.Fatalf("seed %d: %+v:\n%v\ngot  %s\nwant %s", w.Seed, ask, err, banstest.Text(got), want)
 			}
-			w.Hear(want)
+			if w.Most == bans.MostRecords {
+				if got, _ = table.ExchangeBans(t.Context(), ask); banstest.Text(got) != want {
+					t.Fatalf("seed %d: %+v:\na Table has %s\nwant %s", w.Seed, ask, banstest.Text(got), want)
+				}
+			}
+			if calls++; calls%10 == 0 {
+				kept := raw.HGetAll(t.Context(), prefix+":{bans}").Val()
+				delete(kept, "last")
+				if want := banstest.Texts(model); !maps.Equal(kept, want) {
+					t.Fatalf("seed %d: %+v:\nRedis keeps %v\nwant %v", w.Seed, ask, kept, want)
+				}
+			}
+			w.Hear(answer)
 		}
-		steps += w.Writes
 	}
 }
 
@@ -87,6 +96,132 @@ func exchangeBans(t *testing.T, s bans.Store, ask bans.Ask) bans.Answer {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// Where a store has lost changes, it says so once, and tells all that it has: after FLUSHALL, with an older snapshot, and when the
+// server has evicted a key.
+func TestBansLost(t *testing.T) {
+	keys := []string{"b:{bans}", "b:{bans}:changes", "b:{bans}:ends"}
+	set := func(member string) bans.Write {
+		return bans.Write{Op: bans.Set, Member: "key api " + member, For: 60_000}
+	}
+	for name, test := range map[string]struct {
+		lose func(ctx context.Context, c *goredis.Client, dumps []string)
+		left string
+	}{
+		"FLUSHALL": {func(ctx context.Context, c *goredis.Client, _ []string) { c.FlushAll(ctx) }, ""},
+		"snapshot": {func(ctx context.Context, c *goredis.Client, dumps []string) {
+			for i, key := range keys {
+				c.RestoreReplace(ctx, key, time.Minute, dumps[i])
+			}
+		}, "key api anna 1 key api bob 2 "},
+		"hash":    {func(ctx context.Context, c *goredis.Client, _ []string) { c.Del(ctx, keys[0]) }, ""},
+		"ends":    {func(ctx context.Context, c *goredis.Client, _ []string) { c.Del(ctx, keys[2]) }, ""},
+		"nothing": {func(context.Context, *goredis.Client, []string) {}, "key api bob 2 key api anna 3 key api carl 4 "},
+	} {
+		own := redistest.Start(t)
+		c, s := own.Client(t), redis.Full(newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "b", Now: windowtest.NewClock().Now}))
+		exchangeBans(t, s, bans.Ask{Writes: []bans.Write{set("anna"), set("bob")}})
+		var dumps []string
+		for _, key := range keys {
+			dumps = append(dumps, c.Dump(t.Context(), key).Val())
+		}
+		a := exchangeBans(t, s, bans.Ask{Writes: []bans.Write{set("anna"), set("carl")}})
+		if a.Change != 4 {
+			t.Fatalf("%+v, want four changes", a)
+		}
+		test.lose(t.Context(), c, dumps)
+		ask := bans.Ask{Known: a.Change, Witness: "key api carl", Writes: []bans.Write{{Op: bans.Lift, Member: "key api zoe"}}}
+		exchangeBans(t, s, ask) // a server that has evicted a key finds out when it is to write
+		if a = exchangeBans(t, s, ask); a.Lost != (name != "nothing") {
+			t.Errorf("%s: %+v, want it to be lost", name, a)
+		}
+		all, left := exchangeBans(t, s, bans.Ask{}), ""
+		for _, change := range all.Changes {
+			left += fmt.Sprint(change.Member, " ", change.Record.Change, " ")
+		}
+		if left != test.left || name != "nothing" && banstest.Text(all) != strings.Replace(strings.Replace(banstest.Text(a), "lost true", "lost false", 1), "[false]", "[]", 1) {
+			t.Errorf("%s: %s, want %s; and after a loss %s", name, left, test.left, banstest.Text(a))
+		}
+		if a = exchangeBans(t, s, bans.Ask{Writes: []bans.Write{set("carl")}}); len(a.Changes) == 0 || a.Changes[len(a.Changes)-1].Member != "key api carl" {
+			t.Errorf("%s: %+v, want a new change", name, a)
+		}
+	}
+}
+
+// A user with the documented permissions may do all that there is: more writes than a page of changes holds, and more records than are
+// kept.
+func TestBansAtTheirMost(t *testing.T) {
+	own := redistest.Start(t)
+	c := own.Client(t)
+	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~sw:*"}
+	for _, p := range strings.Fields(redis.Permissions) {
+		args = append(args, p)
+	}
+	if err := c.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	clock := windowtest.NewClock()
+	store := newStore(t, redis.Options{Addresses: []string{own.Addr}, Username: "limiter", Password: "secret", Prefix: "sw", Now: clock.Now, Timeout: time.Minute})
+	model := banstest.NewModel(bans.MostRecords, clock.Now)
+	ask := func(most int, ask bans.Ask) bans.Answer {
+		t.Helper()
+		model.Most = most
+		want, _ := model.ExchangeBans(t.Context(), ask)
+		got, err := redis.ExchangeBans(t.Context(), store, ask, most)
+		if err != nil || banstest.Text(got) != banstest.Text(want) {
+			t.Fatalf("%v\ngot  %.1000s\nwant %.1000s", err, banstest.Text(got), banstest.Text(want))
+		}
+		return got
+	}
+	var writes []bans.Write
+	for i := range 2*bans.MostChanges + 100 {
+		writes = append(writes, bans.Write{Op: bans.Set, Member: fmt.Sprintf("key api %d", i), For: 60_000 + int64(i%1_000), About: strings.Repeat("a", 200)})
+	}
+	a := ask(10_000, bans.Ask{Writes: writes})
+	for pages := 0; a.More; pages++ {
+		if a = ask(10_000, bans.Ask{Known: a.Change, Witness: a.Changes[len(a.Changes)-1].Member}); pages > 2 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	one := bans.Ask{Writes: writes[:1]}
+	ask(500, one) // forgets a thousand that are too many, and then the others
+	ask(500, one)
+	ask(10_000, bans.Ask{Writes: writes})
+	clock.Add(70_000)
+	ask(500, one) // forgets a thousand that are of no use
+	ask(500, one)
+	ask(500, one)
+	if n := c.HLen(t.Context(), "sw:{bans}").Val(); n != 2 {
+		t.Errorf("%d fields, want those of one record", n)
+	}
+}
+
+// TestBansFlood has a hundred thousand keys and more denied once each. Redis keeps no more records than it may, and who was banned
+// before still is.
+func TestBansFlood(t *testing.T) {
+	own := redistest.Start(t)
+	c, clock := own.Client(t), windowtest.NewClock()
+	s := redis.Full(newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "b", Now: clock.Now}))
+	rule := bans.Rule{Length: 600_000, After: 3, In: 60_000, Factor: 2000, Max: 86_400_000, Halve: 3_600_000}
+	for range 3 {
+		exchangeBans(t, s, bans.Ask{Writes: []bans.Write{{Op: bans.Strike, Member: "key api worst", Rule: rule}}})
+		clock.Add(1_000)
+	}
+	for i := range 120 {
+		var writes []bans.Write
+		for k := range 1_000 {
+			writes = append(writes, bans.Write{Op: bans.Strike, Member: fmt.Sprintf("key api %d", 1_000*i+k), Rule: rule})
+		}
+		exchangeBans(t, s, bans.Ask{Writes: writes})
+		clock.Add(1)
+	}
+	if n := c.HLen(t.Context(), "b:{bans}").Val(); n != bans.MostRecords+1 {
+		t.Errorf("%d records", n-1)
+	}
+	if a := exchangeBans(t, s, bans.Ask{}); len(a.Changes) != 1 || a.Changes[0].Member != "key api worst" || a.Changes[0].Record.Left(a.Now) == 0 {
+		t.Errorf("%+v, want the worst to be banned", a)
+	}
 }
 
 // What another program has written to the keys is an error that names them, and no other data is taken for a ban.

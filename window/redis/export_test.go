@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/batch"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/denials"
@@ -76,3 +77,8 @@ func Full(s *Store) FullStore { return engineStore{s} }
 
 // FullStore is the type of what Engine returns.
 type FullStore = engineStore
+
+// ExchangeBans makes a store keep a number of records of bans.
+func ExchangeBans(ctx context.Context, s *Store, ask bans.Ask, most int) (bans.Answer, error) {
+	return s.exchangeBans(ctx, ask, most)
+}

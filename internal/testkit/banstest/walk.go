@@ -2,9 +2,12 @@
 package banstest
 
 import (
+	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
+	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 )
@@ -12,12 +15,38 @@ import (
 // Start is when a Walk starts: late enough that nothing expires on the clock of a server under test.
 const Start int64 = 3_600_000_000_000
 
+var (
+	seed   = flag.Uint64("bans.seed", 1, "seed of the random walks; 0 takes one at random, and prints it")
+	writes = flag.Int("bans.writes", 20_000, "how many writes the random walks have; make test-long has a million")
+)
+
+// longest is how many writes a walk has.
+const longest = 10_000
+
+// Walks returns walks with bans.writes writes together.
+func Walks(t *testing.T) iter.Seq[*Walk] {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64()
+		t.Logf("-bans.seed %d", first)
+	}
+	return func(yield func(*Walk) bool) {
+		for n := 0; n*longest < *writes; n++ {
+			w := newWalk(first + uint64(n))
+			if w.writes = min(longest, *writes-n*longest); !yield(w) {
+				return
+			}
+		}
+	}
+}
+
 // Walk makes calls at random.
 type Walk struct {
-	Now    int64 // moves with each call, and at times back
-	Calls  int   // how many there were
-	Writes int   // how many writes these had
+	Seed uint64
+	Now  int64 // moves with each call, and at times back
+	Most int   // how many records the store is to keep
 
+	writes  int // how many are left
 	random  *rand.Rand
 	members int
 	rules   []bans.Rule
@@ -32,9 +61,11 @@ type asker struct {
 	witness string
 }
 
-// NewWalk returns the walk of a seed with a number of members.
-func NewWalk(seed uint64, members int) *Walk {
-	w := &Walk{Now: Start, random: rand.New(rand.NewPCG(seed, 0)), members: members, askers: make([]asker, 3)}
+func newWalk(seed uint64) *Walk {
+	w := &Walk{Seed: seed, Now: Start, Most: bans.MostRecords, random: rand.New(rand.NewPCG(seed, 0)), askers: make([]asker, 3)}
+	if w.members = 5 + int(seed%40); seed%2 == 0 {
+		w.Most = 1 + w.random.IntN(w.members)
+	}
 	for range 4 {
 		w.rules = append(w.rules, w.rule())
 	}
@@ -56,10 +87,17 @@ func (w *Walk) rule() bans.Rule {
 	return rule
 }
 
-// Next returns the next call, which is to be made at Now.
-func (w *Walk) Next() bans.Ask {
+// Calls returns the calls of the walk. Each is to be made at Now, and its answer given to Hear.
+func (w *Walk) Calls() iter.Seq[bans.Ask] {
+	return func(yield func(bans.Ask) bool) {
+		for w.writes > 0 && yield(w.next()) {
+		}
+	}
+}
+
+func (w *Walk) next() bans.Ask {
 	r := w.random
-	switch w.Calls++; r.IntN(200) {
+	switch r.IntN(200) {
 	case 0:
 		w.Now += 3_600_000
 	case 1:
@@ -80,7 +118,7 @@ func (w *Walk) Next() bans.Ask {
 	for range r.IntN(4) * r.IntN(12) {
 		ask.Writes = append(ask.Writes, w.write())
 	}
-	w.Writes += len(ask.Writes)
+	w.writes -= len(ask.Writes)
 	return ask
 }
 
@@ -144,4 +182,13 @@ func Text(a bans.Answer) string {
 		text += fmt.Sprintf("\n%s: %s, %d left", c.Member, c.Record.String(), c.Record.Left(a.Now))
 	}
 	return text
+}
+
+// Texts returns the texts of all records of a model.
+func Texts(m *Model) map[string]string {
+	texts := make(map[string]string)
+	for member, r := range m.Records {
+		texts[member] = r.String()
+	}
+	return texts
 }
