@@ -3,8 +3,8 @@ package bans
 // Most changes how many records a table keeps.
 func (t *Table) Most(n int) { t.most = n }
 
-// All returns the texts of all records.
-func (t *Table) All() map[string]string {
+// Texts returns the texts of all records.
+func (t *Table) Texts() map[string]string {
 	all := make(map[string]string)
 	for member, r := range t.records {
 		all[member] = r.String()

@@ -42,12 +42,12 @@ func TestEviction(t *testing.T) {
 	tb := newTable(t)
 	tb.Most(3)
 	tb.ask(0, "", set("k b", 5_000, 0), set("k a", 5_000, 0), set("k c", 1_000, 4_001), set("k d", 9_000, 0))
-	if got := slices.Sorted(maps.Keys(tb.All())); fmt.Sprint(got) != "[k b k c k d]" {
+	if got := slices.Sorted(maps.Keys(tb.Texts())); fmt.Sprint(got) != "[k b k c k d]" {
 		t.Errorf("%q are left, want all but k a", got)
 	}
 	tb.now += 5_000
 	tb.ask(0, "", bans.Write{Op: bans.Lift, Member: "k z"})
-	if got := slices.Sorted(maps.Keys(tb.All())); fmt.Sprint(got) != "[k c k d]" {
+	if got := slices.Sorted(maps.Keys(tb.Texts())); fmt.Sprint(got) != "[k c k d]" {
 		t.Errorf("%q are left, want those that are of use", got)
 	}
 }
@@ -116,7 +116,7 @@ func TestFormer(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(tb.All())); fmt.Sprint(got) != "[k new k other]" {
+	if got := slices.Sorted(maps.Keys(tb.Texts())); fmt.Sprint(got) != "[k new k other]" {
 		t.Errorf("members %q", got)
 	}
 }
@@ -201,7 +201,7 @@ func TestFloodOfStrikes(t *testing.T) {
 	if a = tb.ask(0, ""); len(a.Changes) != 1 || a.Changes[0].Member != "k worst" || a.Changes[0].Record.Left(tb.now) == 0 {
 		t.Errorf("%+v, want the worst to be banned", a)
 	}
-	if n := len(tb.All()); n != bans.MostRecords || tb.Room() > 4*bans.MostRecords {
+	if n := len(tb.Texts()); n != bans.MostRecords || tb.Room() > 4*bans.MostRecords {
 		t.Errorf("%d records, and room for %d changes", n, tb.Room())
 	}
 }
