@@ -161,6 +161,27 @@ func TestLimitsInLogs(t *testing.T) {
 	}
 }
 
+// A limit of an address is never reached if its network has no more, and a network's is looked at by itself.
+func TestTiersInLogs(t *testing.T) {
+	const caddyfile = `:8080 {
+	sliding_window {
+		zone crawlers {
+			limit 60 1m
+			limit 900 1h
+			limit 50 1m tier 24/48
+			limit 1000 1h tier 16/32
+			limit 90000 1d tier 16/32
+		}
+	}
+	respond ok
+}
+`
+	got := codes(check(t, caddyfile, accessLog(t, 40)))
+	if want := []string{"SW012:4", "SW023:4", "SW022:6", "SW012:8"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
 // A comment hides what its rule finds on its line or the line below. One that hides nothing, names no rule or gives no reason
 // is a finding.
 func TestIgnored(t *testing.T) {

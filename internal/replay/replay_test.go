@@ -199,6 +199,25 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// A request of a zone with tiers counts once, for its address, and each limit by itself.
+func TestTiers(t *testing.T) {
+	var lines strings.Builder
+	for i := range 6 {
+		lines.WriteString(strings.ReplaceAll(logged(start+float64(i), "", ""), "192.0.2.1", fmt.Sprint("192.0.2.", 1+i/3)))
+	}
+	o := options(file(t, "Caddyfile", site("", "limit 3 1m tier 24/48")), file(t, "access.log", lines.String()))
+	o.Keys = true
+	report, err := replay.Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := report.Zones[0]
+	want := []replay.Limit{{Limit: "2 in 1m", Denied: 1}, {Limit: "3 in 1m tier 24/48", Denied: 2}}
+	if z.Requests != 6 || z.Denied != 3 || z.Keys != 2 || !slices.Equal(z.Limits, want) || z.Top[0].Key != "192.0.2.2" || z.Top[0].Denied != 2 {
+		t.Errorf("got %+v, want %v", z, want)
+	}
+}
+
 // A replay writes nothing.
 func TestWritesNothing(t *testing.T) {
 	home := t.TempDir()

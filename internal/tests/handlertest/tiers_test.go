@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -129,5 +134,196 @@ func TestTiersAreThreeZones(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// threeTiers are small limits of an address, a network and a wider one.
+const threeTiers = `"limits":[{"max":3,"window":"1h"},{"max":5,"window":"1h","tier":"24/48"},{"max":9,"window":"1h","tier":"16/32"}]`
+
+// tierTraffic is what threeTiers let pass, in turn.
+var tierTraffic = []struct {
+	address string
+	passes  bool
+}{
+	{"192.0.2.1", true}, {"192.0.2.1", true}, {"192.0.2.1", true}, {"192.0.2.1", false}, {"192.0.2.2", true}, {"192.0.2.2", true},
+	{"192.0.2.2", false}, {"192.0.2.3", false}, {"192.0.3.1", true}, {"192.0.3.1", true}, {"192.0.3.1", true}, {"192.0.3.1", false},
+	{"192.0.4.1", true}, {"192.0.4.2", false}, {"192.1.4.1", true}, {"2001:db8::1", true},
+}
+
+func sendTierTraffic(t *testing.T, h caddyhttp.MiddlewareHandler) {
+	t.Helper()
+	for i, c := range tierTraffic {
+		r := Get()
+		r.RemoteAddr = net.JoinHostPort(c.address, "1234")
+		if w := Serve(t, r, h); (w.Code == http.StatusNoContent) != c.passes {
+			t.Errorf("request %d from %s: got %d, want it to pass: %v", i+1, c.address, w.Code, c.passes)
+		}
+	}
+}
+
+// A request on a zone with tiers is one command of Redis.
+func TestTiersAreOneCommand(t *testing.T) {
+	server := redistest.Start(t)
+	commands := func() (n int) {
+		for line := range strings.Lines(server.Client(t).Info(t.Context(), "commandstats").Val()) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+			calls, _, _ := strings.Cut(rest, ",")
+			if count, err := strconv.Atoi(calls); err == nil && (name == "evalsha" || name == "eval" || name == "fcall") {
+				n += count
+			}
+		}
+		return n
+	}
+	h, _ := New(t, OfZone(t, `"limits":[{"max":300,"window":"1h"},{"max":500,"window":"1h","tier":"24/48"},{"max":900,"window":"1h","tier":"16/32"}]`,
+		`,"store":{"module":"redis","timeout":"10s","address":["`+server.Addr+`"]}`))
+	Serve(t, Get(), h) // loads scripts
+	before := commands()
+	for range 50 {
+		Serve(t, Get(), h)
+	}
+	if n := commands() - before; n != 50 {
+		t.Errorf("50 requests are %d commands, want 50", n)
+	}
+	if n := len(server.Client(t).Keys(t.Context(), "*").Val()); n != 3 {
+		t.Errorf("Redis has %d keys, want one for the address and one for each network", n)
+	}
+}
+
+// In a Cluster, the counters of a request are on several nodes, as those of several zones are.
+func TestTiersInACluster(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	h, _ := New(t, OfZone(t, threeTiers, `,"store":{"module":"redis","timeout":"10s","cluster":true,"address":["`+nodes[0].Addr+`"]}`))
+	sendTierTraffic(t, h)
+}
+
+// While the store is away, local counts decide on all tiers, too. When it is back, it has what they let pass.
+func TestTiersWhileAway(t *testing.T) {
+	server := redistest.Start(t)
+	config := OfZone(t, threeTiers, `,"store":{"module":"redis","timeout":"1s","address":["`+server.Addr+`"]}`)
+	h, ctx := New(t, config)
+	Start(t, ctx)
+	server.Kill()
+	sendTierTraffic(t, h)
+	server.Restart(t)
+	Poll(t, "the wide network is booked", func() bool {
+		r := Get()
+		r.RemoteAddr = "192.0.5.1:1234"
+		w := Serve(t, r, h)
+		return w.Code == http.StatusTooManyRequests && server.Client(t).Exists(t.Context(), server.Client(t).Keys(t.Context(), "*192.0.0.0/16*").Val()...).Val() > 0
+	})
+}
+
+// Load scales the limits of all tiers, by one factor.
+func TestLoadScalesTiers(t *testing.T) {
+	p := newPressure(t)
+	h, _ := p.loaded(t, OfZone(t, `"limits":[{"max":100,"window":"1m"},{"max":1000,"window":"1m","tier":"24/48"},{"max":5000,"window":"1h","tier":"16/32"}],`+cpuLoad, ""))
+	name := ZoneName(t)
+	p.at(1, 3)
+	want := fmt.Sprintf(`"%[1]s";q=30;w=60, "%[1]s:24/48";q=300;w=60, "%[1]s:16/32";q=5000;w=3600`, name)
+	for range 2 {
+		if got := Serve(t, Get(), h).Header().Get("RateLimit-Policy"); got != want {
+			t.Errorf("under load: %s, want %s", got, want)
+		}
+	}
+	source := func(key string) (all []string) {
+		i := told[control.Inspection](t, http.MethodPost, "inspect", fmt.Sprintf(`{"zone":%q,"key":%q}`, name, key))
+		all = append(all, i.Limits[0].Source)
+		for _, tier := range i.Tiers {
+			all = append(all, tier.Limits[0].Source)
+		}
+		return all
+	}
+	if got := source("192.0.2.1"); !slices.Equal(got, []string{"load", "load", "config"}) {
+		t.Errorf("sources of the limits: %q, want load, load and config", got)
+	}
+	if got := source("192.0.2.0/24"); !slices.Equal(got, []string{"load"}) {
+		t.Errorf("sources of the network's limit: %q, want load", got)
+	}
+}
+
+// Metrics count a request once, and what its answer gives back once. The unit is back in all tiers.
+func TestTiersSettleOnce(t *testing.T) {
+	h, ctx := New(t, OfZone(t, `"count_if":{"status_code":[401]},`+threeTiers, ""))
+	zone := ZoneName(t)
+	for range 20 { // none of which counts
+		Serve(t, Get(), h)
+	}
+	sum := func(direction string) float64 {
+		return Metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zone, "direction", direction)
+	}
+	if given, kept := sum("given_back"), sum("kept"); given != 20 || kept != 0 {
+		t.Errorf("%v units were given back and %v kept, want 20 and none", given, kept)
+	}
+	if got := Outcomes(t, ctx, zone, [4]float64{}); got != [4]float64{20} {
+		t.Errorf("outcomes %v, want 20 allowed", got)
+	}
+	w, r := httptest.NewRecorder(), Get()
+	if err := AnswerWith(h, w, r, func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(401); return nil }); err != nil || w.Code != 401 {
+		t.Errorf("got %d, %v", w.Code, err)
+	}
+	if kept := sum("kept"); kept != 1 {
+		t.Errorf("%v units were kept, want 1", kept)
+	}
+}
+
+// What denies tells its key to the log and to placeholders: the network, if that is what denies. An operator cannot enforce a part
+// of the keys.
+func TestTiersAreNamed(t *testing.T) {
+	h, ctx, logs := NewObserved(t, zap.DebugLevel, OfZone(t, threeTiers+`,"key":"{client_ip}"`, `,"log_key":true`))
+	Start(t, ctx)
+	zone := ZoneName(t)
+	for i, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.3"} {
+		r := Get()
+		r.RemoteAddr = address + ":1234"
+		w := Serve(t, r, h)
+		if i < 5 {
+			continue
+		}
+		if body := w.Body.String(); w.Code != http.StatusTooManyRequests || !strings.Contains(body, `"violated-policies":["`+zone+`:24/48"]`) {
+			t.Errorf("got %d %s", w.Code, body)
+		}
+		if got := Expand(r, "{http.sliding_window."+zone+".limit} {http.sliding_window."+zone+".remaining} {http.sliding_window."+zone+".allowed} {http.sliding_window."+zone+".source} {http.sliding_window.zone}"); got != "5 0 false config "+zone {
+			t.Errorf("placeholders: got %s", got)
+		}
+	}
+	entries := logs.FilterMessage("rate limit exceeded").All()
+	if len(entries) != 1 || entries[0].ContextMap()["key"] != "192.0.2.0/24" {
+		t.Errorf("log: got %v, want the key of the network", entries)
+	}
+	if answer := setEnforce(t, zone, "25%", "1h"); !strings.Contains(answer, "enforce 25% and tier cannot be combined") {
+		t.Errorf("enforce 25%%: got %s", answer)
+	}
+	if answer := setEnforce(t, zone, "shadow", "1h"); strings.Contains(answer, `"error"`) {
+		t.Errorf("enforce shadow: got %s", answer)
+	}
+}
+
+// A factor that only the address could have is refused.
+func TestTiersOfFactor(t *testing.T) {
+	_, ctx := New(t, OfZone(t, `"limits":[{"max":1,"window":"1m"},{"max":1000000,"window":"1h","tier":"24/48"}]`, ""))
+	Start(t, ctx)
+	answer := Admin(t, http.MethodPost, "overrides/set", fmt.Sprintf(`{"zone":%q,"all":true,"factor":1000000}`, ZoneName(t)))
+	if !strings.Contains(answer, "factor: tier 24/48: factor: the limit times factor is above 2^53") && !strings.Contains(answer, "factor: tier 24/48: limit") {
+		t.Errorf("got %s", answer)
+	}
+}
+
+// A zone that marks requests tells what its tiers decide, and lets all pass.
+func TestTiersMark(t *testing.T) {
+	h, ctx := New(t, OfZone(t, threeTiers+`,"enforce":"mark"`, ""))
+	marked := 0
+	for i, c := range tierTraffic {
+		r := Get()
+		r.RemoteAddr = net.JoinHostPort(c.address, "1234")
+		w := Serve(t, r, h)
+		if got := Expand(r, "{http.sliding_window."+ZoneName(t)+".allowed}"); w.Code != http.StatusNoContent || got != strconv.FormatBool(c.passes) {
+			t.Errorf("request %d from %s: got %d, allowed %s, want it to pass, and allowed %v", i+1, c.address, w.Code, got, c.passes)
+		}
+		if !c.passes {
+			marked++
+		}
+	}
+	if got := shadowOutcomes(t, ctx, ZoneName(t)); got != [5]float64{float64(len(tierTraffic) - marked), float64(marked)} {
+		t.Errorf("outcomes %v, want %d denied, each request once", got, marked)
 	}
 }
