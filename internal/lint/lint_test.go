@@ -76,6 +76,24 @@ func sections(t *testing.T) map[string]section {
 	return all
 }
 
+// A zone that marks bounds no other, and denies before no other; one that denies goes before it.
+func TestMarkDeniesNothing(t *testing.T) {
+	for enforces, want := range map[[2]string]string{
+		{"on", "on"}: "[SW012:8]", {"on", "mark"}: "[SW012:8]", {"mark", "on"}: "[]", {"mark", "mark"}: "[]",
+	} {
+		text := fmt.Sprintf("http://localhost {\nsliding_window {\nzone a {\nlimit 5 1m\nenforce %s\n}\nzone b {\nlimit 9 1m\nenforce %s\n}\n}\n}\n", enforces[0], enforces[1])
+		if got := fmt.Sprint(codes(check(t, text))); got != want {
+			t.Errorf("%v: got %s, want %s", enforces, got, want)
+		}
+	}
+	for enforce, want := range map[string]string{"on": "[]", "mark": "[SW007:4]"} {
+		text := "http://localhost {\nsliding_window {\nzone a {\nkey {query.user}\nlimit 5 1m\n}\nzone b {\nlimit 9 1m\nenforce " + enforce + "\n}\n}\n}\n"
+		if got := fmt.Sprint(codes(check(t, text))); got != want {
+			t.Errorf("%s: got %s, want %s", enforce, got, want)
+		}
+	}
+}
+
 // Each rule has a section with its title, severity and cause, a Caddyfile in which the rule alone finds something, with a
 // line, and one in which no rule does.
 func TestRules(t *testing.T) {

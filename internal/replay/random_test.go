@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -100,6 +101,9 @@ func randomZone(rng *rand.Rand, name string) string {
 		add("enforce " + pick(rng, "shadow", "50%"))
 	case rng.IntN(6) == 0:
 		add("enforce shadow")
+	}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "enforce") }) && rng.IntN(4) == 0 {
+		add("enforce mark")
 	}
 	return "zone " + name + " {\n" + strings.Join(lines, "\n") + "\n}\n"
 }
