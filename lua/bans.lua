@@ -116,7 +116,6 @@ end
 
 function writes.set(r, list, about)
   local n = numbers(list)
-  r.is_written = true
   r.began, r.over, r.strikes, r.about = now, now + n[1], {}, about
   r.forget = max(r.forget, r.over + n[2])
   return true
@@ -124,7 +123,6 @@ end
 
 function writes.lift(r)
   if now >= r.over then return false end
-  r.is_written = true
   r.over, r.lifted, r.strikes, r.level = now, now, {}, max(0, r.level - 1)
   return true
 end

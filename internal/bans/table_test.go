@@ -75,6 +75,9 @@ func TestChanges(t *testing.T) {
 	if len(seen) != n || pages != 3 || a.Change != n+2 || seen["k 0"] != 90_000 || seen["k 1"] != 0 || seen["k 2"] != 60_000 {
 		t.Errorf("%d members in %d pages up to change %d; %d, %d and %d left", len(seen), pages, a.Change, seen["k 0"], seen["k 1"], seen["k 2"])
 	}
+	if a := tb.ask(n+2-bans.MostChanges, fmt.Sprintf("k %d", n+1-bans.MostChanges)); len(a.Changes) != bans.MostChanges || a.More || a.Lost {
+		t.Errorf("%d changes, more %v, lost %v", len(a.Changes), a.More, a.Lost)
+	}
 	if a = tb.ask(a.Change, "k 1"); a.Changes != nil || a.More || a.Lost || a.Change != n+2 {
 		t.Errorf("%+v, want nothing new", a)
 	}

@@ -56,7 +56,7 @@ func TestBans(t *testing.T) {
 	server, nodes := redistest.Start(t), redistest.StartCluster(t, 3)
 	for name, o := range map[string]redis.Options{
 		"standalone": {Addresses: []string{server.Addr}, Prefix: "b", Timeout: 10 * time.Second},
-		"cluster":    {Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "b", Timeout: 10 * time.Second},
+		"cluster":    {Addresses: []string{nodes[0].Addr}, Cluster: true, Prefix: "c", Timeout: 10 * time.Second},
 		"hashed":     {Addresses: []string{server.Addr}, Prefix: "h", KeySecret: secret, Timeout: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,24 +65,31 @@ func TestBans(t *testing.T) {
 			wrote := exchangeBans(t, a, bans.Ask{Writes: []bans.Write{
 				{Op: bans.Set, Member: "key api anna", About: "x", For: 60_000, Keep: 60_000},
 				{Op: bans.Lift, Member: "key api bob"},
+				{Op: bans.Set, Member: "key api carl", For: 60_000},
+				{Op: bans.Set, Member: "key api dora", For: 60_000},
 			}})
-			if len(wrote.Done) != 2 || !wrote.Done[0] || wrote.Done[1] || len(wrote.Changes) != 1 {
-				t.Errorf("wrote %+v, want one change", wrote)
+			if fmt.Sprint(wrote.Done) != "[true false true true]" || len(wrote.Changes) != 3 {
+				t.Errorf("wrote %+v, want three changes", wrote)
 			}
+			keys := 0
 			for _, n := range append(nodes, server) {
 				c := n.Client(t)
 				for _, key := range c.Keys(t.Context(), o.Prefix+":*").Val() {
-					if ttl := c.PTTL(t.Context(), key).Val(); ttl < 100*time.Second || ttl > 121*time.Second {
-						t.Errorf("%s lives for %s, want two minutes", key, ttl)
+					if at := c.PExpireTime(t.Context(), key).Val().Milliseconds(); at != wrote.Now+121_000 {
+						t.Errorf("%s lives for %d ms, want a second more than two minutes", key, at-wrote.Now)
 					}
+					keys++
 				}
 				c.ScriptFlush(t.Context())
 			}
+			if keys != 3 {
+				t.Errorf("%d keys, want three", keys)
+			}
 			read := exchangeBans(t, b, bans.Ask{})
-			if banstest.Text(bans.Answer{Change: 1, Changes: read.Changes}) != banstest.Text(bans.Answer{Change: 1, Changes: wrote.Changes}) || read.Now < before || read.Now > time.Now().UnixMilli() {
+			if fmt.Sprint(read.Changes) != fmt.Sprint(wrote.Changes) || read.Now < before || read.Now > time.Now().UnixMilli() {
 				t.Errorf("read %+v, want %+v", read, wrote)
 			}
-			if again := exchangeBans(t, b, bans.Ask{Known: 1, Witness: "key api anna"}); again.Lost || again.Change != 1 || again.Changes != nil {
+			if again := exchangeBans(t, b, bans.Ask{Known: 3, Witness: "key api dora"}); again.Lost || again.Change != 3 || again.Changes != nil {
 				t.Errorf("again %+v, want nothing new", again)
 			}
 		})
@@ -184,6 +191,9 @@ func TestBansAtTheirMost(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 	}
+	if a = ask(10_000, bans.Ask{Known: 1_100, Witness: "key api 1099"}); len(a.Changes) != bans.MostChanges || a.More {
+		t.Errorf("%d changes, more %v", len(a.Changes), a.More)
+	}
 	one := bans.Ask{Writes: writes[:1]}
 	ask(500, one) // forgets a thousand that are too many, and then the others
 	ask(500, one)
@@ -246,6 +256,21 @@ func TestBansForeign(t *testing.T) {
 		_, err := redis.Full(newStore(t, redis.Options{Prefix: prefix})).ExchangeBans(t.Context(), bans.Ask{})
 		if cure := "DEL " + prefix + ":{bans} " + prefix + ":{bans}:changes "; !errors.Is(err, window.ErrForeign) || !strings.Contains(err.Error(), cure) {
 			t.Errorf("%s: %v, want an error with %q", name, err, cure)
+		}
+	}
+}
+
+// A record that is not one is written anew.
+func TestBansForeignRecord(t *testing.T) {
+	for _, text := range []string{"", "x", "1 2 3 4 5 6|", "1 2 3 4 5 6 7", "1 2 3 4 5 6 -7|"} {
+		prefix := freshPrefix("foreign")
+		if err := server.Client(t).HSet(t.Context(), prefix+":{bans}", "last", 7, "key api anna", text).Err(); err != nil {
+			t.Fatal(err)
+		}
+		server.Client(t).ZAdd(t.Context(), prefix+":{bans}:ends", goredis.Z{Score: 1 << 50, Member: "key api anna"})
+		a := exchangeBans(t, redis.Full(newStore(t, redis.Options{Prefix: prefix})), bans.Ask{Writes: []bans.Write{{Op: bans.Set, Member: "key api anna", For: 60_000}}})
+		if r := a.Changes[0].Record; r.Change != 8 || r.Level != 0 || r.Forget != a.Now+60_000 {
+			t.Errorf("%q: %+v", text, a)
 		}
 	}
 }

@@ -133,7 +133,10 @@ func (w *Walk) member() string {
 
 func (w *Walk) write() bans.Write {
 	r := w.random
-	one := bans.Write{Op: bans.Strike, Member: w.member(), About: fmt.Sprintf(`{"by":"%d|"}`, r.IntN(100))}
+	one := bans.Write{Op: bans.Strike, Member: w.member()}
+	if r.IntN(2) == 0 {
+		one.About = fmt.Sprintf(`{"by":"%d|"}`, r.IntN(100))
+	}
 	if r.IntN(20) == 0 {
 		one.Former = w.member()
 	}
@@ -156,10 +159,10 @@ func (w *Walk) record() bans.Record {
 	if len(w.known) > 0 && r.IntN(2) == 0 {
 		return w.known[r.IntN(len(w.known))].Record
 	}
-	near := func() int64 { return max(0, w.Now+1_000*(r.Int64N(40)-30)) * min(1, r.Int64N(4)) }
-	one := bans.Record{Change: r.Int64N(100), Until: near(), Began: near(), Level: r.Int64N(400), Last: near(), Lifted: near(), Forget: near() + 20_000}
-	for range r.IntN(3) * r.IntN(70) {
-		one.Strikes = append(one.Strikes, near())
+	near := func() int64 { return (w.Now + 1_000*(r.Int64N(40)-30)) * min(1, r.Int64N(4)) }
+	one := bans.Record{Change: r.Int64N(100), Until: near(), Began: near(), Level: r.Int64N(400), Last: near(), Lifted: near() * r.Int64N(2), Forget: near() + 20_000}
+	for range r.IntN(3) * r.IntN(100) {
+		one.Strikes = append(one.Strikes, w.Now-500*r.Int64N(500)+r.Int64N(2))
 	}
 	slices.Sort(one.Strikes)
 	one.Strikes = one.Strikes[max(0, len(one.Strikes)-bans.MostStrikes):]
