@@ -129,6 +129,9 @@ func (a *App) Start() error {
 	for s, zones := range running.InBooks(a.running) {
 		s.Overrides.Begin(zones, a.storage)
 	}
+	for _, b := range running.BooksOfBans(a.running) {
+		b.Begin()
+	}
 	running.Zones.Add(a.running)
 	a.loaded()
 	running.Watcher.Begin()
@@ -146,6 +149,9 @@ func (a *App) Stop() error {
 	running.Zones.Remove(a.running)
 	for s, zones := range running.InBooks(a.running) {
 		s.Overrides.End(zones)
+	}
+	for _, b := range running.BooksOfBans(a.running) {
+		b.End()
 	}
 	for _, z := range a.running {
 		z.Load.Stop()

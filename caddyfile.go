@@ -139,6 +139,16 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //				min    <requests>
 //			}
 //			top_talkers
+//			ban         <length> {
+//				after  <denials> in <duration>
+//				factor <n>
+//				max    <duration>
+//				halve  <duration>
+//				spread <n>%
+//				status <code>
+//				silent
+//				except { <matchers...> }
+//			}
 //			settle      {
 //				usage        openai|anthropic     # or header, or json
 //				header       <name> [strip]

@@ -194,6 +194,71 @@ func (l *Load) unmarshal(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// unmarshalBan reads how long the first ban lasts, and the block behind it.
+func unmarshalBan(d *caddyfile.Dispenser) (*Ban, error) {
+	b, seen := new(Ban), make(suggest.Seen)
+	if !d.AllArgs((*string)(&b.For)) {
+		return nil, suggest.ArgErr(d)
+	}
+	if _, err := b.compile(); err != nil {
+		return nil, d.WrapErr(err)
+	}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.Once(d); err != nil {
+			return nil, err
+		}
+		read := func(d *caddyfile.Dispenser) error {
+			if err := b.unmarshal(d); err != nil {
+				return err
+			}
+			_, err := b.compile()
+			return wrap(d, err)
+		}
+		if err := refuseEmpty(d, read); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *Ban) unmarshal(d *caddyfile.Dispenser) error {
+	switch option := d.Val(); option {
+	case "after":
+		switch words := d.RemainingArgs(); {
+		case len(words) == 1:
+			b.After = Value(words[0])
+		case len(words) == 3 && words[1] == "in":
+			b.After, b.In = Value(words[0]), Value(words[2])
+		default:
+			return d.Err("after: write after <denials> in <duration>, such as after 3 in 1h")
+		}
+	case "factor", "max", "halve", "spread":
+		if !d.AllArgs((*string)(map[string]*Value{"factor": &b.Factor, "max": &b.Max, "halve": &b.Halve, "spread": &b.Spread}[option])) {
+			return d.Errf("%s takes one value: write %[1]s %s", option, map[string]string{"factor": "2", "max": "24h", "halve": "12h", "spread": "20%"}[option])
+		}
+	case "status":
+		if err := parseInt(d, option, &b.Status); err != nil {
+			return err
+		}
+		if b.Status == 0 {
+			return d.Err("status 0: must be from 400 to 599")
+		}
+	case "silent":
+		if d.NextArg() {
+			return suggest.ArgErr(d)
+		}
+		b.Silent = true
+	case "except":
+		if err := readMatchers(d, &b.ExceptRaw); err != nil {
+			return err
+		}
+		return wrap(d, checkMatchers(option, b.ExceptRaw))
+	default:
+		return suggest.NoOption(d, " of ban", []string{"after", "factor", "max", "halve", "spread", "status", "silent", "except"})
+	}
+	return nil
+}
+
 // unmarshalSettle reads where an answer tells its cost, on the line of the option or in a block.
 func unmarshalSettle(d *caddyfile.Dispenser) (*Settle, error) {
 	s, seen := new(Settle), make(suggest.Seen)

@@ -69,7 +69,7 @@ func parseInt(d *caddyfile.Dispenser, option string, target *int) error {
 // variable of the environment that is not set. Matchers may hold one.
 func refuseEmpty(d *caddyfile.Dispenser, read func(*caddyfile.Dispenser) error) error {
 	var empty error
-	if option := d.Val(); option != "match" && option != "count_if" && option != "refund_if" && slices.Contains(suggest.PeekArgs(d), "") {
+	if option := d.Val(); option != "match" && option != "except" && option != "count_if" && option != "refund_if" && slices.Contains(suggest.PeekArgs(d), "") {
 		empty = d.Errf("%s \"\": the value is empty; write one, or take the line out", option)
 	}
 	return cmp.Or(read(d), empty)

@@ -70,7 +70,7 @@ func init() {
 // `{http.sliding_window.reset_after}` | Seconds until all of the limit is left again
 // `{http.sliding_window.<zone>.*}` | `allowed`, `limit`, `remaining`, `retry_after` or `reset_after` of one zone; of one that does not deny the request, what it would have decided, once that is known; with `enforce mark` at once
 // `{http.sliding_window.<zone>.enforced}` | Whether the zone may deny the request
-// `{http.sliding_window.<zone>.source}` | Where the limit comes from: `config`, `fallback`, `load` or `override`; `away` if nothing was decided as the store is away
+// `{http.sliding_window.<zone>.source}` | Where the limit comes from: `config`, `fallback`, `load`, `override` or `ban`; `away` if nothing was decided as the store is away
 // `{http.sliding_window.override}` | The ID of the override that holds in the zone with the tightest limit, or exempts the request
 // `{http.sliding_window.<zone>.override}` | The ID of the override of the key in one zone
 type Handler struct {
@@ -306,6 +306,9 @@ func (z *Zone) provision(ctx caddy.Context, use *zone.Shared) (matchers caddyhtt
 		ctx.Logger().Warn("the zone's path matcher can never match: handle_path or strip_prefix already stripped the prefix; match what is left",
 			zap.String("zone", z.Name), zap.String("path", path), zap.String("taken_off", z.takenOff))
 	}
+	if err := z.Ban.provision(ctx, z.c.Ban); err != nil {
+		return nil, fmt.Errorf("zone %s: ban: except: %w", z.Name, err)
+	}
 	if z.MatcherSetsRaw == nil {
 		return nil, nil
 	}
@@ -332,6 +335,10 @@ func (z *Zone) isInHandler(handler caddyhttp.MiddlewareHandler) (has, known bool
 func (z *Zone) warn(logger *zap.Logger) {
 	if z.Fallback != nil && !slices.ContainsFunc(z.Limits, Limit.dynamic) {
 		logger.Warn("fallback is never used: no limit has a placeholder; take fallback out", zap.String("zone", z.Name))
+	}
+	if z.Ban != nil && z.CountIf == nil && z.c.Key.IsAddress() {
+		logger.Warn("a ban of an address is one of all who share it, as in an office or behind a mobile network; count what only an attacker does with count_if, or write a key that tells persons apart",
+			zap.String("zone", z.Name))
 	}
 	if z.Settle != nil { // which reserves the smallest limit at most
 		return

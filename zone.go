@@ -111,6 +111,9 @@ type Zone struct {
 	// alert, and its state outlives reloads. Default: no alert.
 	Alert *Alert `json:"alert,omitempty"`
 
+	// Denies all requests of a key for a time once the zone has denied some. Default: no bans.
+	Ban *Ban `json:"ban,omitempty"`
+
 	// Notes which keys are denied most, and which are charged most, in the last one to two
 	// minutes, for `caddy sliding-window top`: 256 keys of each kind, in 160 KiB. With `hash_keys`
 	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.

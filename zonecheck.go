@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
@@ -67,18 +69,21 @@ func checkEmptyKey(z *Zone, _ *compiled.Settings) error {
 	return nil
 }
 
-func checkMatch(z *Zone, _ *compiled.Settings) error {
-	for _, set := range z.MatcherSetsRaw {
+func checkMatch(z *Zone, _ *compiled.Settings) error { return checkMatchers("match", z.MatcherSetsRaw) }
+
+// checkMatchers reports what is wrong with the matchers of an option.
+func checkMatchers(option string, sets caddyhttp.RawMatcherSets) error {
+	for _, set := range sets {
 		if len(set) == 0 {
-			return errors.New("match: no matcher, so every request would match; name one, or take match out")
+			return fmt.Errorf("%s: no matcher, so every request would match; name one, or take %[1]s out", option)
 		}
 		for _, matcher := range slices.Sorted(maps.Keys(set)) {
 			if matchesNothing(matcher, strings.TrimSpace(string(set[matcher]))) {
-				return fmt.Errorf("match %s: there is nothing to match; write what, or take match out", matcher)
+				return fmt.Errorf("%s %s: there is nothing to match; write what, or take %[1]s out", option, matcher)
 			}
 		}
 	}
-	return checkMatcherNames(z)
+	return checkMatcherNames(option, sets)
 }
 
 // matchesNothing reports whether the configuration of a matcher does not say what to match. To some
@@ -94,12 +99,12 @@ func matchesNothing(matcher, raw string) bool {
 }
 
 // checkMatcherNames refuses matchers with a placeholder that never has a value.
-func checkMatcherNames(z *Zone) error {
-	for _, set := range z.MatcherSetsRaw {
+func checkMatcherNames(option string, sets caddyhttp.RawMatcherSets) error {
+	for _, set := range sets {
 		for _, matcher := range slices.Sorted(maps.Keys(set)) {
 			for _, name := range template.NamesInMatcher(set[matcher]) {
 				if err := template.CheckKnown(name); err != nil {
-					return fmt.Errorf("match %s: %w", matcher, err)
+					return fmt.Errorf("%s %s: %w", option, matcher, err)
 				}
 			}
 		}
@@ -305,10 +310,16 @@ func (z *Zone) names(key string) []placeholders.Use {
 			add("fields", template.Names(f.Value))
 		}
 	}
-	for _, set := range z.MatcherSetsRaw {
-		for _, matcher := range slices.Sorted(maps.Keys(set)) {
-			add("match", template.NamesInMatcher(set[matcher]))
+	addMatchers := func(option string, sets caddyhttp.RawMatcherSets) {
+		for _, set := range sets {
+			for _, matcher := range slices.Sorted(maps.Keys(set)) {
+				add(option, template.NamesInMatcher(set[matcher]))
+			}
 		}
+	}
+	addMatchers("match", z.MatcherSetsRaw)
+	if z.Ban != nil {
+		addMatchers("ban", z.Ban.ExceptRaw)
 	}
 	return uses
 }

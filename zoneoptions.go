@@ -120,6 +120,16 @@ func zoneOptions() []zoneOption {
 				p.Alert = z.Alert.plain()
 			}
 		}},
+		{"ban", func(z *Zone, d *caddyfile.Dispenser) (err error) {
+			if z.Ban, err = unmarshalBan(d); err != nil {
+				return err
+			}
+			return wrap(d, z.checkUpTo("ban"))
+		}, checkBan, func(z, p *Zone) {
+			if z.Ban != nil {
+				p.Ban = z.Ban.plain()
+			}
+		}},
 		{"ipv4_prefix", readPrefix(func(z *Zone) **int { return &z.IPv4Prefix }, 32), nil, func(z, p *Zone) {
 			if z.IPv4Prefix != nil && *z.IPv4Prefix == template.DefaultIPv4Prefix {
 				p.IPv4Prefix = nil
@@ -195,15 +205,24 @@ func readPrefix(field func(*Zone) **int, most int) func(*Zone, *caddyfile.Dispen
 }
 
 func readMatch(z *Zone, d *caddyfile.Dispenser) error {
-	if err := suggest.CheckMatch(suggest.PeekArgs(d)); err != nil {
+	if err := readMatchers(d, &z.MatcherSetsRaw); err != nil {
+		return err
+	}
+	return wrap(d, z.checkUpTo("match"))
+}
+
+// readMatchers reads a set of matchers, on the line of the option or in a block.
+func readMatchers(d *caddyfile.Dispenser, sets *caddyhttp.RawMatcherSets) error {
+	option := d.Val()
+	if err := suggest.CheckMatch(option, suggest.PeekArgs(d)); err != nil {
 		return d.WrapErr(err)
 	}
 	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
 	if err != nil {
-		return suggest.MatchError(d, err)
+		return suggest.MatchError(d, option, err)
 	}
-	z.MatcherSetsRaw = append(z.MatcherSetsRaw, set)
-	return wrap(d, z.checkUpTo("match"))
+	*sets = append(*sets, set)
+	return nil
 }
 
 func readKey(z *Zone, d *caddyfile.Dispenser) error {

@@ -55,7 +55,9 @@ func inspectCharge(ctx context.Context, z *running.ActiveZone, c *window.Charge,
 	if err != nil {
 		return nil, Unavailable(z, err)
 	}
-	return z.Inspection(c, rule, needs, ds, z.Used(ctx, peek, c, ds), by, cause), nil
+	i := z.Inspection(c, rule, needs, ds, z.Used(ctx, peek, c, ds), by, cause)
+	z.NoteBan(i)
+	return i, nil
 }
 
 // peekOf returns what looks at the counter of a key, where requests on the key count now.

@@ -13,6 +13,7 @@ import (
 const (
 	ProblemQuota    = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	ProblemCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	ProblemAbnormal = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 	ProblemOfStatus = "about:blank" // no more than the status says (RFC 9457, 4.2.1)
 )
 

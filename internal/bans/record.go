@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 )
 
 // Record is what a store knows of a member.
@@ -47,9 +49,9 @@ func (r *Rule) Check() (option string, err error) {
 		option string
 		n      int64
 		least  int64
-	}{{"ban", r.Length, betweenStrikes}, {"after", r.In, betweenStrikes}, {"max", r.Max, r.Length}, {"halve", r.Halve, betweenStrikes}} {
+	}{{"for", r.Length, betweenStrikes}, {"in", r.In, betweenStrikes}, {"max", r.Max, r.Length}, {"halve", r.Halve, betweenStrikes}} {
 		if l.n < l.least || l.n > Longest {
-			return l.option, fmt.Errorf("must be from %s to 366 days", time.Duration(l.least)*time.Millisecond)
+			return l.option, fmt.Errorf("must be from %s to %s", normalize.Duration(time.Duration(l.least)*time.Millisecond), normalize.Duration(Longest*time.Millisecond))
 		}
 	}
 	switch {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 )
 
 const start = int64(1_800_000_000_000)
@@ -195,9 +194,9 @@ func TestCheck(t *testing.T) {
 		option string
 		change func(*Rule)
 	}{
-		{"ban", func(r *Rule) { r.Length = 999 }},
-		{"ban", func(r *Rule) { r.Length = Longest + 1 }},
-		{"after", func(r *Rule) { r.In = 999 }},
+		{"for", func(r *Rule) { r.Length = 999 }},
+		{"for", func(r *Rule) { r.Length = Longest + 1 }},
+		{"in", func(r *Rule) { r.In = 999 }},
 		{"after", func(r *Rule) { r.After = 0 }},
 		{"after", func(r *Rule) { r.After = MostStrikes + 1 }},
 		{"max", func(r *Rule) { r.Max = r.Length - 1 }},
@@ -217,7 +216,7 @@ func TestCheck(t *testing.T) {
 	}
 	short := good
 	short.Max = short.Length - 1
-	if _, err := short.Check(); !strings.Contains(err.Error(), (10 * time.Second).String()) {
+	if _, err := short.Check(); !strings.Contains(err.Error(), "10s") {
 		t.Errorf("%v", err)
 	}
 }

@@ -119,6 +119,9 @@ func printInspection(w io.Writer, i *control.Inspection) {
 	if i.Enforce != control.EnforceOn {
 		_, _ = fmt.Fprintf(w, "Enforced: %s.\n", i.Enforce)
 	}
+	if i.Ban != nil {
+		_, _ = fmt.Fprintf(w, "The key is banned until %s, for %s.\n", i.Ban.Until, inSeconds(i.Ban.Left))
+	}
 	printOverride(w, i)
 	for _, t := range i.Tiers {
 		printOverride(w, ofNetwork(i, &t))
@@ -261,6 +264,8 @@ func zoneRows(z *control.EvaluatedZone) (rows [][]any) {
 		return [][]any{{z.Zone, "needs " + strings.Join(z.Unknown, ", "), "", "", "", "", "", "", "", ""}}
 	case z.EmptyKey != "":
 		decision = "would be denied, as the key is empty"
+	case z.Inspection != nil && z.Ban != nil:
+		decision = "would be denied, as the key is banned"
 	case z.Inspection != nil && !z.Passes():
 		decision = "would be denied"
 	}

@@ -183,7 +183,7 @@ type Inspection struct {
 	// The name of the counter's key in Redis.
 	RedisKey  string `json:"redis_key,omitempty"`
 	Algorithm string `json:"algorithm"`
-	// `redis` or `memory`, or instead of the store `lease`, `remembered`, `local` or `override`.
+	// `redis` or `memory`, or instead of the store `lease`, `remembered`, `local`, `override` or `ban`.
 	DecidedBy string       `json:"decided_by"`
 	Limits    []LimitState `json:"limits"` // that are known
 	Cost      *int64       `json:"cost"`   // of the next request; null if it needs a request
@@ -198,6 +198,8 @@ type Inspection struct {
 	Misfit   string            `json:"misfit,omitempty"`
 	// The networks of the address, if the zone has tiers.
 	Tiers []TierInspection `json:"tiers,omitempty"`
+	// The ban of the key, which denies requests while the limits are not looked at; nil if it is not banned.
+	Ban *InspectedBan `json:"ban,omitempty"`
 }
 
 // TierInspection is the part of an Inspection that is of a network alone.
@@ -218,6 +220,13 @@ func (i *Inspection) AddTier(t *Inspection) {
 	if !t.Passes() && (i.WouldPass == nil || *i.WouldPass) {
 		i.WouldPass = t.WouldPass
 	}
+}
+
+// InspectedBan is the ban of a key. It may not hold for requests that except matches.
+type InspectedBan struct {
+	Until string  `json:"until"` // RFC 3339, by the store's clock
+	Left  float64 `json:"left"`  // in seconds, to the millisecond
+	Level int64   `json:"level"` // by how many factors the next ban is longer than the first
 }
 
 // NeedsRequest is what an inspection by key does not know.
@@ -263,6 +272,7 @@ const (
 	SourceAway     = "away"     // nothing was decided, as the store is away
 	SourceLoad     = "load"     // where the load of this Caddy has scaled it
 	SourceOverride = "override"
+	SourceBan      = "ban"
 )
 
 // InspectedStore is the store of an Inspection.

@@ -212,3 +212,11 @@ func notStrict(c *Config, z *zone) []problem {
 	}
 	return []problem{{what: "{client_ip} is the first address of X-Forwarded-For, which a client may write", global: "servers.trusted_proxies"}}
 }
+
+// sharedBan finds bans of addresses for what any client does.
+func sharedBan(_ *Config, z *zone) []problem {
+	if z.Ban == nil || z.CountIf != nil || !z.Key.IsAddress() {
+		return nil
+	}
+	return []problem{{what: "an address is banned for requests that anybody makes", option: "ban"}}
+}

@@ -192,4 +192,10 @@ var Rules = []Rule{
 		Cure:  "write sliding_window before the authentication, where it is without a route",
 		check: behindLogin,
 	},
+	{
+		Code: "SW025", Severity: Warning, Title: "A ban of an address hits all who share it",
+		Cause: "an office or a mobile network is one address, so that one client has all of them banned",
+		Cure:  "count with count_if what only an attacker does, or write a key that tells persons apart, such as {http.auth.user.id} behind an authentication",
+		check: sharedBan,
+	},
 }

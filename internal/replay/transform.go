@@ -301,6 +301,7 @@ func (t *transformer) limiter(h object) {
 			t.plan.fields = t.plan.fields || match["headers"] != nil
 		}
 		t.scanMatchers(zone["match"])
+		t.scanMatchers(asObject(zone["ban"])["except"])
 		t.plan.addZone(name, zone)
 	}
 }

@@ -121,8 +121,11 @@ func (req *request) count() {
 	if z := req.deniedBy; z != nil {
 		z.Counters.Denied.Count(z.Cost)
 		z.Recorder.Keyless()
-		if req.denyingRule() != nil {
+		if !req.lacksKey() {
 			z.Recorder.Refused(req.overridden.key)
+		}
+		if req.ban() != nil {
+			z.Counters.Banned.Inc()
 		}
 		return
 	}
@@ -146,8 +149,8 @@ func (req *request) count() {
 // has cost when that is known.
 func (req *request) noteTop() {
 	if req.deniedBy != nil {
-		key := "" // or that of an override
-		if req.denyingRule() != nil {
+		key := "" // or that of an override or a ban
+		if req.overridden != nil {
 			key = req.overridden.key
 		}
 		req.deniedBy.Top.Denied(key)

@@ -18,6 +18,7 @@ import (
 var (
 	errExceeded    = errors.New("rate limit exceeded")
 	errNoKey       = errors.New("the request lacks what it is counted by")
+	errBanned      = errors.New("the client is banned")
 	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
 )
 
@@ -26,7 +27,10 @@ const StatusClientClosed = 499
 
 // denialStatus returns the status of a denial, and the error that error routes get.
 func (h *Handler) denialStatus(req *request) (int, error) {
-	if req.deniedBy != nil && req.deniedBy.EmptyKeyStatus != 0 && req.denyingRule() == nil {
+	switch {
+	case req.ban() != nil:
+		return cmp.Or(req.deniedBy.Ban.Status, h.Status), errBanned
+	case req.lacksKey() && req.deniedBy.EmptyKeyStatus != 0:
 		return req.deniedBy.EmptyKeyStatus, errNoKey
 	}
 	return h.Status, errExceeded
@@ -39,16 +43,20 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if h.loads && req.reduced() {
 		kind = answer.ProblemCapacity
 	}
-	req.retryAfter = answer.RetryAfter(req.wait(), h.Jitter)
+	jitter, told := h.Jitter, true // whether the client hears how long it has to wait
+	if req.ban() != nil {
+		kind, jitter, told = answer.ProblemAbnormal, 0, !req.deniedBy.Ban.Silent
+	}
+	req.retryAfter = answer.RetryAfter(req.wait(), jitter)
 	retryAfter := strconv.FormatInt(req.retryAfter, 10)
 	header, lines := w.Header(), new([2][1]string)
 	answer.ForgetBody(header)
 	lines[0][0], lines[1][0] = "no-store", retryAfter
 	header["Cache-Control"] = lines[0][:]
-	if req.retryAfter > 0 {
+	if req.retryAfter > 0 && told {
 		header["Retry-After"] = lines[1][:]
 	}
-	if h.API != nil {
+	if h.API != nil && told {
 		h.API.SetRetry(header, req.retryAfter)
 	}
 	h.logDenial(req)
@@ -61,7 +69,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	switch {
 	case req.denyingRule() != nil && req.retryAfter == 0:
 		detail = "Requests like this one are denied until further notice."
-	case req.deniedBy != nil && req.denyingRule() == nil:
+	case req.lacksKey():
 		detail = "The request lacks what it is counted by."
 	case req.retryAfter > 0:
 		detail = "Try again in " + retryAfter + " s."
@@ -76,8 +84,19 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if cause == errNoKey && status != http.StatusTooManyRequests { //nolint:errorlint // it is that very error
 		p.Title, p.Kind = cmp.Or(http.StatusText(status), "Request denied"), answer.ProblemOfStatus
 	}
+	if req.ban() != nil {
+		p.Title = "Abnormal usage detected"
+	}
+	if !told {
+		p = answer.Problem{Detail: "The request is denied.", Status: status, Title: cmp.Or(http.StatusText(status), "Request denied"), Kind: answer.ProblemOfStatus, API: h.API}
+	}
 	p.Write(w, r)
 	return nil
+}
+
+// lacksKey reports whether a zone denies the request for want of a key.
+func (req *request) lacksKey() bool {
+	return req.deniedBy != nil && req.denyingRule() == nil && req.ban() == nil
 }
 
 // unavailable answers a request that was not decided on: through the error routes, if one answers, else without
@@ -126,7 +145,11 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 func (h *Handler) logDenial(req *request) {
-	c := h.Logger.Check(zap.DebugLevel, "rate limit exceeded")
+	text := "rate limit exceeded"
+	if req.ban() != nil {
+		text = "request of a banned key"
+	}
+	c := h.Logger.Check(zap.DebugLevel, text)
 	if c == nil {
 		return
 	}
@@ -138,7 +161,7 @@ func (h *Handler) logDenial(req *request) {
 		if c := req.tightestCharge(); c != nil && req.deniedBy == nil {
 			fields = append(fields, zap.String("key", c.Key))
 		}
-		if req.denyingRule() != nil {
+		if req.deniedBy != nil && !req.lacksKey() {
 			fields = append(fields, zap.String("key", req.overridden.key))
 		}
 	}
@@ -150,30 +173,40 @@ func (h *Handler) logDenial(req *request) {
 // a window.
 func (req *request) reduced() bool {
 	reduced := req.deniedBy == nil
-	for i, z := range req.zones {
-		c, ds := &req.charges[i], req.decisionsOf(i)
-		if window.Allowed(ds) {
-			continue
-		}
-		if z.Load == nil || req.ruleHere(z.Name) != nil {
+	for i := range req.zones {
+		if !window.Allowed(req.decisionsOf(i)) && !req.reducedIn(i) {
 			reduced = false
-			continue
 		}
-		base := z.Policies
-		if base == nil {
-			base, _ = z.ExpandLimits(z.Limits, req.repl)
-		}
-		for j := range ds {
-			d := &ds[j]
-			switch {
-			case d.Allowed:
-			case len(base) != len(ds): // placeholders have changed since
-				reduced = false
-			case d.Limit-d.Remaining > base[j].Limit-c.Cost:
-				reduced = false
-			case d.RetryAfter == window.Never:
-				d.RetryAfter = c.Policies[j].Window
-			}
+	}
+	return reduced
+}
+
+// reducedIn is reduced for one zone, which denies the request.
+func (req *request) reducedIn(i int) bool {
+	z := req.zones[i]
+	if z.Load == nil || req.ruleHere(z.Name) != nil {
+		return false
+	}
+	base := z.Policies
+	if base == nil {
+		base, _ = z.ExpandLimits(z.Limits, req.repl)
+	}
+	return reduces(base, &req.charges[i], req.decisionsOf(i))
+}
+
+// reduces reports whether a charge was denied that the limits as they are configured have room for.
+func reduces(base []window.Policy, c *window.Charge, ds []window.Decision) bool {
+	reduced := true
+	for j := range ds {
+		d := &ds[j]
+		switch {
+		case d.Allowed:
+		case len(base) != len(ds): // placeholders have changed since
+			reduced = false
+		case d.Limit-d.Remaining > base[j].Limit-c.Cost:
+			reduced = false
+		case d.RetryAfter == window.Never:
+			d.RetryAfter = c.Policies[j].Window
 		}
 	}
 	return reduced

@@ -38,7 +38,7 @@ func (h *Handler) expand(r *http.Request, marks bool) (*request, error) {
 		}
 		applies, err := z.applies(r)
 		if !marks && percent != enforce.All && (applies || err != nil) && !z.IsEnforced(percent, req.vars, req.repl) {
-			h.assess(req.addShadow(h, z), req, applies, err)
+			h.assess(req.addShadow(h, z), req, r, applies, err)
 			continue
 		}
 		if err != nil {
@@ -66,6 +66,16 @@ func (h *Handler) expand(r *http.Request, marks bool) (*request, error) {
 				break
 			}
 			continue
+		}
+		if z.Ban != nil {
+			banned, err := req.denyBanned(r, z.Live, key)
+			if err != nil {
+				req.deniedBy, req.zones, req.charges = z.Live, nil, nil
+				return req, err
+			}
+			if banned {
+				break
+			}
 		}
 		if req.addCharges(z.Live, c) {
 			break
@@ -95,8 +105,8 @@ func (req *request) noteOverride(z *zone.Live, key string, rule *overrides.Rule)
 	}
 	req.overridden.rules = append(req.overridden.rules, zoneRule{z, rule})
 	if rule.Deny {
-		req.deniedBy, req.overridden.denies, req.overridden.key = z, rule, key
-		req.zones, req.charges = nil, nil
+		req.denyBy(z, key)
+		req.overridden.denies = rule
 	}
 	return rule.Decides()
 }
@@ -124,7 +134,7 @@ func (req *request) addShadow(h *Handler, z *counted) *shadowed {
 
 // assess finds out what a request spends in a zone that does not deny it, and whether the zone
 // would deny it for want of a key, or fail.
-func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
+func (h *Handler) assess(s *shadowed, view *request, r *http.Request, applies bool, err error) {
 	z := s.zone
 	s.assessed = true
 	if err != nil {
@@ -149,6 +159,13 @@ func (h *Handler) assess(s *shadowed, view *request, applies bool, err error) {
 		z.Top.Denied("")
 	default:
 		h.assessKey(s, key, view)
+		if s.applies && !s.denied && z.Ban != nil {
+			s.assessBan(r, empty)
+		}
+		if s.denied {
+			z.Control.Shadow().Denied.Count(z.Cost)
+			z.Top.Denied(key)
+		}
 	}
 }
 
@@ -159,9 +176,5 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 	s.applies, s.denied = s.rule == nil || !s.rule.Exempt, s.rule != nil && s.rule.Deny
 	if s.applies && !s.denied {
 		s.denied = s.addWider()
-	}
-	if s.denied {
-		s.zone.Control.Shadow().Denied.Count(s.zone.Cost)
-		s.zone.Top.Denied(key)
 	}
 }

@@ -22,7 +22,7 @@ func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handl
 	h := &Handler{Options: o, live: zones}
 	for i, z := range zones {
 		h.zones = append(h.zones, counted{z, matchers[i]})
-		h.settles, h.loads, h.times = h.settles || z.Settles(), h.loads || z.Load != nil, h.times || z.Load.Timed()
+		h.settles, h.loads, h.times, h.bans = h.settles || z.Settles(), h.loads || z.Load != nil, h.times || z.Load.Timed(), h.bans || z.Ban != nil
 	}
 	if h.times {
 		h.clients = clientZones(zones)
@@ -67,6 +67,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	h.watch(r, req)
 	req.publish()
 	req.count()
+	h.strike(r, req)
 	if req.allowed {
 		h.trace(r, req, by)
 		return h.serve(w, r, req, next)

@@ -82,7 +82,7 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 		}
 	}
 	if len(req.charges) > 0 {
-		if err := w.peek(h, req); err != nil {
+		if err := w.peek(h, r, req); err != nil {
 			return false, err
 		}
 		req.publish()
@@ -92,7 +92,7 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 }
 
 // peek inspects the charges of a request.
-func (w *tracedRequest) peek(h *Handler, req *request) error {
+func (w *tracedRequest) peek(h *Handler, r *http.Request, req *request) error {
 	req.reserve(nil, nil, h.mostReserved(req)) // the example has no body
 	ds, by, cause, err := h.Store.Peek(w.ctx, req.charges, h.OnError.Local(), h.Share)
 	if err != nil {
@@ -115,11 +115,19 @@ func (w *tracedRequest) peek(h *Handler, req *request) error {
 		} else if !window.Allowed(req.decisionsOf(i)) {
 			req.allowed = false
 		}
-		r, c, ds := z.Running, &req.charges[i], req.decisionsOf(i)
-		i := r.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, r.Used(w.ctx, peek, c, ds), by, cause)
+		c, ds := &req.charges[i], req.decisionsOf(i)
+		i := z.Running.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, z.Running.Used(w.ctx, peek, c, ds), by, cause)
 		if z.Tier != "" {
 			w.Answer.Zones[len(w.Answer.Zones)-1].AddTier(i)
 			continue
+		}
+		if z.Ban != nil {
+			if spares, err := z.Ban.Spares(r); err != nil {
+				return err
+			} else if !spares {
+				z.Running.NoteBan(i)
+			}
+			req.allowed = req.allowed && (shadow || i.Ban == nil)
 		}
 		w.Answer.Zones = append(w.Answer.Zones, control.EvaluatedZone{Zone: z.Name, Shadow: shadow, Inspection: i})
 	}

@@ -40,7 +40,9 @@ func (h *Handler) mark(w http.ResponseWriter, r *http.Request, req *request) err
 		h.unmarked(r, m, err)
 		return nil
 	}
-	if m.countMarks(); !m.allowed && body != nil {
+	m.countMarks()
+	h.strike(r, m)
+	if !m.allowed && body != nil {
 		h.rememberDenied(r.Context(), m)
 	}
 	return nil

@@ -66,6 +66,9 @@ func (req *request) placeholder(name string) (any, bool) {
 		return req.overrideOf(zone), true
 	}
 	for req := range req.each {
+		if req.ban() != nil && req.deniedBy.Name == zone {
+			return req.bannedField(field)
+		}
 		for i := range req.charges {
 			if req.charges[i].Zone == zone && len(req.decisions) > 0 {
 				ds := req.decisionsFrom(i)
@@ -111,6 +114,9 @@ func (req *request) enforcedHere(zone string) (enforced, counts bool) {
 // place of one; empty if no zone of that name does.
 func (req *request) source(zone string) any {
 	for req := range req.each {
+		if req.ban() != nil && req.deniedBy.Name == zone {
+			return control.SourceBan
+		}
 		if rule := req.ruleHere(zone); rule != nil {
 			return control.SourceOverride
 		}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
@@ -34,9 +35,9 @@ type request struct {
 	isMarked  bool          // zones of the handler mark the request if it passes
 	// The request in zones that mark it; nil without such zones, and until it has passed the others.
 	marks *request
-	// The zone that denies for want of a key, or by an override; the store was not asked then.
+	// The zone that denies for want of a key, by an override or by a ban; the store was not asked then.
 	deniedBy *zone.Live
-	// Overrides of the request's keys; nil without any.
+	// Overrides and bans of the request's keys; nil without any.
 	overridden *overridden
 	// The value of Retry-After; 0 for none.
 	retryAfter int64
@@ -95,17 +96,19 @@ type shadowed struct {
 	wider    []wider
 	assessed bool // the matchers have been asked
 	applies  bool
-	denied   bool // for want of a key, or by an override
+	denied   bool // for want of a key, by an override or by a ban
+	strikes  bool // a denial by a limit may lead to a ban
 	// The decisions of the zone, once they are known.
 	decisions atomic.Pointer[[]window.Decision]
 	rule      *overrides.Rule // the override of the key; nil without one
 }
 
-// overridden has the overrides of a request in one handler.
+// overridden has the overrides of a request in one handler, and the ban that denies it.
 type overridden struct {
 	rules  []zoneRule
-	denies *overrides.Rule // of the zone request.keyless; nil if none denies
-	key    string          // that it denies
+	denies *overrides.Rule // of the zone request.deniedBy; nil if none denies
+	ban    *banbook.Ban    // in that zone; nil if none denies
+	key    string          // that is denied
 }
 
 type zoneRule struct {
@@ -160,6 +163,9 @@ func (req *request) tightestCharge() *window.Charge {
 func (req *request) wait() time.Duration {
 	if rule := req.denyingRule(); rule != nil {
 		return rule.Left()
+	}
+	if ban := req.ban(); ban != nil {
+		return ban.Left
 	}
 	if req.deniedBy != nil {
 		return window.Never
@@ -271,6 +277,7 @@ type Handler struct {
 	settles bool         // whether a zone has count_if or settle
 	loads   bool         // whether a zone has load
 	times   bool         // whether a zone measures answer times
+	bans    bool         // whether a zone has ban
 	clients []clientZone
 }
 

@@ -23,8 +23,8 @@ const (
 // Attributes are all of them.
 var Attributes = []attribute.Key{AttributeZone, AttributeAllowed, AttributeSource, AttributeRetryAfter, AttributeKey, AttributeMarked}
 
-// Words of AttributeSource. The others are those of [engine.Source], and [control.SourceOverride] and
-// [control.SourceAway].
+// Words of AttributeSource. The others are those of [engine.Source], and [control.SourceOverride],
+// [control.SourceBan] and [control.SourceAway].
 const (
 	sourceStore    = "store"
 	sourceEmptyKey = "empty_key"
@@ -102,6 +102,8 @@ func (req *request) tracedZone() (zone, key string) {
 // decidedBy returns what has decided on the request.
 func (req *request) decidedBy(by engine.Source) string {
 	switch {
+	case req.ban() != nil:
+		return control.SourceBan
 	case req.denyingRule() != nil:
 		return control.SourceOverride
 	case req.deniedBy != nil:

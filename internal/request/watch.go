@@ -28,8 +28,9 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			view.repl = req.repl
 		} else {
 			view.repl = overlay(req.repl)
-			applies, err := s.zone.applies(r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, view.repl)))
-			h.assess(s, view, applies, err)
+			beside := r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, view.repl))
+			applies, err := s.zone.applies(beside)
+			h.assess(s, view, beside, applies, err)
 		}
 		if s.applies && !s.denied {
 			h.Store.Shadow.Add(s)
@@ -79,6 +80,7 @@ func (s *shadowed) Decided(ds []window.Decision) {
 		return
 	}
 	s.counters().Denied.Count(s.charge.Cost)
+	s.strike(ds)
 	own := len(s.charge.Policies)
 	if !window.Allowed(ds[:own]) {
 		s.zone.Top.Denied(s.charge.Key)

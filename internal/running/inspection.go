@@ -3,8 +3,10 @@ package running
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -40,6 +42,21 @@ func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Ne
 	}
 	z.noteOverride(answer, rule)
 	return answer
+}
+
+// NoteBan completes what is said of a charge if its key is banned. Zones that mark requests have the bans of those that deny.
+func (z *ActiveZone) NoteBan(answer *control.Inspection) {
+	if z.Bans == nil || answer.Tier != "" {
+		return
+	}
+	percent := z.Decider.Enforced()
+	ban, is := z.Bans.Ban(answer.Key, percent != enforce.Mark && !enforce.IsEnforced(answer.Zone, answer.Key, percent))
+	if !is {
+		return
+	}
+	passes := false
+	answer.WouldPass, answer.DecidedBy = &passes, control.SourceBan
+	answer.Ban = &control.InspectedBan{Until: ban.Until.UTC().Format(time.RFC3339), Left: ban.Left.Seconds(), Level: ban.Level}
 }
 
 // limitState returns what is used of a limit.

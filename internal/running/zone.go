@@ -4,7 +4,10 @@ package running
 
 import (
 	"maps"
+	"slices"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
@@ -43,6 +46,8 @@ type ActiveZone struct {
 	Top      *toptalkers.Tracker // nil: no top talkers
 	// TopOfTiers has the networks of tiers; nil without top talkers, and without tiers.
 	TopOfTiers map[string]*toptalkers.Tracker
+	Bans       *banbook.Zone // nil: there are no bans
+	Ban        *compiled.Ban // nil as Bans
 
 	Decider Decider
 }
@@ -97,6 +102,16 @@ func InBooks(zones []*ActiveZone) map[*openstore.SharedStore][]*overridebook.Sub
 	all := make(map[*openstore.SharedStore][]*overridebook.Subscriber)
 	for _, z := range zones {
 		all[z.Store] = append(all[z.Store], z.InBook)
+	}
+	return all
+}
+
+// BooksOfBans returns the books of bans that zones use, each once.
+func BooksOfBans(zones []*ActiveZone) (all []*banbook.Book) {
+	for _, z := range zones {
+		if z.Bans != nil && !slices.Contains(all, z.Store.Bans) {
+			all = append(all, z.Store.Bans)
+		}
 	}
 	return all
 }

@@ -32,12 +32,16 @@ func RegisterMetrics(registry *prometheus.Registry) error {
 // Counters are looked up once, at load.
 type Counters struct {
 	metrics.DecisionCounters
+	Banned  prometheus.Counter                  // nil without ban
 	Settled *settler.Account                    // nil without count_if and settle
 	Missing map[usage.Reason]prometheus.Counter // with settle
 }
 
 func newCounters(z *Live) Counters {
 	c := Counters{DecisionCounters: metrics.NewDecisionCounters(z.Name)}
+	if z.Ban != nil {
+		c.Banned = metrics.BannedRequestsTotal.WithLabelValues(z.Name)
+	}
 	if z.Settles() {
 		c.Settled = settler.NewAccount(z.Name, func(key string, units int64) { z.Top.Charged(key, units) })
 	}

@@ -11,7 +11,7 @@ import (
 func newRunning(z *Live, o Options) *running.ActiveZone {
 	r := &running.ActiveZone{
 		Configured: z.Configured, Key: z.Key, EmptyKey: z.EmptyKey, Percent: z.Percent, Store: o.Store, Share: o.Share,
-		Control: z.Control, Counters: z.Counters.DecisionCounters, Recorder: z.Recorder, Alerting: z.Alerting, Load: z.Load, Top: z.Top, Decider: z,
+		Control: z.Control, Counters: z.Counters.DecisionCounters, Recorder: z.Recorder, Alerting: z.Alerting, Load: z.Load, Top: z.Top, Bans: z.Bans, Ban: z.Ban, Decider: z,
 	}
 	if z.Top != nil && z.Tiers != nil {
 		r.TopOfTiers = make(map[string]*toptalkers.Tracker)

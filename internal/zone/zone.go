@@ -4,6 +4,7 @@ package zone
 import (
 	"fmt"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
@@ -27,6 +28,7 @@ type Live struct {
 	Control   *enforce.Control    // which goes before what is configured
 	Top       *toptalkers.Tracker // nil: nothing is noted
 	Load      *load.Limits        // nil without the option
+	Bans      *banbook.Zone       // nil without the option ban
 	Counters  Counters
 	Empty     *placeholders.Empty
 	Overrides *overridebook.InForce
@@ -60,6 +62,10 @@ func New(c *compiled.Settings, use *Shared, o Options) (*Live, error) {
 	}
 	if c.Scaling != nil {
 		z.Load = load.LimitsOf(h, *c.Scaling, c.PolicyName(), c.Algorithm, c.Policies)
+	}
+	if c.Ban != nil {
+		z.Bans = o.Store.Bans.Zone(c.Name)
+		z.Bans.LogKeys(o.LogsKeys)
 	}
 	if c.Percent != enforce.All {
 		z.Control.Shadow() // so that they are there before the first request

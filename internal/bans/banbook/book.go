@@ -114,13 +114,20 @@ func (b *Book) Close() {
 	books.all = slices.DeleteFunc(books.all, func(o *Book) bool { return o == b })
 }
 
-// Collector has the bans that are in force, by zone.
+// Collector tells what newInForce describes, as of when it is asked.
 type Collector struct{}
 
-var inForce = prometheus.NewDesc("caddy_sliding_window_bans", "Bans of a zone that are in force.", []string{"zone"}, nil)
+func newInForce() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "bans", Help: "Bans of a zone that are in force.",
+	}, []string{"zone"})
+}
+
+// Vectors returns the metrics of the Collector, without values.
+func (Collector) Vectors() []prometheus.Collector { return []prometheus.Collector{newInForce()} }
 
 // Describe implements prometheus.Collector.
-func (Collector) Describe(to chan<- *prometheus.Desc) { to <- inForce }
+func (Collector) Describe(to chan<- *prometheus.Desc) { newInForce().Describe(to) }
 
 // Collect implements prometheus.Collector.
 func (Collector) Collect(to chan<- prometheus.Metric) {
@@ -136,9 +143,11 @@ func (Collector) Collect(to chan<- prometheus.Metric) {
 			}
 		})
 	}
+	inForce := newInForce()
 	for zone, bans := range n {
-		to <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, float64(bans), zone)
+		inForce.WithLabelValues(zone).Set(float64(bans))
 	}
+	inForce.Collect(to)
 }
 
 // Begin keeps the bans the same on all Caddys from now on, until End. It waits for the first look at the store.

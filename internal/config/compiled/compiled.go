@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/placeholders"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/quantity"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
@@ -54,6 +56,7 @@ type Settings struct {
 	Notes          *template.Fields // nil: nothing is noted of requests
 	Alerting       *alert.Rule      // nil: no alert
 	Scaling        *load.Options    // nil: limits do not follow the load
+	Ban            *Ban             // nil: there are no bans
 
 	Tier     string            // see LimitTemplate; empty: the zone itself
 	Networks template.Prefixes // of the tier
@@ -62,6 +65,22 @@ type Settings struct {
 	Receipts string // the option by which answers say what requests cost: count_if or settle; empty: they do not
 	CountIf  *caddyhttp.ResponseMatcher
 	Settle   *Settle
+}
+
+// Ban says who is banned, and what a ban does to requests. But for Except, which is set before any comes, nothing of it changes.
+type Ban struct {
+	Rule   bans.Rule
+	Status int  // 0: that of the handler
+	Silent bool // clients hear neither of the ban nor of its end
+	Except caddyhttp.MatcherSets
+}
+
+// Spares reports whether no ban denies a request, and its denial leads to none.
+func (b *Ban) Spares(r *http.Request) (bool, error) {
+	if len(b.Except) == 0 {
+		return false, nil
+	}
+	return b.Except.AnyMatchWithError(r)
 }
 
 // Settles reports whether charges of the zone are settled by the answers to their requests.

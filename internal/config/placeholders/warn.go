@@ -54,7 +54,7 @@ func Find(ctx caddy.Context, zone, key string, uses []Use, has func(caddyhttp.Mi
 		if meant := template.TrustedFor(use.Name); meant != "" && use.Option == "key" {
 			found = append(found, Mistake{Kind: ClaimedByAny, Option: use.Option, Placeholder: use.Name, Meant: meant})
 		}
-		if strings.HasPrefix(use.Name, template.RequestNames) || use.Option != "match" && use.Name == "client_ip" {
+		if strings.HasPrefix(use.Name, template.RequestNames) || use.Option != "match" && use.Option != "ban" && use.Name == "client_ip" {
 			continue
 		}
 		meant := template.MeantBy(use.Name)

@@ -58,6 +58,9 @@ var syntax = map[string]string{
 	"on_abort":     "on_abort keep, refund, or a number of units",
 	"max":          "max <units>",
 
+	"ban":    "ban <length> { ... }, such as ban 10m",
+	"silent": "silent alone",
+
 	"denied": "denied <percentage>, such as denied 10%",
 	"over":   "over <duration>, such as over 1m",
 	"min":    "min <requests>",

@@ -119,18 +119,18 @@ func PeekArgs(d *caddyfile.Dispenser) []string {
 	return args
 }
 
-// CheckMatch reports words after match that name no matcher.
-func CheckMatch(words []string) error {
+// CheckMatch reports words after an option with matchers, such as match, that name none.
+func CheckMatch(option string, words []string) error {
 	if len(words) == 0 {
 		return nil
 	}
 	switch first := words[0]; {
 	case strings.HasPrefix(first, "@"):
-		return fmt.Errorf("match %s: named matchers are not known in a zone; write match { <matchers> }, or sliding_window %[1]s { ... }", first)
+		return fmt.Errorf("%s %s: named matchers are not known in a zone; write %[1]s { <matchers> }, or sliding_window %[2]s { ... }", option, first)
 	case strings.HasPrefix(first, "/"):
-		return fmt.Errorf("match %s: the name of the matcher is missing; write match path %[1]s", first)
+		return fmt.Errorf("%s %s: the name of the matcher is missing; write %[1]s path %[2]s", option, first)
 	case first == "*":
-		return errors.New("match *: a zone without match counts every request; take match out")
+		return fmt.Errorf("%s *: would match every request; name those that are meant, or take %[1]s out", option)
 	}
 	return nil
 }
@@ -138,11 +138,10 @@ func CheckMatch(words []string) error {
 // unknownMatcher is how Caddy says that a word names no matcher.
 var unknownMatcher = regexp.MustCompile(`^getting matcher module '([^']+)'`)
 
-// MatchError is an error in the block of match, with what was meant by a word that names no
-// matcher.
-func MatchError(d *caddyfile.Dispenser, err error) error {
+// MatchError is an error in the block of an option with matchers, with what was meant by a word that names none.
+func MatchError(d *caddyfile.Dispenser, option string, err error) error {
 	if word := unknownMatcher.FindStringSubmatch(err.Error()); word != nil {
-		if meant := CheckMatch(word[1:]); meant != nil {
+		if meant := CheckMatch(option, word[1:]); meant != nil {
 			return d.WrapErr(meant)
 		}
 		var matchers []string
@@ -150,7 +149,7 @@ func MatchError(d *caddyfile.Dispenser, err error) error {
 			matchers = append(matchers, m.ID.Name())
 		}
 		if meant := foreign.Nearest(word[1], matchers); meant != "" {
-			return d.Errf("match: unrecognized matcher %q; write %s", word[1], meant)
+			return d.Errf("%s: unrecognized matcher %q; write %s", option, word[1], meant)
 		}
 	}
 	return err

@@ -76,6 +76,11 @@ var (
 		Help: "Bans of a zone that began, by reason: denials, operator, or shadow in a zone that does not deny. Each is counted by the Caddy that began it.",
 	}, []string{"zone", "reason"})
 
+	BannedRequestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "banned_requests_total",
+		Help: "Requests that a ban denied. They are among those that decisions_total has as denied.",
+	}, []string{"zone"})
+
 	BanLiftsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "ban_lifts_total",
 		Help: "Bans of a zone that an operator ended by this Caddy.",
@@ -144,7 +149,7 @@ var (
 
 // All are the metrics of this package.
 var All = []prometheus.Collector{
-	BansTotal, BanLiftsTotal,
+	BansTotal, BanLiftsTotal, BannedRequestsTotal,
 	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
 	SettledTotal, SettleErrorsTotal, SettleMissingTotal, UnreadBodiesTotal, SettleSeconds,
 	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,

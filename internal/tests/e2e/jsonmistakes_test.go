@@ -110,7 +110,7 @@ func TestJSONExample(t *testing.T) {
 	}
 	for _, v := range []any{
 		slidingwindow.Handler{}, slidingwindow.Zone{}, slidingwindow.Limit{}, slidingwindow.Algorithm{}, slidingwindow.Layers{},
-		slidingwindow.Adaptive{}, slidingwindow.Field{}, slidingwindow.Lease{}, slidingwindow.Alert{}, slidingwindow.Settle{},
+		slidingwindow.Adaptive{}, slidingwindow.Field{}, slidingwindow.Lease{}, slidingwindow.Alert{}, slidingwindow.Ban{}, slidingwindow.Settle{},
 		slidingwindow.Weight{}, slidingwindow.Load{}, slidingwindow.LoadRange{}, stores.Redis{}, stores.TLS{},
 	} {
 		for name := range fieldsOf(reflect.TypeOf(v)) {

@@ -37,7 +37,7 @@ func lintCaddyfile(t *testing.T, caddyfile string, replace ...string) []lint.Fin
 }
 
 // syntaxOnly are cases of testdata/adapt with options side by side that are no advice.
-var syntaxOnly = []string{"alert", "algorithm", "algorithm_stream", "placeholders", "zone", "share", "redis_hash_keys", "redis_sentinel", "redis_tls"}
+var syntaxOnly = []string{"alert", "algorithm", "algorithm_stream", "ban", "enforce", "placeholders", "zone", "share", "redis_hash_keys", "redis_sentinel", "redis_tls"}
 
 // No Caddyfile in the documents, in Caddyfile.example and in testdata/adapt has a finding.
 func TestLintExamples(t *testing.T) {

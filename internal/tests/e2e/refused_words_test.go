@@ -15,7 +15,7 @@ func TestMisspelt(t *testing.T) {
 		{"Limit 5 1m", 0, ``, `zone api: unrecognized subdirective "Limit"; write limit`},
 		{"limit 5 1m\nsettel usage openai", 1, ``, `zone api: unrecognized subdirective "settel"; write settle`},
 		{"limit 5 1m\ntop-talkers", 1, ``, `zone api: unrecognized subdirective "top-talkers"; write top_talkers`},
-		{"limit 5 1m\ncolour red", 1, ``, `zone api: unrecognized subdirective "colour"; use match, key, limit, fallback, pack, algorithm, cost, lease, enforce, count_if, settle, load, alert, ipv4_prefix, ipv6_prefix, fold_case, empty_key or top_talkers`},
+		{"limit 5 1m\ncolour red", 1, ``, `zone api: unrecognized subdirective "colour"; use match, key, limit, fallback, pack, algorithm, cost, lease, enforce, count_if, settle, load, alert, ban, ipv4_prefix, ipv6_prefix, fold_case, empty_key or top_talkers`},
 		{"limit 5 1m\nload {\ncpus 70% 95%\n}", 2, ``, `zone api: unrecognized subdirective "cpus" of load; write cpu`},
 		{"limit 5 1m\nsettle {\nusage openai\non_mising keep\n}", 3, ``, `zone api: unrecognized subdirective "on_mising" of settle; write on_missing`},
 		{"limit 5 1m\nalert {\ndeny 10%\n}", 2, ``, `zone api: unrecognized subdirective "deny" of alert; use denied, over or min`},
@@ -137,6 +137,8 @@ func TestDoubtfulLimits(t *testing.T) {
 		{`"limits":[{"max":900,"window":"1m"}],"cost":60,"settle":{"usage":"openai"}},{"name":"small","limits":[{"max":50,"window":"1s"}],"settle":{"usage":"openai"}`,
 			`"msg":"cost is above the limit of another zone of the directive with settle, and no more than that limit is reserved; lower cost, or write a sliding_window directive for each zone","zone":"api","cost":60,"other":"small","limit":50`},
 		{`"limits":[{"max":5,"window":"1m"}],"cost":6,"settle":{"usage":"openai"}`, ``},
+		{`"limits":[{"max":5,"window":"1m"}],"ban":{"for":"10m"}`, `"msg":"a ban of an address is one of all who share it, as in an office or behind a mobile network; count what only an attacker does with count_if, or write a key that tells persons apart","zone":"api"`},
+		{`"limits":[{"max":5,"window":"1m"}],"ban":{"for":"10m"},"count_if":{"status_code":[401]}`, ``},
 	} {
 		var want []string
 		if c.want != "" {

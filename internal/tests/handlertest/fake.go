@@ -11,6 +11,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/memory"
 )
 
 func init() {
@@ -35,7 +36,12 @@ func (m *fakeModule) Store() window.Store {
 }
 
 // ShadowStore returns the store that a test has given the other one.
-func (m *fakeModule) ShadowStore() window.Store { return m.Store().(*Fake).Shadow }
+func (m *fakeModule) ShadowStore() window.Store {
+	if s, ok := m.Store().(*setClock); ok {
+		return s.open()
+	}
+	return m.Store().(*Fake).Shadow
+}
 
 // plainModule is fakeModule without a store for shadows.
 type plainModule struct {
@@ -214,4 +220,34 @@ func Away(context.Context, []window.Charge) ([]window.Decision, error) {
 // Decides always says the same.
 func Decides(ds ...window.Decision) Decide {
 	return func(context.Context, []window.Charge) ([]window.Decision, error) { return ds, nil }
+}
+
+// setClock is a memory store on a clock that the test sets. It decides in the goroutine of a request, also in shadow.
+type setClock struct {
+	*memory.Store
+	now int64
+}
+
+// newSetClock registers such a store for the test, and returns what configures it.
+func newSetClock(t testing.TB) (*setClock, string) {
+	t.Helper()
+	s := &setClock{now: 1_700_000_000_000}
+	s.Store = s.open()
+	t.Cleanup(func() { _ = s.Close() })
+	fakes.Store(t.Name(), s)
+	t.Cleanup(func() { fakes.Delete(t.Name()) })
+	return s, fmt.Sprintf(`{"module":"fake","name":%q}`, t.Name())
+}
+
+// Step implements engine.Stepper.
+func (s *setClock) Step(now int64) { s.now = now }
+
+// Time implements engine.Stepper.
+func (s *setClock) Time() int64 { return s.now }
+
+// String is the name of no other store.
+func (s *setClock) String() string { return fmt.Sprintf("clock %p", s) }
+
+func (s *setClock) open() *memory.Store {
+	return memory.New(memory.Options{SweepInterval: -1, Now: s.Time})
 }

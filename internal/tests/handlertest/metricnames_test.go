@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
@@ -16,7 +17,7 @@ import (
 // The names, units and help texts of all that a configuration registers are as Prometheus wants them.
 func TestMetricsAreWellNamed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	vectors := slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors())
+	vectors := slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors(), banbook.Collector{}.Vectors())
 	for _, c := range vectors {
 		registry.MustRegister(c)
 		label(t, c)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
@@ -22,7 +23,7 @@ import (
 func TestMetrics(t *testing.T) {
 	described := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*?)\}`)
 	var got []string
-	for _, c := range slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors()) {
+	for _, c := range slices.Concat(metrics.All, load.NewCollector(nil).Vectors(), toptalkers.Collector{}.Vectors(), banbook.Collector{}.Vectors()) {
 		descriptions := make(chan *prometheus.Desc, 1)
 		c.Describe(descriptions)
 		m := described.FindStringSubmatch((<-descriptions).String())
