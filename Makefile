@@ -11,8 +11,8 @@ FUZZPKGS ?= ./...
 
 # What make test-valkey runs is where servers differ: what scripts answer and may do, how they are
 # loaded, ACL, Cluster.
-VALKEY_WALKS := ^Test(Conformance|AgreesWithMemory.*)$$
-VALKEY_TESTS := ^Test(Cluster|Connect|GiveBack|Lease.*|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
+VALKEY_WALKS := ^Test(Conformance|AgreesWithMemory.*|AgreeOnBans)$$
+VALKEY_TESTS := ^Test(Bans.*|Cluster|Connect|GiveBack|Lease.*|Permissions|ReplyLost|ScriptFlush|TLS|Together.*)$$
 
 .PHONY: help
 help: ## Show this list

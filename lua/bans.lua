@@ -53,35 +53,20 @@ local function show(r)
   return head .. '|' .. r.about
 end
 
--- longer(rule, length) -> the length of the next ban
-local function longer(rule, length) return min(rule.max, floor(length * rule.factor / 1000)) end
-
--- top(rule) -> the level from which on bans do not grow
-local function top(rule)
-  local level, length = 0, rule.length
-  while rule.factor > 1000 and length < rule.max do
-    level, length = level + 1, longer(rule, length)
-  end
-  return level
-end
-
--- length(rule, level, draw) -> how long a ban of a level lasts
-local function length_of(rule, level, draw)
-  local length = min(rule.length, rule.max)
-  while level > 0 and length < rule.max do
-    level, length = level - 1, longer(rule, length)
-  end
-  return length + floor(length * (rule.spread * draw) / 1000000)
-end
-
 local rules = {} -- by their numbers
 
+-- rule_of(list) -> rule, with the length of the ban of each level
 local function rule_of(list)
   local rule = rules[list]
   if not rule then
     local n = numbers(list)
-    rule = {length = n[1], after = n[2], within = n[3], factor = n[4], max = n[5], halve = n[6], spread = n[7], pardon = n[8]}
-    rule.top, rules[list] = top(rule), rule
+    rule = {after = n[2], within = n[3], factor = n[4], max = n[5], halve = n[6], spread = n[7], pardon = n[8], lengths = {n[1]}}
+    local length = n[1]
+    while rule.factor > 1000 and length < rule.max do
+      length = min(rule.max, floor(length * rule.factor / 1000))
+      rule.lengths[#rule.lengths + 1] = length
+    end
+    rule.top, rules[list] = #rule.lengths - 1, rule
   end
   return rule
 end
@@ -107,7 +92,8 @@ function writes.strike(r, list)
   local begins = #strikes >= rule.after
   r.strikes = begins and {} or strikes
   if begins then
-    r.began, r.over = now, now + length_of(rule, r.level, tonumber(draw))
+    local length = rule.lengths[r.level + 1]
+    r.began, r.over = now, now + length + floor(length * (rule.spread * draw) / 1000000)
     r.level = min(r.level + 1, rule.top)
   end
   r.forget = max(r.over, now) + max(rule.within, r.level * rule.halve, begins and rule.pardon or 0)
@@ -216,7 +202,6 @@ if #ARGV > 5 then
   -- The server has evicted one of the keys: nothing is known for sure.
   if call('HLEN', key) - 1 ~= call('ZCOUNT', ends, '-inf', '+inf') then
     call('UNLINK', key, changes, ends)
-    last = 0
   end
   for i = 6, #ARGV, 1000 do write_all(i, min(i + 999, #ARGV)) end
   drop(call('ZRANGEBYSCORE', ends, '-inf', text(now), 'LIMIT', 0, 1000))

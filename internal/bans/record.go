@@ -65,29 +65,17 @@ func (r *Rule) Check() (option string, err error) {
 	return "", nil
 }
 
-// top returns the level from which on bans do not grow.
-func (r *Rule) top() (level int64) {
-	if r.Factor <= 1000 {
-		return 0
+// length returns how long a ban of a level lasts without Spread, and the level from which on bans do not grow. Like the
+// script, it reckons in doubles.
+func (r *Rule) length(level int64) (length, top int64) {
+	length = r.Length
+	for next := r.Length; r.Factor > 1000 && next < r.Max; top++ {
+		next = int64(min(float64(r.Max), math.Floor(float64(next)*float64(r.Factor)/1000)))
+		if top < level {
+			length = next
+		}
 	}
-	for length := r.Length; length < r.Max; level++ {
-		length = r.longer(length)
-	}
-	return level
-}
-
-// longer returns the length of the ban that comes after one of a length. Like the script, it reckons in doubles.
-func (r *Rule) longer(length int64) int64 {
-	return int64(min(float64(r.Max), math.Floor(float64(length)*float64(r.Factor)/1000)))
-}
-
-// length returns how long a ban of a level lasts.
-func (r *Rule) length(level, draw int64) int64 {
-	length := min(r.Length, r.Max)
-	for ; level > 0 && length < r.Max; level-- {
-		length = r.longer(length)
-	}
-	return length + int64(math.Floor(float64(length)*float64(r.Spread*draw)/1_000_000))
+	return length, top
 }
 
 // isBanned reports whether a ban is in force. A ban that begins later than its own length from now is not: the clock has
@@ -110,15 +98,16 @@ func (r *Record) strike(now, draw int64, rule *Rule) bool {
 	if since := max(r.Until, r.Last); rule.Halve > 0 && now > since {
 		r.Level = max(0, r.Level-(now-since)/rule.Halve)
 	}
-	r.Level = min(r.Level, rule.top())
-	r.Last = now
+	length, top := rule.length(r.Level)
+	r.Level, r.Last = min(r.Level, top), now
 	r.Strikes = slices.DeleteFunc(r.Strikes, func(at int64) bool { return at > now || at <= now-rule.In })
 	r.Strikes = append(r.Strikes, now)
 	r.Strikes = r.Strikes[max(0, int64(len(r.Strikes))-rule.After):]
 	begins := int64(len(r.Strikes)) >= rule.After
 	if begins {
-		r.Began, r.Until, r.Strikes = now, now+rule.length(r.Level, draw), nil
-		r.Level = min(r.Level+1, rule.top())
+		length += int64(math.Floor(float64(length) * float64(rule.Spread*draw) / 1_000_000))
+		r.Began, r.Until, r.Strikes = now, now+length, nil
+		r.Level = min(r.Level+1, top)
 	}
 	keep := max(rule.In, r.Level*rule.Halve)
 	if begins {

@@ -84,12 +84,13 @@ func TestTop(t *testing.T) {
 
 // A ban lasts longer by at most Spread, and every length in between occurs.
 func TestSpread(t *testing.T) {
-	rule := Rule{Length: 10_000, Factor: 2000, Max: 35_000, Spread: 100}
+	rule := Rule{Length: 10_000, After: 1, In: 1_000, Factor: 2000, Max: 35_000, Halve: Longest, Spread: 100}
 	for _, test := range []struct{ level, draw, want int64 }{
 		{0, 0, 10_000}, {0, 1, 10_001}, {0, 500, 10_500}, {0, 999, 10_999}, {1, 999, 21_998}, {2, 0, 35_000}, {2, 999, 38_496}, {1_000_000, 0, 35_000},
 	} {
-		if got := rule.length(test.level, test.draw); got != test.want {
-			t.Errorf("level %d, draw %d: %d, want %d", test.level, test.draw, got, test.want)
+		r := Record{Level: test.level, Last: start - 1_000}
+		if r.strike(start, test.draw, &rule); r.Until-start != test.want {
+			t.Errorf("level %d, draw %d: %d, want %d", test.level, test.draw, r.Until-start, test.want)
 		}
 	}
 }

@@ -199,9 +199,9 @@ func TestBansAtTheirMost(t *testing.T) {
 	ask(500, one)
 	ask(10_000, bans.Ask{Writes: writes})
 	clock.Add(70_000)
-	ask(500, one) // forgets a thousand that are of no use
-	ask(500, one)
-	ask(500, one)
+	for range 3 { // each forgets a thousand that are of no use
+		ask(10_000, one)
+	}
 	if n := c.HLen(t.Context(), "sw:{bans}").Val(); n != 2 {
 		t.Errorf("%d fields, want those of one record", n)
 	}
