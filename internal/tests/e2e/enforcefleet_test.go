@@ -46,8 +46,8 @@ func TestEnforceInAFleet(t *testing.T) {
 	enforced(t, caddys[1], `{"zone":"api","mode":"config"}`, http.StatusOK)
 	everywhere("as configured", http.StatusTooManyRequests)
 
-	enforced(t, caddys[2], `{"zone":"api","mode":"shadow","ttl":"6s"}`, http.StatusOK)
-	everywhere("shadow for 6 s", http.StatusOK)
+	enforced(t, caddys[2], `{"zone":"api","mode":"mark","ttl":"6s"}`, http.StatusOK)
+	everywhere("mark for 6 s", http.StatusOK)
 	everywhere("its end", http.StatusTooManyRequests)
 
 	server.Stop()

@@ -235,15 +235,22 @@ sliding_window known {client_ip} 3 1h`)
 	}
 }
 
-// A zone in shadow does not deny, so that a request goes on where the zone would deny it.
+// A zone in shadow, or one that marks, does not deny, so that a request goes on where the zone would deny it.
 func TestInspectRequestShadow(t *testing.T) {
+	for _, word := range []string{"shadow", "mark"} {
+		t.Run(word, func(t *testing.T) { testInspectShadow(t, word) })
+	}
+}
+
+func testInspectShadow(t *testing.T, word string) {
+	watched := "watched_" + word
 	c := newControlled(t, "", `
 route {
 	sliding_window {
-		zone watched {
+		zone `+watched+` {
 			key all
 			limit 1 1h
-			enforce shadow
+			enforce `+word+`
 		}
 		zone nameless {
 			key {header.X-Key}
@@ -258,25 +265,25 @@ route {
 	for range 2 {
 		c.send("/", nil)
 	}
-	caddyrun.Eventually(t, 20*time.Second, "the zone in shadow is full", func() bool { return shadowDenied(c) })
+	caddyrun.Eventually(t, 20*time.Second, "the zone that denies nothing is full", func() bool { return shadowDenied(c, watched) })
 	said := c.inspectRequest("/", nil)
 	if len(said.Zones) != 3 || said.WouldPass == nil || !*said.WouldPass {
 		t.Fatalf("%+v, want three zones, and that it passes", said)
 	}
-	for i, want := range []control.EvaluatedZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: "watched", Shadow: true}, {Zone: "later"}} {
+	for i, want := range []control.EvaluatedZone{{Zone: "nameless", Shadow: true, EmptyKey: "deny"}, {Zone: watched, Shadow: true}, {Zone: "later"}} {
 		got := said.Zones[i]
-		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey || got.Zone == "watched" && got.Passes() {
+		if got.Zone != want.Zone || got.Shadow != want.Shadow || got.EmptyKey != want.EmptyKey || got.Zone == watched && got.Passes() {
 			t.Errorf("zone %d: %+v, want %+v", i, got, want)
 		}
 	}
 	inspect := func() (i control.Inspection) {
-		c.post("inspect", map[string]any{"zone": "watched"}, http.StatusOK, &i)
+		c.post("inspect", map[string]any{"zone": watched}, http.StatusOK, &i)
 		return i
 	}
-	if key := inspect(); key.Passes() || key.Enforce != "shadow" {
+	if key := inspect(); key.Passes() || key.Enforce != word {
 		t.Errorf("by key: %+v, want one that would be denied", key)
 	}
-	if status, body := c.ask(http.MethodPost, "/sliding_window/reset", "application/json", `{"zone":"watched"}`); status != http.StatusOK {
+	if status, body := c.ask(http.MethodPost, "/sliding_window/reset", "application/json", `{"zone":"`+watched+`"}`); status != http.StatusOK {
 		t.Errorf("reset: %d %s", status, body)
 	}
 	if key := inspect(); !key.Passes() {
@@ -287,8 +294,8 @@ route {
 	}
 }
 
-// shadowDenied reports whether the zone watched would have denied a request.
-func shadowDenied(c *controlled) bool {
+// shadowDenied reports whether a zone would have denied a request.
+func shadowDenied(c *controlled, zone string) bool {
 	_, text := c.ask(http.MethodGet, "/metrics", "", "")
-	return strings.Contains(text, `caddy_sliding_window_decisions_total{outcome="shadow_denied",zone="watched"} 1`)
+	return strings.Contains(text, `caddy_sliding_window_decisions_total{outcome="shadow_denied",zone="`+zone+`"} 1`)
 }

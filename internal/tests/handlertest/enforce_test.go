@@ -123,6 +123,9 @@ func TestSetEnforceRefused(t *testing.T) {
 		{native, "config", ""},
 		{shadow, "25%", `mode: zone set_shadow: enforce 25%: the key has no placeholder, so that all requests would be in or out together; write on or shadow`},
 		{shadow, "on", `mode: zone set_shadow: CL.THROTTLE may count zone set_native, and decides on one zone at a time; change enforce in the configuration`},
+		{shadow, "mark", `mode: zone set_shadow: CL.THROTTLE may count zone set_native, and decides on one zone at a time; change enforce in the configuration`},
+		{native, "mark", ""},
+		{native, "config", ""},
 		{shadow, "shadow", ""},
 	} {
 		ttl := "1h"
