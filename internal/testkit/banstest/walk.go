@@ -53,6 +53,7 @@ type Walk struct {
 	askers  []asker
 	asks    int // which asker makes the call
 	known   []bans.Change
+	near    string // the member at an edge of which the call is; "": of none
 }
 
 // asker is a process that follows the changes.
@@ -97,6 +98,7 @@ func (w *Walk) Calls() iter.Seq[bans.Ask] {
 
 func (w *Walk) next() bans.Ask {
 	r := w.random
+	w.near = ""
 	switch r.IntN(200) {
 	case 0:
 		w.Now += 3_600_000
@@ -106,6 +108,13 @@ func (w *Walk) next() bans.Ask {
 		w.Now = max(Start, w.Now-r.Int64N(5_000))
 	case 3:
 		w.Now += r.Int64N(100_000)
+	case 4, 5, 6, 7, 8, 9, 10, 11: // to an edge of what is known
+		if len(w.known) > 0 {
+			c := w.known[r.IntN(len(w.known))]
+			k := c.Record
+			w.near = c.Member
+			w.Now = max(Start, []int64{k.Until, 2*k.Began - k.Until, k.Last + 1_000, k.Forget}[r.IntN(4)]-r.Int64N(2))
+		}
 	default:
 		w.Now += []int64{0, 1, 499, 500, 1_000, 1_001, r.Int64N(3_000)}[r.IntN(7)]
 	}
@@ -124,6 +133,9 @@ func (w *Walk) next() bans.Ask {
 
 // member returns one that others share with a low number more often.
 func (w *Walk) member() string {
+	if w.near != "" && w.random.IntN(3) == 0 {
+		return w.near
+	}
 	n := w.members
 	if w.random.IntN(2) == 0 {
 		n = min(n, 5)
