@@ -77,7 +77,9 @@ func (h *Handler) expand(r *http.Request, marks bool) (*request, error) {
 				break
 			}
 		}
-		if req.addCharges(z.Live, c) {
+		req.zones = append(req.zones, z.Live)
+		req.charges = append(req.charges, c)
+		if z.Wider != nil && req.addWider(z.Live, &c) {
 			break
 		}
 	}

@@ -78,7 +78,8 @@ func (w *tracedRequest) limit(h *Handler, r *http.Request) (passes bool, err err
 			}
 		default:
 			req.noteOverride(z.Live, key, rule)
-			req.addCharges(z.Live, c)
+			req.zones, req.charges = append(req.zones, z.Live), append(req.charges, c)
+			req.addWider(z.Live, &c)
 		}
 	}
 	if len(req.charges) > 0 {
@@ -116,7 +117,12 @@ func (w *tracedRequest) peek(h *Handler, r *http.Request, req *request) error {
 			req.allowed = false
 		}
 		c, ds := &req.charges[i], req.decisionsOf(i)
-		i := z.Running.Inspection(c, req.ruleHere(z.Name), running.Needs{}, ds, z.Running.Used(w.ctx, peek, c, ds), by, cause)
+		i := z.Running.Inspection(c, req.ruleIn(z), running.Needs{}, ds, z.Running.Used(w.ctx, peek, c, ds), by, cause)
+		for _, t := range z.InTiers(c) {
+			if t.Rule.Decides() {
+				i.AddTier(z.Running.Overridden(&t.Charge, t.Rule, running.Needs{}))
+			}
+		}
 		if z.Tier != "" {
 			w.Answer.Zones[len(w.Answer.Zones)-1].AddTier(i)
 			continue

@@ -117,18 +117,19 @@ func (req *request) source(zone string) any {
 		if req.ban() != nil && req.deniedBy.Name == zone {
 			return control.SourceBan
 		}
-		if rule := req.ruleHere(zone); rule != nil {
+		i := slices.IndexFunc(req.charges, func(c window.Charge) bool { return c.Zone == zone })
+		if i >= 0 && len(req.decisions) > 0 {
+			c, p := req.chargeWith(answer.Tightest(req.decisionsFrom(i)), i)
+			if req.ruleIn(req.zones[c]) != nil {
+				return control.SourceOverride
+			}
+			return req.zones[c].SourceOf(&req.charges[c], req.charges[c].Policies[p])
+		}
+		if req.ruleHere(zone) != nil {
 			return control.SourceOverride
 		}
-		for i, z := range req.zones {
-			if z.Name != zone {
-				continue
-			}
-			if len(req.decisions) == 0 {
-				return control.SourceAway
-			}
-			c, p := req.chargeWith(answer.Tightest(req.decisionsFrom(i)), i)
-			return req.zones[c].SourceOf(&req.charges[c], req.charges[c].Policies[p])
+		if i >= 0 {
+			return control.SourceAway
 		}
 		if req.deniedBy != nil && req.deniedBy.Name == zone || req.shadowOf(zone) != nil {
 			return control.SourceConfig

@@ -22,7 +22,7 @@ import (
 // request is one request in one handler: what it wants to spend, and what was
 // decided. It lives as long as the request, for placeholders that are read later.
 type request struct {
-	zones     []*zone.Live // one per charge; see addCharges
+	zones     []*zone.Live // one per charge; see addWider
 	charges   []window.Charge
 	decisions []window.Decision // one per policy; empty, with room for them, if nothing was decided
 	allowed   bool
@@ -122,6 +122,19 @@ func (req *request) decisionsOf(i int) []window.Decision {
 	return req.decisions[from : from+len(req.charges[i].Policies)]
 }
 
+// endOf returns the place behind the charges of the zone that begin at charge i.
+func (req *request) endOf(i int) int {
+	for i++; i < len(req.zones) && req.zones[i].Tier != ""; i++ {
+	}
+	return i
+}
+
+// decisionsFrom returns the decisions in the zone of charge i, from this charge on.
+func (req *request) decisionsFrom(i int) []window.Decision {
+	from := engine.CountPolicies(req.charges[:i])
+	return req.decisions[from : from+engine.CountPolicies(req.charges[i:req.endOf(i)])]
+}
+
 // quotas returns what RateLimit fields say of charge i's limits.
 func (req *request) quotas(i int) *answer.Quotas {
 	z := req.zones[i]
@@ -211,6 +224,18 @@ func (req *request) ruleHere(zone string) *overrides.Rule {
 	}
 	if s := req.shadowOf(zone); s != nil {
 		return s.rule
+	}
+	return nil
+}
+
+// ruleIn returns the override of the request in a zone or a tier that may deny it; nil without one.
+func (req *request) ruleIn(z *zone.Live) *overrides.Rule {
+	if req.overridden != nil {
+		for _, r := range req.overridden.rules {
+			if r.zone == z {
+				return r.Rule
+			}
+		}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -9,11 +8,11 @@ import (
 // A zone with tiers has a charge for the key, and behind it one for each tier, all or nothing. req.zones has the tiers as
 // zones of their own, which share with their zone what counts requests.
 
-// addCharges adds the charge of a zone, and those of its tiers. It reports whether the override of a network denies the request.
-func (req *request) addCharges(z *zone.Live, c window.Charge) (denied bool) {
-	req.zones, req.charges = append(req.zones, z), append(req.charges, c)
+// addWider adds the charges in the tiers of a zone beside the one of the zone. It reports whether the override of a network denies
+// the request.
+func (req *request) addWider(z *zone.Live, c *window.Charge) (denied bool) {
 	for _, t := range z.Wider {
-		wide, rule, ok := t.ChargeBeside(&c)
+		wide, rule, ok := t.ChargeBeside(c)
 		if !ok {
 			continue
 		}
@@ -26,19 +25,6 @@ func (req *request) addCharges(z *zone.Live, c window.Charge) (denied bool) {
 		req.zones, req.charges = append(req.zones, t), append(req.charges, wide)
 	}
 	return false
-}
-
-// endOf returns the place behind the charges of the zone that begin at charge i.
-func (req *request) endOf(i int) int {
-	for i++; i < len(req.zones) && req.zones[i].Tier != ""; i++ {
-	}
-	return i
-}
-
-// decisionsFrom returns the decisions in the zone of charge i, from this charge on.
-func (req *request) decisionsFrom(i int) []window.Decision {
-	from := engine.CountPolicies(req.charges[:i])
-	return req.decisions[from : from+engine.CountPolicies(req.charges[i:req.endOf(i)])]
 }
 
 // chargeWith returns the place of the charge with a decision, counted from charge i on, and which of its policies it is on.

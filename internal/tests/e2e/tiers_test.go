@@ -191,6 +191,11 @@ func TestTiers(t *testing.T) {
 			if len(i.Tiers) != 2 || i.Tiers[0].Override == nil || i.Tiers[0].DecidedBy != control.SourceOverride || i.Passes() {
 				t.Errorf("inspected with an exempt network: got %+v", i.Tiers)
 			}
+			byRequest := c.inspectRequest("/", map[string]string{"X-Forwarded-For": "192.0.2.3"}).Zones[0]
+			if byRequest.Limits[0].Source != control.SourceOverride || len(byRequest.Tiers) != 2 || byRequest.Tiers[0].DecidedBy != control.SourceOverride ||
+				byRequest.Tiers[1].Key != "192.0.0.0/16" || byRequest.Tiers[1].Limits[0].Source != control.SourceConfig || byRequest.Tiers[1].Override != nil {
+				t.Errorf("inspected by request: got %+v", byRequest.Tiers)
+			}
 			set(map[string]any{"all": true, "factor": 2})
 			want("192.0.2.3", `"crawlers";r=96 "crawlers:16/32";r=8`, "")
 			set(map[string]any{"key": "192.0.2.0/24", "deny": true})
@@ -212,6 +217,9 @@ func TestTiers(t *testing.T) {
 				t.Errorf("reset: got %+v", reset)
 			}
 			want("192.0.3.1", `"crawlers";r=4 "crawlers:24/48";r=8 "crawlers:16/32";r=17`, "")
+			if status, text := c.ask(http.MethodPost, "/sliding_window/overrides/replace", "application/json", `{"records":[]}`); status != http.StatusOK {
+				t.Errorf("replace: got %d %s", status, text)
+			}
 		})
 	}
 }

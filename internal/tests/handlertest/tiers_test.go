@@ -245,23 +245,24 @@ func TestLoadScalesTiers(t *testing.T) {
 func TestTiersSettleOnce(t *testing.T) {
 	h, ctx := New(t, OfZone(t, `"count_if":{"status_code":[401]},`+threeTiers, ""))
 	zone := ZoneName(t)
-	for range 20 { // none of which counts
-		Serve(t, Get(), h)
-	}
 	sum := func(direction string) float64 {
 		return Metric(t, ctx, "caddy_sliding_window_settled_units_total", "zone", zone, "direction", direction)
 	}
-	if given, kept := sum("given_back"), sum("kept"); given != 20 || kept != 0 {
+	before, givenBefore, keptBefore := Outcomes(t, ctx, zone, [4]float64{}), sum("given_back"), sum("kept")
+	for range 20 { // none of which counts
+		Serve(t, Get(), h)
+	}
+	if given, kept := sum("given_back")-givenBefore, sum("kept")-keptBefore; given != 20 || kept != 0 {
 		t.Errorf("%v units were given back and %v kept, want 20 and none", given, kept)
 	}
-	if got := Outcomes(t, ctx, zone, [4]float64{}); got != [4]float64{20} {
+	if got := Outcomes(t, ctx, zone, before); got != [4]float64{20} {
 		t.Errorf("outcomes %v, want 20 allowed", got)
 	}
 	w, r := httptest.NewRecorder(), Get()
 	if err := AnswerWith(h, w, r, func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(401); return nil }); err != nil || w.Code != 401 {
 		t.Errorf("got %d, %v", w.Code, err)
 	}
-	if kept := sum("kept"); kept != 1 {
+	if kept := sum("kept") - keptBefore; kept != 1 {
 		t.Errorf("%v units were kept, want 1", kept)
 	}
 }
@@ -290,6 +291,20 @@ func TestTiersAreNamed(t *testing.T) {
 	if len(entries) != 1 || entries[0].ContextMap()["key"] != "192.0.2.0/24" {
 		t.Errorf("log: got %v, want the key of the network", entries)
 	}
+	if answer := Admin(t, http.MethodPost, "overrides/set", fmt.Sprintf(`{"zone":%q,"key":"192.0.2.0/24","limits":[{"max":6,"window":"1h"}]}`, zone)); strings.Contains(answer, `"error"`) {
+		t.Fatal(answer)
+	}
+	for _, c := range [][2]string{{"192.0.2.1", "config"}, {"192.0.2.3", "override"}} { // the address is tightest, and then the network
+		r := Get()
+		r.RemoteAddr = c[0] + ":1234"
+		Serve(t, r, h)
+		if got := Expand(r, "{http.sliding_window."+zone+".source}"); got != c[1] {
+			t.Errorf("source for %s: got %s, want %s", c[0], got, c[1])
+		}
+	}
+	if answer := Admin(t, http.MethodPost, "overrides/delete", fmt.Sprintf(`{"zone":%q,"key":"192.0.2.0/24"}`, zone)); strings.Contains(answer, `"error"`) {
+		t.Error(answer)
+	}
 	if answer := setEnforce(t, zone, "25%", "1h"); !strings.Contains(answer, "enforce 25% and tier cannot be combined") {
 		t.Errorf("enforce 25%%: got %s", answer)
 	}
@@ -311,7 +326,7 @@ func TestTiersOfFactor(t *testing.T) {
 // A zone that marks requests tells what its tiers decide, and lets all pass.
 func TestTiersMark(t *testing.T) {
 	h, ctx := New(t, OfZone(t, threeTiers+`,"enforce":"mark"`, ""))
-	marked := 0
+	marked, before := 0, shadowOutcomes(t, ctx, ZoneName(t))
 	for i, c := range tierTraffic {
 		r := Get()
 		r.RemoteAddr = net.JoinHostPort(c.address, "1234")
@@ -323,7 +338,8 @@ func TestTiersMark(t *testing.T) {
 			marked++
 		}
 	}
-	if got := shadowOutcomes(t, ctx, ZoneName(t)); got != [5]float64{float64(len(tierTraffic) - marked), float64(marked)} {
-		t.Errorf("outcomes %v, want %d denied, each request once", got, marked)
+	after := shadowOutcomes(t, ctx, ZoneName(t))
+	if allowed, denied := int(after[0]-before[0]), int(after[1]-before[1]); allowed != len(tierTraffic)-marked || denied != marked {
+		t.Errorf("%d are counted as allowed and %d as denied, want %d denied, and each request once", allowed, denied, marked)
 	}
 }
