@@ -99,6 +99,7 @@ func protobufFields(message []byte) map[uint64][]string {
 func TestTracedRequests(t *testing.T) {
 	spans, server := newCollector(t), redistest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+spans.address)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
 	directives := `
 	tracing {
