@@ -51,6 +51,10 @@ func (a API) endpoints() map[string]endpoint {
 		"enforce": {http.MethodPost, setEnforcement},
 		"top":     {http.MethodPost, top},
 
+		"bans":      {http.MethodGet, listBans},
+		"bans/set":  {http.MethodPost, setBan},
+		"bans/lift": {http.MethodPost, liftBans},
+
 		"overrides/list":    {http.MethodPost, listOverrides},
 		"overrides/set":     {http.MethodPost, setOverrides},
 		"overrides/delete":  {http.MethodPost, deleteOverrides},
@@ -61,7 +65,7 @@ func (a API) endpoints() map[string]endpoint {
 func (a API) serve(w http.ResponseWriter, r *http.Request) error {
 	e, ok := a.endpoints()[strings.TrimPrefix(r.URL.Path, control.Base)]
 	if !ok {
-		return refused(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce, top or overrides/list below "+control.Base))
+		return refused(http.StatusNotFound, errors.New("no such path; use zones, status, inspect, reset, enforce, top, bans or overrides/list below "+control.Base))
 	}
 	if r.Method != e.method {
 		w.Header().Set("Allow", e.method)
@@ -87,12 +91,20 @@ func (a API) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	if text, ok := answer.(plainText); ok {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, string(text)) // the client may be gone
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 	return nil
 }
+
+// plainText is an answer that is no JSON.
+type plainText string
 
 func refused(status int, err error) error { return caddy.APIError{HTTPStatus: status, Err: err} }
 

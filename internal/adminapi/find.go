@@ -129,6 +129,19 @@ func findStore(name string) (*openstore.SharedStore, error) {
 	return nil, refused(http.StatusNotFound, errors.New("store: no zone that runs has a store of this name; use one of "+names))
 }
 
+// storesFor returns the stores of a name, or all if it is empty, for a list of what a zone or all have there.
+func storesFor(zone, store string) ([]*openstore.SharedStore, error) {
+	if zone != "" && len(running.Zones.Find(zone)) == 0 {
+		return nil, noZone(zone)
+	}
+	all := slices.DeleteFunc(running.Zones.Stores(), func(s *openstore.SharedStore) bool { return store != "" && store != s.Name() })
+	if store != "" && len(all) == 0 {
+		_, err := findStore(store)
+		return nil, err
+	}
+	return all, nil
+}
+
 // findStoreWith returns the store of a name, or the one that has a record.
 func findStoreWith(name string, is func(*overrides.Record) bool) (*openstore.SharedStore, error) {
 	all := running.Zones.Stores()

@@ -28,19 +28,13 @@ func listOverrides(_ *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
-	if filter.Zone != "" && len(running.Zones.Find(filter.Zone)) == 0 {
-		_, err := findZone(filter.Zone, "")
+	stores, err := storesFor(filter.Zone, filter.Store)
+	if err != nil {
 		return 0, nil, err
 	}
 	answer := control.OverrideList{Stores: []control.OverrideSet{}}
-	for _, s := range running.Zones.Stores() {
-		if filter.Store == "" || filter.Store == s.Name() {
-			answer.Stores = append(answer.Stores, overrideSet(s, filter.Zone))
-		}
-	}
-	if filter.Store != "" && len(answer.Stores) == 0 {
-		_, err := findStore(filter.Store)
-		return 0, nil, err
+	for _, s := range stores {
+		answer.Stores = append(answer.Stores, overrideSet(s, filter.Zone))
 	}
 	return http.StatusOK, answer, nil
 }

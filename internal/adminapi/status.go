@@ -36,6 +36,7 @@ func getStatus(r *http.Request, _ []byte) (int, any, error) {
 		state := s.State()
 		state.Overrides = overrideState(s)
 		answer.Stores = append(answer.Stores, state)
+		answer.Bans = append(answer.Bans, countBans(s)...)
 	}
 	answer.Loads = running.Loads()
 	if r.URL.Query().Has("zones") {

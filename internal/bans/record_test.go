@@ -25,7 +25,7 @@ func TestStrikes(t *testing.T) {
 		"each ban is longer, up to the maximum": {base, []step{{0, 10_000}, {10_000, 20_000}, {30_000, 35_000}, {65_000, 35_000}}},
 		"a strike in a ban does not count":      {base, []step{{0, 10_000}, {5_000, -1}, {9_999, -1}, {10_000, 20_000}}},
 		"the level falls by one each halve":     {base, []step{{0, 10_000}, {10_000, 20_000}, {129_999, 35_000}, {264_999, 20_000}}},
-		"to nothing":                            {base, []step{{0, 10_000}, {10_000, 20_000}, {30_000 + 200_000, 10_000}}},
+		"level is gone":                         {base, []step{{0, 10_000}, {10_000, 20_000}, {30_000 + 200_000, 10_000}}},
 		"a strike without a ban delays the fall": {with(func(r *Rule) { r.After, r.In = 2, 200_000 }), []step{
 			{0, 0}, {1_000, 10_000}, {100_000, 0}, {199_999, 20_000}}},
 		"without a factor all are as long": {with(func(r *Rule) { r.Factor = 1000 }), []step{{0, 10_000}, {10_000, 10_000}, {20_000, 10_000}}},

@@ -23,7 +23,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "sliding-window",
-		Usage: "zones | status | inspect | reset | enforce | override | top | page | replay | suggest | lint",
+		Usage: "zones | status | inspect | reset | enforce | override | bans | ban | top | page | replay | suggest | lint",
 		Short: "Shows the rate limits of the running Caddy, and unblocks clients",
 		Long: `
 Asks the admin endpoint of the running Caddy about its sliding_window zones.
@@ -35,12 +35,12 @@ the given or adjacent config file; otherwise the default is assumed.`,
 			cmd.Args = cobra.NoArgs // else a command that does not exist would show the help, and succeed
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			flags := cmd.PersistentFlags()
-			flags.StringArrayVar(&own.addresses, "address", nil, "Address of the administration listener, if different from config; repeat it to have zones, status, inspect and top ask several Caddys")
+			flags.StringArrayVar(&own.addresses, "address", nil, "Address of the administration listener, if different from config; repeat it to have zones, status, inspect, bans and top ask several Caddys")
 			flags.StringVarP(&own.config, "config", "c", "", "Configuration file to take the address from")
 			flags.StringVarP(&own.adapter, "adapter", "a", "", "Name of config adapter to apply")
 			flags.BoolVar(&own.json, "json", false, "Print the answer of the admin endpoint as JSON")
 			flags.BoolVar(&own.wide, "wide", false, "Print all columns of tables on a terminal, too, as in a pipe")
-			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.topCommand(), own.pageCommand(), own.replayCommand(), own.suggestCommand(), own.lintCommand())
+			cmd.AddCommand(own.zonesCommand(), own.statusCommand(), own.inspectCommand(), own.resetCommand(), own.enforceCommand(), own.overrideCommand(), own.bansCommand(), own.banCommand(), own.topCommand(), own.pageCommand(), own.replayCommand(), own.suggestCommand(), own.lintCommand())
 		},
 	})
 }

@@ -75,6 +75,7 @@ func printStatus(w io.Writer, answer *control.Status) {
 	}
 	t.render()
 	printLoads(w, answer.Loads)
+	printBans(w, answer.Bans)
 	printAlerts(w, answer.Alerts)
 }
 

@@ -10,13 +10,16 @@ import (
 var flags = map[string]string{
 	"request.uri": "url", "request.remote": "remote", "request.method": "method", "request.headers": "header", "request.server": "server",
 	"zone": "zone", "store": "store", "key": "key", "values": "value", "cidr": "cidr", "pattern": "pattern", "limits": "limit", "factor": "factor",
-	"id": "id", "ttl": "ttl", "until": "until", "reason": "reason", "by": "by", "count": "count", "If-Match": "if-match",
+	"id": "id", "ttl": "ttl", "until": "until", "reason": "reason", "by": "by", "count": "count", "since": "since", "format": "format", "If-Match": "if-match",
 }
 
 // commands maps to commands and flags the paths of the endpoint and for fields. The first that fits is taken.
 var commands = strings.NewReplacer(
 	"GET /sliding_window/zones", "caddy sliding-window zones",
 	"GET /sliding_window/status", "caddy sliding-window status",
+	"GET /sliding_window/bans", "caddy sliding-window bans",
+	"or values or cidr", "or --value or --cidr",
+	"with key, since or all", "with --key, --since or --all",
 	"POST /sliding_window/overrides/list lists them", "caddy sliding-window override list shows them",
 	"send values, in order", "write --value for each, in order",
 	"send values", "write --value for each placeholder of the key",

@@ -48,7 +48,7 @@ func (s *Selector) check() error {
 		return errors.New("request: cannot be combined with zone, store, key or values")
 	case s.Request != nil:
 	case s.Zone == "":
-		return errors.New("zone: required; GET /sliding_window/zones lists the zones")
+		return errNoZone
 	case s.Key != nil && s.Values != nil:
 		return errors.New("values: cannot be combined with key; send one of them")
 	}
@@ -116,6 +116,8 @@ type Status struct {
 	Alerts  []Alert     `json:"alerts"` // that have fired
 	// Zones with load.
 	Loads []ZoneLoad `json:"loads,omitempty"`
+	// Zones with bans in force, as far as this Caddy knows.
+	Bans []ZoneBans `json:"bans,omitempty"`
 	// With the query `zones` only.
 	Zones []ZoneInfo `json:"zones,omitempty"`
 }
@@ -129,6 +131,13 @@ type ZoneLoad struct {
 	// `cpu` and `memory` as shares, `latency` in seconds; those that the zone uses and that are
 	// known.
 	Signals map[string]float64 `json:"signals"`
+}
+
+// ZoneBans is how many bans of a zone are in force.
+type ZoneBans struct {
+	Zone  string `json:"zone"`
+	Store string `json:"store"`
+	Bans  int    `json:"bans"`
 }
 
 // Alert is that of a zone, which has fired and is not resolved.

@@ -42,7 +42,7 @@ func DecodeTop(body []byte) (TopQuery, error) {
 	}
 	switch {
 	case q.Zone == "":
-		return q, errors.New("zone: required; GET /sliding_window/zones lists the zones")
+		return q, errNoZone
 	case q.By != "denied" && q.By != "charged":
 		return q, errors.New("by: must be denied or charged")
 	case *q.Count < 1 || *q.Count > MaxTop:

@@ -61,7 +61,7 @@ func (r *Record) checkSelector() error {
 	case r.Values != nil && len(r.Values) == 0:
 		return errors.New("values: empty; send a value for each placeholder of the key, or all for all keys")
 	case r.CIDR != "":
-		_, err := parseCIDR(r.CIDR)
+		_, err := ParseCIDR(r.CIDR)
 		return err
 	case r.Pattern != "":
 		_, _, err := parsePattern(r.Pattern)
@@ -144,8 +144,8 @@ func count(all ...bool) (n int) {
 	return n
 }
 
-// parseCIDR returns a network.
-func parseCIDR(text string) (netip.Prefix, error) {
+// ParseCIDR returns the network of a text as operators have to write it.
+func ParseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:

@@ -192,7 +192,7 @@ func (s *Set) addHashes(r *Rule, z *Target) error {
 }
 
 func (s *Set) addCIDR(r *Rule, z *Target) error {
-	p, err := parseCIDR(r.CIDR)
+	p, err := ParseCIDR(r.CIDR)
 	if err != nil {
 		return err
 	}

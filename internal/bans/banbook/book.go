@@ -136,12 +136,7 @@ func (Collector) Collect(to chan<- prometheus.Metric) {
 	defer books.Unlock()
 	for _, b := range books.all {
 		b.zones.Range(func(name, _ any) bool { n[name.(string)] += 0; return true })
-		now := b.now()
-		b.known.each(func(_ string, f *fact) {
-			if f.bans(now) && !f.Shadow {
-				n[f.Zone]++
-			}
-		})
+		b.Count(n)
 	}
 	inForce := newInForce()
 	for zone, bans := range n {
@@ -260,7 +255,7 @@ func (b *Book) takeUp(a *bans.Answer, change *int64, witness *string) {
 	}
 }
 
-// strikeHere has strikes hold in this process, on what it knows. calls must be locked.
+// strikeHere counts strikes in this process, on what is known here. calls must be locked.
 func (b *Book) strikeHere(writes []bans.Write) {
 	if len(writes) == 0 {
 		return

@@ -164,7 +164,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Of a network, all addresses are banned, and nobody else.
+// Of a network, all addresses are banned, and no others.
 func TestNetwork(t *testing.T) {
 	_, all := fleet(t, 2)
 	if err := all[0].SetNetwork(t.Context(), "z", "192.0.2.0/24", time.Hour, 0, About{By: "ops", Why: "a crawl"}); err != nil {
@@ -183,7 +183,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// A key that is denied all the time strikes once a second, and a banned one asks nobody.
+// A key that is denied all the time strikes once a second, and a banned one asks no store.
 func TestStrikesAreFew(t *testing.T) {
 	s, all := fleet(t, 1)
 	rule := hour
@@ -234,7 +234,7 @@ type stepped struct {
 func (s *stepped) Step(now int64) { s.now.Store(now) }
 func (s *stepped) Time() int64    { return s.now.Load() }
 
-// A zone in which nobody is banned costs a request nothing, and a ban no memory.
+// A zone without bans costs a request nothing, and a ban no memory.
 func TestBanAllocates(t *testing.T) {
 	_, all := fleet(t, 1)
 	z := all[0].Zone("z")

@@ -55,7 +55,7 @@ func (n *names) appendKey(dst []byte, zone, key string, shadow bool) []byte {
 	return append(append(append(dst, zone...), ' '), key...)
 }
 
-// formerName returns the name that a key had under the former secret; empty if there is none.
+// formerName returns the name that a key had under the former secret; empty without one.
 func (n *names) formerName(zone, key string, shadow bool) string {
 	if n.former == nil {
 		return ""

@@ -61,6 +61,16 @@ func (b *Book) List() (all []Entry) {
 	return all
 }
 
+// Count adds to n how many bans are in force, by zone, without those in shadow.
+func (b *Book) Count(n map[string]int) {
+	now := b.now()
+	b.known.each(func(_ string, f *fact) {
+		if f.bans(now) && !f.Shadow {
+			n[f.Zone]++
+		}
+	})
+}
+
 // NameOf returns the entry of a key of a zone, whether it is banned or not.
 func (b *Book) NameOf(zone, key string) string {
 	return string(b.names.appendKey(nil, zone, key, false))

@@ -182,7 +182,7 @@ func (z *Zone) putNetwork(before, f *fact) {
 	z.networks.Store(&all)
 }
 
-// tell tells of the bans that began with strikes.
+// tell logs the bans that began with strikes.
 func (b *Book) tell(writes []bans.Write, a *bans.Answer) {
 	for i, w := range writes {
 		if !a.Done[i] || w.Op != bans.Strike {
@@ -210,7 +210,7 @@ func (b *Book) tell(writes []bans.Write, a *bans.Answer) {
 	}
 }
 
-// shown returns the key, or what stands for it.
+// shown returns the key, or what is kept of it.
 func (m *member) shown() string {
 	switch {
 	case m.Network != "":

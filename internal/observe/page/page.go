@@ -41,6 +41,7 @@ type Page struct {
 	metrics   *source
 	status    *source
 	overrides *source
+	bans      *source
 	troubles  troubles
 	tops      chan struct{} // how many may ask for top talkers at a time
 	csp       string
@@ -52,6 +53,7 @@ func New(address string, ask Ask) *Page {
 	p.metrics = newSource(metricsEvery, func() ([]byte, error) { return ask(http.MethodGet, "/metrics", nil) })
 	p.status = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodGet, "/sliding_window/status?zones&recent", nil) })
 	p.overrides = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodPost, "/sliding_window/overrides/list", struct{}{}) })
+	p.bans = newSource(statusEvery, func() ([]byte, error) { return ask(http.MethodGet, "/sliding_window/bans?newest=20", nil) })
 	return p
 }
 
@@ -94,7 +96,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/live" && r.Method == http.MethodGet:
 		p.serveLive(w, r)
 	case r.URL.Path == "/overrides" && r.Method == http.MethodGet:
-		p.serveOverrides(w, r)
+		serveSource(w, r, p.overrides)
+	case r.URL.Path == "/bans" && r.Method == http.MethodGet:
+		serveSource(w, r, p.bans)
 	case r.URL.Path == "/top" && r.Method == http.MethodPost:
 		p.serveTop(w, r)
 	default:
@@ -147,11 +151,11 @@ func Listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// serveOverrides answers with the overrides of all stores. The page asks when the status tells that they changed.
-func (p *Page) serveOverrides(w http.ResponseWriter, r *http.Request) {
+// serveSource answers with the overrides or the bans of all stores. The page asks when the status counts some.
+func serveSource(w http.ResponseWriter, r *http.Request, s *source) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	text, _, err := p.overrides.get(ctx)
+	text, _, err := s.get(ctx)
 	if err != nil {
 		refuse(w, http.StatusBadGateway, err.Error())
 		return

@@ -50,6 +50,12 @@ http://{site} {
 			key {header.X-Token}
 			limit 2 1h
 		}
+		zone logins {
+			key {header.X-Login}
+			empty_key skip
+			limit 2 1h
+			ban 10m
+		}
 	}
 	respond ok
 }
@@ -111,6 +117,7 @@ func TestOperating(t *testing.T) {
 	if len(blocks) < 7 {
 		t.Fatalf("docs/operating.md has %d commands", len(blocks))
 	}
+	process.Tell(t, http.MethodPost, "/sliding_window/bans/set", "application/json", `{"zone":"logins","key":"192.0.2.1"}`)
 	for _, block := range blocks {
 		line := block[1]
 		line = strings.ReplaceAll(line, "https://example.com", "http://"+siteOf(t, dir)) // which has a port of its own
@@ -174,7 +181,7 @@ func TestCommands(t *testing.T) {
 		{"inspect --url http://a --remote ::1 --method 'car men'", "", false, []string{"--method: not a method of HTTP"}},
 		{"inspect --url http://localhost:1 --remote ::1", "", false, []string{"--url: no server listens on the port"}},
 		{"reset --key carmen", "", false, []string{`required flag(s) "zone" not set`}},
-		{"inspect --zone carmen --key carmen", "", false, []string{`--zone: no zone of this name runs; use one of "per_client", "per_token", "per_user", "plan"; caddy sliding-window zones lists the zones`}},
+		{"inspect --zone carmen --key carmen", "", false, []string{`--zone: no zone of this name runs; use one of "logins", "per_client", "per_token", "per_user", "plan"; caddy sliding-window zones lists the zones`}},
 		{"inspect --zone per_user --key carmen", "", false, []string{"--key: the zone's key has 2 placeholders; write --value for each, in order"}},
 		{"reset --zone per_client --store carmen --key a", "", false, []string{`--store: has no zone of this name; use one of "memory"`}},
 		{"override list --store carmen", "", false, []string{`--store: no zone that runs has a store of this name; use one of "memory"`}},

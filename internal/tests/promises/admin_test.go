@@ -27,6 +27,10 @@ var endpoints = map[string]struct{ question, answer []reflect.Type }{
 	"enforce": {shapes(control.Enforce{}), shapes(control.Enforced{})},
 	"top":     {shapes(control.TopQuery{}), shapes(control.Top{})},
 
+	"bans":      {answer: shapes(control.BanList{})},
+	"bans/set":  {shapes(control.BanOrder{}), shapes(control.BanChange{})},
+	"bans/lift": {shapes(control.LiftOrder{}), shapes(control.BanChange{})},
+
 	"overrides/list":    {shapes(control.OverrideFilter{}), shapes(control.OverrideList{})},
 	"overrides/set":     {shapes(overrides.Record{}), shapes(control.OverrideChange{})},
 	"overrides/delete":  {shapes(overrides.Record{}), shapes(control.OverrideChange{})},
