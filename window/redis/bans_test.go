@@ -92,6 +92,9 @@ func TestBans(t *testing.T) {
 			if again := exchangeBans(t, b, bans.Ask{Known: 3, Witness: "key api dora"}); again.Lost || again.Change != 3 || again.Changes != nil {
 				t.Errorf("again %+v, want nothing new", again)
 			}
+			if strange := exchangeBans(t, b, bans.Ask{Known: 1, Witness: "key api zoe"}); !strange.Lost || len(strange.Changes) != 3 {
+				t.Errorf("of a witness that is not there %+v, want all, and a loss", strange)
+			}
 		})
 	}
 }
@@ -204,6 +207,17 @@ func TestBansAtTheirMost(t *testing.T) {
 	}
 	if n := c.HLen(t.Context(), "sw:{bans}").Val(); n != 2 {
 		t.Errorf("%d fields, want those of one record", n)
+	}
+	var two [2]bans.Write // of which strikes are too many together
+	for i := range two {
+		two[i] = bans.Write{Op: bans.Merge, Member: "key api 1", Record: bans.Record{Forget: 2 * clock.Now()}}
+		for n := range int64(bans.MostStrikes) {
+			two[i].Record.Strikes = append(two[i].Record.Strikes, 2_000*n+1_000*int64(i))
+		}
+	}
+	two[1].Record.Until = 1
+	if a = ask(10_000, bans.Ask{Writes: two[:]}); len(a.Changes[len(a.Changes)-1].Record.Strikes) != bans.MostStrikes {
+		t.Errorf("%+v, want %d strikes", a, bans.MostStrikes)
 	}
 }
 

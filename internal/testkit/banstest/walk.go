@@ -120,8 +120,8 @@ func (w *Walk) next() bans.Ask {
 	}
 	w.asks = r.IntN(len(w.askers))
 	a := w.askers[w.asks]
-	if r.IntN(500) == 0 {
-		a = asker{int64(r.IntN(1_000)), w.member()}
+	if r.IntN(200) == 0 {
+		a = asker{r.Int64N(1+1_000*r.Int64N(2)) + r.Int64N(2), w.member()}
 	}
 	ask := bans.Ask{Known: a.known, Witness: a.witness}
 	for range r.IntN(4) * r.IntN(12) {
