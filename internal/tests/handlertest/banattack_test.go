@@ -80,8 +80,8 @@ func TestRetryingProlongsNoBan(t *testing.T) {
 	}
 }
 
-// A zone in shadow, one that marks, and keys outside of a percentage: whoever keeps at it is banned in no answer. A ban in
-// shadow is none when the zone denies, and a ban of a zone that marks is.
+// A ban in shadow, by a zone that marks, or of a key outside of the percentage, denies no request. A ban in
+// shadow is not in force when the zone denies, and a ban of a zone that marks is.
 func TestBansThatDenyNobody(t *testing.T) {
 	const zone = ofKey + `"limits":[{"max":2,"window":"1h"}],"ban":{"for":"1h"}`
 	flood := func(t *testing.T, h caddyhttp.MiddlewareHandler, key string) (passed, byBan int) {
