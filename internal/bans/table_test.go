@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
@@ -219,5 +221,27 @@ func TestManyChanges(t *testing.T) {
 	}
 	if a.Lost || len(a.Changes) != 1 || a.Change != n || tb.Room() > 4*bans.MostChanges {
 		t.Errorf("%+v, and room for %d changes", a, tb.Room())
+	}
+}
+
+// Of strikes that come at once, one bans.
+func TestTogether(t *testing.T) {
+	tb := newTable(t)
+	rule := bans.Rule{Length: 60_000, After: 1, In: 1_000, Factor: 2000, Max: 60_000, Halve: 1_000}
+	var begun atomic.Int64
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for n := range 500 {
+				a := tb.ask(0, "", bans.Write{Op: bans.Strike, Member: fmt.Sprintf("k %d", n), Rule: rule}, bans.Write{Op: bans.Lift, Member: fmt.Sprintf("of %d", i)})
+				if a.Done[0] {
+					begun.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if begun.Load() != 500 {
+		t.Errorf("%d bans of 500 keys", begun.Load())
 	}
 }
