@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -40,7 +41,7 @@ func (h *overheard) Take(ctx context.Context, charges []window.Charge) ([]window
 	rest := ds
 	for _, c := range charges {
 		key, _, _ := strings.Cut(c.Key, "/") // the length is that of the zone, or of the tier
-		h.last = append(h.last, fmt.Sprintf("%s costs %d of %v: %+v", key, c.Cost, c.Policies, rest[:len(c.Policies)]))
+		h.last = append(h.last, fmt.Sprintf("%s costs %d of %v, notes %q: %+v", key, c.Cost, c.Policies, c.Fields, rest[:len(c.Policies)]))
 		rest = rest[len(c.Policies):]
 	}
 	return ds, err
@@ -79,7 +80,7 @@ func TestTiersAreThreeZones(t *testing.T) {
 		},
 	}
 	options := map[string]string{
-		"zset": ``, "log": `"algorithm":{"name":"log"},`, "stream": `"algorithm":{"name":"stream"},`, "slices": `"algorithm":{"name":"slices","count":5},`,
+		"zset": ``, "log": `"algorithm":{"name":"log"},`, "stream": `"algorithm":{"name":"stream","fields":[{"name":"paid","value":"{http.request.header.X-Cost}"}]},`, "slices": `"algorithm":{"name":"slices","count":5},`,
 		"gcra": `"algorithm":{"name":"gcra"},`, "pack": `"algorithm":{"name":"gcra"},"pack":100,`,
 		"cost": `"cost":"{http.request.header.X-Cost}",`, "count_if": `"count_if":{"status_code":[401]},`,
 		"settle": `"settle":{"header":"X-None","on_missing":"3","max":9},`,
@@ -265,6 +266,41 @@ func TestTiersSettleOnce(t *testing.T) {
 	if kept := sum("kept") - keptBefore; kept != 1 {
 		t.Errorf("%v units were kept, want 1", kept)
 	}
+}
+
+// An answer that does not tell its cost is counted once.
+func TestTiersMissOnce(t *testing.T) {
+	h, ctx := New(t, OfZone(t, `"settle":{"header":"X-None"},`+threeTiers, ""))
+	missing := func() float64 {
+		return Metric(t, ctx, "caddy_sliding_window_settle_missing_total", "zone", ZoneName(t), "reason", "no_usage")
+	}
+	before := missing()
+	Serve(t, Get(), h)
+	if n := missing() - before; n != 1 {
+		t.Errorf("%v answers did not tell their cost, want 1", n)
+	}
+}
+
+// The summary of denials has the network that was denied, and each denial once.
+func TestTiersInSummaries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx, logs := NewObservedByDefault(t, zap.InfoLevel, OfZone(t, `"limits":[{"max":3,"window":"1h"},{"max":1,"window":"1h","tier":"24/48"}]`, `,"log_key":true`))
+		Start(t, ctx)
+		for i := range 5 {
+			r := Get()
+			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1234", i)
+			Serve(t, r, h)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		lines := logs.FilterMessage("zone denied requests").All()
+		if len(lines) != 1 {
+			t.Fatalf("%d summaries, want 1", len(lines))
+		}
+		if fields := lines[0].ContextMap(); fields["denied"] != int64(4) || fields["keys"] != int64(1) || !strings.Contains(fmt.Sprint(fields["most"]), "192.0.2.0/24 4") {
+			t.Errorf("got %v, want 4 denials of one network", fields)
+		}
+	})
 }
 
 // What denies tells its key to the log and to placeholders: the network, if that is what denies. An operator cannot enforce a part
