@@ -96,7 +96,7 @@ func (b *Ban) compile() (*compiled.Ban, error) {
 		value := map[string]Value{"for": b.For, "in": b.In, "max": b.Max, "halve": b.Halve, "after": b.After, "factor": b.Factor, "spread": b.Spread}[option]
 		return nil, fmt.Errorf("ban: %s %s: %w", option, value, err)
 	}
-	if err := checkStatus(b.Status); err != nil {
+	if err := cmp.Or(checkStatus(b.Status), checkMatchers("except", b.ExceptRaw)); err != nil {
 		return nil, fmt.Errorf("ban: %w", err)
 	}
 	return c, nil
@@ -144,7 +144,7 @@ func checkBan(z *Zone, c *compiled.Settings) (err error) {
 		return fmt.Errorf("ban: key %s does not tell clients apart, so that one would have the others banned; write one that does, such as key {client_ip}, or take out ban", template.Short(z.Key))
 	}
 	c.Ban.Rule.Pardon = c.Longest.Milliseconds()
-	return checkMatchers("ban: except", z.Ban.ExceptRaw)
+	return nil
 }
 
 // provision loads the matchers of a zone's ban, which may be nil.

@@ -249,10 +249,7 @@ func (b *Ban) unmarshal(d *caddyfile.Dispenser) error {
 		}
 		b.Silent = true
 	case "except":
-		if err := readMatchers(d, &b.ExceptRaw); err != nil {
-			return err
-		}
-		return wrap(d, checkMatchers(option, b.ExceptRaw))
+		return readMatchers(d, &b.ExceptRaw)
 	default:
 		return suggest.NoOption(d, " of ban", []string{"after", "factor", "max", "halve", "spread", "status", "silent", "except"})
 	}

@@ -90,7 +90,7 @@ func zoneSection(z *replay.Zone) page.Section {
 		limits.Rows = append(limits.Rows, []string{l.Limit, page.Number(float64(l.Denied))})
 	}
 	if z.Others > 0 {
-		limits.Rows = append(limits.Rows, []string{"without a key, or by an override", page.Number(float64(z.Others))})
+		limits.Rows = append(limits.Rows, []string{"without a key, by an override or by a ban", page.Number(float64(z.Others))})
 	}
 	s.Beside = append(s.Beside, limits)
 	if len(z.Top) > 0 {

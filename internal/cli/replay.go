@@ -134,7 +134,7 @@ func writeReplayedZone(w io.Writer, z *replay.Zone) {
 		t.add(l.Limit, l.Denied)
 	}
 	if z.Others > 0 {
-		t.add("without a key, or by an override", z.Others)
+		t.add("without a key, by an override or by a ban", z.Others)
 	}
 	t.render()
 	_, _ = fmt.Fprintln(w)

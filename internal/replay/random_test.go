@@ -105,6 +105,9 @@ func randomZone(rng *rand.Rand, name string) string {
 	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "enforce") }) && rng.IntN(4) == 0 {
 		add("enforce mark")
 	}
+	if key != "all" && !strings.HasPrefix(key, "{http.request.uri") && rng.IntN(3) == 0 {
+		add("ban " + pick(rng, "2s", "5s {\nafter 2 in 10s\nfactor 1.5\nmax 8s\n}", "4s {\nstatus 403\nsilent\nhalve 10s\nexcept path /login\n}", "10s {\nexcept not header X-Plan gold\n}"))
+	}
 	return "zone " + name + " {\n" + strings.Join(lines, "\n") + "\n}\n"
 }
 

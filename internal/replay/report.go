@@ -49,7 +49,7 @@ type Zone struct {
 	// Denied if clients did what Retry-After asks for: those that they would not have sent are left out.
 	Obeying int64   `json:"denied_if_obeying"`
 	Limits  []Limit `json:"limits"`
-	// Denied without a key, or by an override.
+	// Denied without a key, by an override or by a ban.
 	Others   int64 `json:"denied_without_limit"`
 	Keys     int64 `json:"keys"`
 	Affected int64 `json:"keys_denied"`

@@ -27,7 +27,7 @@ type zoneTally struct {
 	denied   int64
 	shadow   int64   // of denied, by a zone that does not deny
 	byLimit  []int64 // denied, by limit
-	others   int64   // denied by none: without a key, or by an override
+	others   int64   // denied by none: without a key, by an override or by a ban
 	tries    int64   // denied, without those that Retry-After had asked to wait
 	were429  int64
 	excluded int64
@@ -97,30 +97,31 @@ func (t *tally) note(l *accesslog.Line, o request.Outcome) {
 		a = z.affect(o.Key, t.maxKeys)
 		a.first = now
 	}
-	z.noteDenial(a, now, o.Decisions)
+	z.noteDenial(a, now, &o)
 }
 
 const hourLast = int64(time.Hour / time.Millisecond)
 
 // noteDenial counts a denial of a key.
-func (z *zoneTally) noteDenial(a *affected, now int64, ds []window.Decision) {
+func (z *zoneTally) noteDenial(a *affected, now int64, o *request.Outcome) {
 	a.denied++
 	if now >= a.until {
 		a.tries++
 		z.tries++
 	}
-	if len(ds) == 0 {
+	if len(o.Decisions) == 0 {
 		z.others++
+		a.until = max(a.until, now+o.Left.Milliseconds())
 	}
 	if a.since == 0 || now > a.until {
 		a.since = now
 	}
-	for i := range ds {
-		if ds[i].Allowed {
+	for i, d := range o.Decisions {
+		if d.Allowed {
 			continue
 		}
 		z.byLimit[min(i, len(z.byLimit)-1)]++
-		if wait := ds[i].RetryAfter; wait != window.Never {
+		if wait := d.RetryAfter; wait != window.Never {
 			a.until = max(a.until, now+wait.Milliseconds())
 		}
 	}

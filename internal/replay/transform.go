@@ -301,7 +301,10 @@ func (t *transformer) limiter(h object) {
 			t.plan.fields = t.plan.fields || match["headers"] != nil
 		}
 		t.scanMatchers(zone["match"])
-		t.scanMatchers(asObject(zone["ban"])["except"])
+		if ban := asObject(zone["ban"]); ban != nil {
+			delete(ban, "spread") // two replays of a log decide the same
+			t.scanMatchers(ban["except"])
+		}
 		t.plan.addZone(name, zone)
 	}
 }

@@ -2,6 +2,7 @@ package request
 
 import (
 	"iter"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -12,9 +13,11 @@ type Outcome struct {
 	Zone *zone.Live
 	Key  string
 	Cost int64
-	// One for each limit, those of tiers behind the others; empty if none was looked at, as where an override or the want of a key decides.
+	// One for each limit, those of tiers behind the others; empty if none was looked at, as where an override, a ban or the want of a key decides.
 	Decisions []window.Decision
 	Denied    bool
+	// How long the ban lasts that denies; 0 without one.
+	Left time.Duration
 	// Whether the zone only counts the request, or marks it. Denied is then what it would have decided.
 	Shadow bool
 }
@@ -38,6 +41,9 @@ func (req *request) outcomes(yield func(Outcome) bool) bool {
 		o := Outcome{Zone: z, Denied: true, Shadow: req.isMark}
 		if req.overridden != nil {
 			o.Key = req.overridden.key
+			if ban := req.ban(); ban != nil {
+				o.Left = ban.Left
+			}
 		}
 		if !yield(o) {
 			return false

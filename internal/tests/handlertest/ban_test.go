@@ -262,3 +262,31 @@ func TestBanIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A ban goes with all that a zone can have, in both stores.
+func TestBanWithOptions(t *testing.T) {
+	eachStore(t, func(t *testing.T, store string) {
+		for i, zone := range []string{
+			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"log"}`,
+			`"limits":[{"max":1,"window":"1h"},{"max":5,"window":"1d"}],"fold_case":true`,
+			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"slices","count":3},"pack":1000`,
+			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"gcra","native":"auto"}`,
+			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"stream","fields":[{"name":"a","value":"b"}]}`,
+			`"limits":[{"max":20,"window":"1h"}],"lease":{"units":10},"cost":5`,
+			`"limits":[{"max":"{http.request.header.X-Most}","window":"1h"}],"fallback":{"max":1,"window":"1h"}`,
+			`"limits":[{"max":1,"window":"1s"}],"load":{"memory":{"lo":"98%","hi":"99%"}}`,
+			`"limits":[{"max":1,"window":"1h"}],"count_if":{"status_code":[2]}`,
+			`"limits":[{"max":1,"window":"1h"}],"settle":{"header":"X-Units"}`,
+			`"limits":[{"max":1,"window":"1h"}],"enforce":"99%"`,
+			`"limits":[{"max":1,"window":"1h"}]},{"name":"NAME_beside","limits":[{"max":1000000,"window":"1h"}]`,
+		} {
+			name := fmt.Sprintf("%s_%d", ZoneName(t), i)
+			h, ctx := New(t, strings.ReplaceAll(`{"zones":[{"name":"NAME",`+keyed+`"ban":{"for":"1h","status":403},`+zone+`}],`+store+`}`, "NAME", name))
+			Start(t, ctx)
+			Poll(t, "the key is banned with "+zone, func() bool { return Serve(t, Get("X-Key", "anna"), h).Code == http.StatusForbidden })
+			if w := Serve(t, Get("X-Key", "bob"), h); w.Code != http.StatusNoContent {
+				t.Errorf("%s: another key gets %d", zone, w.Code)
+			}
+		}
+	})
+}
