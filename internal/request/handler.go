@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/usage"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
@@ -46,19 +46,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			req.publish()
 		}
 		if req.overridden != nil {
-			h.trace(r, req, engine.SourceStore)
+			h.trace(r, req, control.SourceOverride)
 		}
 		return h.serve(w, r, req, next)
 	}
-	var by engine.Source
 	var body *usage.Start // what was read of the request's body
-	if req.deniedBy == nil {
-		if h.settles {
-			if body, err = h.reserve(w, r, req); err != nil {
-				return h.refuseBody(w, r, err)
-			}
+	if req.deniedBy == nil && h.settles {
+		if body, err = h.reserve(w, r, req); err != nil {
+			return h.refuseBody(w, r, err)
 		}
-		by = h.foresee(r, req)
+	}
+	by := h.foresee(r, req)
+	if req.deniedBy == nil {
 		if err = h.take(r, req); err != nil {
 			return h.undecided(w, r, req, err, next)
 		}
@@ -69,14 +68,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	req.count()
 	h.strike(r, req)
 	if req.allowed {
-		h.trace(r, req, by)
+		if by != "" {
+			h.trace(r, req, by)
+		}
 		return h.serve(w, r, req, next)
 	}
 	if body != nil {
 		h.rememberDenied(r.Context(), req)
 	}
 	err = h.deny(w, r, req)
-	h.trace(r, req, by)
+	if by != "" {
+		h.trace(r, req, by)
+	}
 	return err
 }
 
@@ -118,10 +121,10 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 	h.watch(r, req)
 	req.publish()
 	if req.allowed {
-		h.trace(r, req, engine.SourceStore)
+		h.trace(r, req, control.SourceAway)
 		return h.serve(w, r, req, next)
 	}
 	err = h.unavailable(w, r, req)
-	h.trace(r, req, engine.SourceStore)
+	h.trace(r, req, control.SourceAway)
 	return err
 }

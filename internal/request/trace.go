@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -42,17 +43,17 @@ func (req *request) spanOf(r *http.Request) trace.Span {
 	return nil
 }
 
-// foresee returns what decides on the request in place of the server of its store, as far as that is known before the decision.
-// Only requests with a span need it.
-func (h *Handler) foresee(r *http.Request, req *request) engine.Source {
+// foresee returns the word for what decides on a request with a span, as far as that is known before the decision; empty
+// without a span.
+func (h *Handler) foresee(r *http.Request, req *request) string {
 	if req.spanOf(r) == nil {
-		return engine.SourceStore
+		return ""
 	}
-	return h.Store.Foresee(req.charges)
+	return cmp.Or(string(h.Store.Foresee(req.charges)), sourceStore)
 }
 
 // trace says in the span of the request, if there is one, what was decided. A later handler that decides replaces it.
-func (h *Handler) trace(r *http.Request, req *request, by engine.Source) {
+func (h *Handler) trace(r *http.Request, req *request, by string) {
 	span := req.spanOf(r)
 	if span == nil {
 		return
@@ -99,8 +100,8 @@ func (req *request) tracedZone() (zone, key string) {
 	return zone, req.overridden.key
 }
 
-// decidedBy returns what has decided on the request.
-func (req *request) decidedBy(by engine.Source) string {
+// decidedBy returns the word for what has decided on the request: by, unless that was not known before.
+func (req *request) decidedBy(by string) string {
 	switch {
 	case req.ban() != nil:
 		return control.SourceBan
@@ -108,14 +109,8 @@ func (req *request) decidedBy(by engine.Source) string {
 		return control.SourceOverride
 	case req.deniedBy != nil:
 		return sourceEmptyKey
-	case len(req.charges) == 0: // all zones are exempt
-		return control.SourceOverride
-	case len(req.decisions) == 0:
-		return control.SourceAway
-	case req.origin == engine.InProcess:
+	case req.origin == engine.InProcess && len(req.decisions) > 0:
 		return string(engine.SourceLocal)
-	case by == engine.SourceStore:
-		return sourceStore
 	}
-	return string(by)
+	return by
 }
