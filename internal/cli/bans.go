@@ -91,7 +91,7 @@ func (c *command) banSetCommand() *cobra.Command {
 func (c *command) banLiftCommand() *cobra.Command {
 	var o control.LiftOrder
 	cmd := c.onCounter(&cobra.Command{
-		Use: "lift", Short: "Lifts bans: whoever was banned starts afresh", Args: noKey,
+		Use: "lift", Short: "Lifts bans of clients, of a network, of a zone or since a time", Args: noKey,
 		Long: `
 Flags together narrow what is lifted: --zone logins --since 14:00 lifts the bans
 of this zone that began at 14:00 today or later.`,

@@ -49,7 +49,9 @@ func (b *Book) List() (all []Entry) {
 			Zone: f.Zone, Key: f.Key, KeyHash: f.KeyHash, Network: f.Network, Shadow: f.Shadow, Began: time.UnixMilli(f.Began),
 			Until: time.UnixMilli(f.Record.Until), Left: time.Duration(f.ends-now) * time.Millisecond, Level: f.Level, name: name,
 		}
-		_ = json.Unmarshal([]byte(f.Record.About), &e.About) // that of an older or newer version may be another one
+		if f.Began != f.Last { // no strike began it
+			_ = json.Unmarshal([]byte(f.Record.About), &e.About) // that of an older or newer version may be another one
+		}
 		all = append(all, e)
 	})
 	slices.SortFunc(all, func(a, b Entry) int {
@@ -97,20 +99,12 @@ func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep 
 	if err != nil {
 		return err
 	}
-	metrics.BansTotal.WithLabelValues(zone, "operator").Inc()
-	m, _ := parseName(w.Member)
-	data := map[string]any{"zone": zone, "seconds": length.Seconds(), "by": about.By, "why": about.Why}
-	fields := []zap.Field{zap.String("zone", zone), zap.Float64("seconds", length.Seconds()), zap.String("by", about.By), zap.String("why", about.Why)}
-	if b.Zone(zone).logsKeys.Load() || m.Network != "" {
-		data["key"] = m.shown()
-		fields = append(fields, zap.String("key", m.shown()))
-	}
-	events.Emit(events.Banned, data)
-	storestate.Logger(b.name).Info("a key was banned by an operator", fields...)
 	if more {
-		return b.Look(ctx)
+		err = b.Look(ctx)
 	}
-	return nil
+	metrics.BansTotal.WithLabelValues(zone, "operator").Inc()
+	b.announce(w.Member, "a key was banned by an operator", about)
+	return err
 }
 
 // Lift ends bans. It returns how many were in force until then.
@@ -136,9 +130,9 @@ func (b *Book) Lift(ctx context.Context, entries []Entry, about About) (lifted i
 	}
 	for zone, n := range of {
 		metrics.BanLiftsTotal.WithLabelValues(zone).Add(float64(n))
-		events.Emit(events.BanLifted, map[string]any{"zone": zone, "bans": n, "by": about.By, "why": about.Why})
+		events.Emit(events.BanLifted, map[string]any{"zone": zone, "bans": n, "by": about.By, "reason": about.Why})
 		storestate.Logger(b.name).Info("bans were lifted by an operator",
-			zap.String("zone", zone), zap.Int("bans", n), zap.String("by", about.By), zap.String("why", about.Why))
+			zap.String("zone", zone), zap.Int("bans", n), zap.String("by", about.By), zap.String("reason", about.Why))
 	}
 	if err == nil && lifted > 0 {
 		err = b.Look(ctx)

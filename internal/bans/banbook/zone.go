@@ -194,20 +194,29 @@ func (b *Book) tell(writes []bans.Write, a *bans.Answer) {
 			continue
 		}
 		metrics.BansTotal.WithLabelValues(m.Zone, "denials").Inc()
-		f := b.known.get([]byte(w.Member))
-		if f == nil { // a further answer has it
-			continue
-		}
-		until, seconds := time.UnixMilli(f.Record.Until).UTC().Format(time.RFC3339), float64(f.Record.Until-f.Began)/1000
-		data := map[string]any{"zone": f.Zone, "until": until, "seconds": seconds, "level": f.Level}
-		fields := []zap.Field{zap.String("zone", f.Zone), zap.String("until", until), zap.Float64("seconds", seconds), zap.Int64("level", f.Level)}
-		if b.Zone(f.Zone).logsKeys.Load() {
-			data["key"] = f.shown()
-			fields = append(fields, zap.String("key", f.shown()))
-		}
-		events.Emit(events.Banned, data)
-		storestate.Logger(b.name).Info("a key was banned", fields...)
+		b.announce(w.Member, "a key was banned", About{})
 	}
+}
+
+// announce logs a ban that has begun, and sends its event, unless a further answer of the store has it. About is of an operator.
+func (b *Book) announce(name, message string, about About) {
+	f := b.known.get([]byte(name))
+	if f == nil {
+		return
+	}
+	until, seconds := time.UnixMilli(f.Record.Until).UTC().Format(time.RFC3339), float64(f.Record.Until-f.Began)/1000
+	data := map[string]any{"zone": f.Zone, "until": until, "seconds": seconds, "level": f.Level}
+	fields := []zap.Field{zap.String("zone", f.Zone), zap.String("until", until), zap.Float64("seconds", seconds), zap.Int64("level", f.Level)}
+	if about != (About{}) {
+		data["by"], data["reason"] = about.By, about.Why
+		fields = append(fields, zap.String("by", about.By), zap.String("reason", about.Why))
+	}
+	if b.Zone(f.Zone).logsKeys.Load() || f.Network != "" {
+		data["key"] = f.shown()
+		fields = append(fields, zap.String("key", f.shown()))
+	}
+	events.Emit(events.Banned, data)
+	storestate.Logger(b.name).Info(message, fields...)
 }
 
 // shown returns the key, or what is kept of it.

@@ -155,6 +155,22 @@ func TestAmnesty(t *testing.T) {
 	}
 }
 
+// A ban by denials that comes after one of an operator is not the operator's.
+func TestBanIsNotTheOperatorsAnyMore(t *testing.T) {
+	for name, store := range banStores(t) {
+		t.Run(name, func(t *testing.T) {
+			h, z := underBan(t, ofKey, store)
+			askBans(t, "set", `{"zone":"ZONE","key":"anna","ttl":"1s","reason":"TICKET-7"}`)
+			Poll(t, "the ban is over", func() bool { _, is := z.Bans.Ban("anna", false); return !is })
+			passes(t, h, "anna", 3)
+			Poll(t, "anna is banned", func() bool { _, is := z.Bans.Ban("anna", false); return is })
+			if b := told[control.BanList](t, http.MethodGet, "bans?zone="+z.Name(), "").Stores[0].Bans[0]; b.By != "" || b.Reason != "" {
+				t.Errorf("the ban by denials is %+v", b)
+			}
+		})
+	}
+}
+
 // With several placeholders a key has values, and with hash_keys a hash: both are lifted by what they are of.
 func TestBansOfValuesAndHashes(t *testing.T) {
 	server := redistest.Start(t).Addr

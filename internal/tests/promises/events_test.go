@@ -9,7 +9,7 @@ import (
 
 // TestEvents holds the names of the events that Caddyfiles subscribe to.
 func TestEvents(t *testing.T) {
-	hold(t, "events", []string{events.Alert, events.Resolved, events.Away, events.Back, events.Override, events.Enforce, events.Memory})
+	hold(t, "events", []string{events.Alert, events.Resolved, events.Away, events.Back, events.Override, events.Enforce, events.Memory, events.Banned, events.BanLifted})
 }
 
 // TestSpans holds the attributes of spans, by which operators search their traces.

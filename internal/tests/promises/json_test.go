@@ -3,6 +3,7 @@ package promises
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,8 +42,8 @@ func TestJSON(t *testing.T) {
 }
 
 // fields returns a line for each field of a type in JSON, and of what is in it: its path, its kind, and whether it can be
-// left out.
-func fields(prefix string, of reflect.Type) (lines []string) {
+// left out. The fields of a type within itself are left out.
+func fields(prefix string, of reflect.Type, within ...reflect.Type) (lines []string) {
 	for _, f := range reflect.VisibleFields(of) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "" || name == "-" {
@@ -68,11 +69,22 @@ func fields(prefix string, of reflect.Type) (lines []string) {
 			line += ", optional"
 		}
 		lines = append(lines, line)
-		if isOurs(inner) && inner.Kind() == reflect.Struct {
-			lines = append(lines, fields(prefix+name+brackets+".", inner)...)
+		if outer := append(slices.Clone(within), of); isOurs(inner) && inner.Kind() == reflect.Struct && !slices.Contains(outer, inner) {
+			lines = append(lines, fields(prefix+name+brackets+".", inner, outer...)...)
 		}
 	}
 	return lines
+}
+
+// A type within itself ends.
+func TestFieldsEnd(t *testing.T) {
+	type list struct {
+		Next  *list  `json:"next"`
+		Other []list `json:"other"`
+	}
+	if got, want := fields("", reflect.TypeFor[list]()), []string{"next: object", "other[]: object"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // isOurs reports whether a type is of this module, or leads to one: others have promises of their own.
