@@ -174,18 +174,21 @@ func TestTiers(t *testing.T) {
 			}
 
 			// An override of a network holds for the tier, and one of an address for the limits without.
-			set := func(record map[string]any) {
+			set := func(record map[string]any, inPlaceOf string) {
 				t.Helper()
 				record["zone"] = "crawlers"
 				var change control.OverrideChange
 				c.post("overrides/set", record, http.StatusOK, &change)
+				if got := change.InPlaceOf[change.Records[0].ID]; got != inPlaceOf {
+					t.Errorf("override %v is in place of %s, want %s", record, got, inPlaceOf)
+				}
 			}
-			set(map[string]any{"key": "192.0.2.0/24", "limits": []any{map[string]any{"max": 7, "window": "1h"}}})
+			set(map[string]any{"key": "192.0.2.0/24", "limits": []any{map[string]any{"max": 7, "window": "1h"}}}, "5 in 1h tier 24/48")
 			want("192.0.2.3", `"crawlers";r=2 "crawlers:24/48";r=1 "crawlers:16/32";r=2`, `"crawlers";q=3;w=3600, "crawlers:24/48";q=7;w=3600, "crawlers:16/32";q=9;w=3600`)
-			set(map[string]any{"key": "192.0.2.3", "limits": []any{map[string]any{"max": 100, "window": "1h"}}})
+			set(map[string]any{"key": "192.0.2.3", "limits": []any{map[string]any{"max": 100, "window": "1h"}}}, "3 in 1h")
 			want("192.0.2.3", `"crawlers";r=98 "crawlers:24/48";r=0 "crawlers:16/32";r=1`, "")
 			want("192.0.2.3", `denied "crawlers";r=98 "crawlers:24/48";r=0 "crawlers:16/32";r=1`, "")
-			set(map[string]any{"key": "192.0.2.0/24", "exempt": true})
+			set(map[string]any{"key": "192.0.2.0/24", "exempt": true}, "5 in 1h tier 24/48")
 			want("192.0.2.3", `"crawlers";r=97 "crawlers:16/32";r=0`, "")
 			inspect("192.0.2.3")
 			if len(i.Tiers) != 2 || i.Tiers[0].Override == nil || i.Tiers[0].DecidedBy != control.SourceOverride || i.Passes() {
@@ -196,9 +199,9 @@ func TestTiers(t *testing.T) {
 				byRequest.Tiers[1].Key != "192.0.0.0/16" || byRequest.Tiers[1].Limits[0].Source != control.SourceConfig || byRequest.Tiers[1].Override != nil {
 				t.Errorf("inspected by request: got %+v", byRequest.Tiers)
 			}
-			set(map[string]any{"all": true, "factor": 2})
+			set(map[string]any{"all": true, "factor": 2}, "")
 			want("192.0.2.3", `"crawlers";r=96 "crawlers:16/32";r=8`, "")
-			set(map[string]any{"key": "192.0.2.0/24", "deny": true})
+			set(map[string]any{"key": "192.0.2.0/24", "deny": true}, "5 in 1h tier 24/48")
 			if resp := c.sendFrom("192.0.2.9", "/"); resp.StatusCode != http.StatusTooManyRequests {
 				t.Errorf("an address of a denied network: got %d", resp.StatusCode)
 			}
@@ -206,7 +209,7 @@ func TestTiers(t *testing.T) {
 			if i.Passes() || i.Tiers[0].Key != "192.0.2.0/24" || i.Tiers[0].Tier != "24/48" || i.Tiers[0].Override == nil {
 				t.Errorf("inspected with a denied network: got %+v", i)
 			}
-			set(map[string]any{"key": "192.0.2.9", "exempt": true})
+			set(map[string]any{"key": "192.0.2.9", "exempt": true}, "3 in 1h, 5 in 1h tier 24/48, 9 in 1h tier 16/32")
 			if resp := c.sendFrom("192.0.2.9", "/"); resp.StatusCode != http.StatusOK || resp.Header.Get("RateLimit") != "" {
 				t.Errorf("an exempt address in a denied network: got %d %s", resp.StatusCode, resp.Header.Get("RateLimit"))
 			}
