@@ -21,7 +21,7 @@ func TestWords(t *testing.T) {
 	})
 	for _, c := range [][3]string{
 		{Unit, "M", "M"}, {Unit, "m", "m"}, {Unit, "Hours", "h"}, {Unit, "x", ""},
-		{"enforce", "Dry-Run", "write shadow"}, {Algorithm, "token_bucket", "write gcra"}, {"nowhere", "off", ""},
+		{"enforce", "Dry-Run", "write shadow"}, {"enforce", "managed_challenge", "write mark"}, {Algorithm, "token_bucket", "write gcra"}, {"nowhere", "off", ""},
 	} {
 		if got := Meaning(c[0], c[1]); got != c[2] {
 			t.Errorf("%s: %q: got %q, want %q", c[0], c[1], got, c[2])

@@ -117,6 +117,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\nipv6_prefix 129", 1, `"limits":[{"max":5,"window":"1m"}],"ipv6_prefix":129`, `zone api: ipv6_prefix 129: must be from 0 to 128`},
 			{"limit 5 1m\nipv6_prefix -1", 1, `"limits":[{"max":5,"window":"1m"}],"ipv6_prefix":-1`, `zone api: ipv6_prefix -1: must be from 0 to 128`},
 			{"limit 5 1m\nenforce dry_run", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"dry_run"`, `zone api: enforce "dry_run" is unknown; write shadow`},
+			{"limit 5 1m\nenforce challenge", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"challenge"`, `zone api: enforce "challenge" is unknown; write mark`},
 			{"limit 5 1m\nenforce off", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"off"`, `zone api: enforce "off" is unknown; write shadow`},
 			{"limit 5 1m\nenforce true", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"true"`, `zone api: enforce "true" is unknown; use one of on, shadow, mark, or a percentage such as 25%`},
 			{"limit 5 1m\nenforce 1", 1, `"limits":[{"max":5,"window":"1m"}],"enforce":"1"`, `zone api: enforce "1" is unknown; write on, or 1% for one key of a hundred`},

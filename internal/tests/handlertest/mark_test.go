@@ -266,3 +266,38 @@ func TestSetMark(t *testing.T) {
 		want("on again", 429, "false")
 	})
 }
+
+// Leases and pack work as with on: units are handed out without asking Redis, and no more than the limit.
+func TestMarkLeases(t *testing.T) {
+	server := redistest.Start(t)
+	for _, options := range []string{`"lease":{"units":20}`, `"algorithm":{"name":"gcra","burst":200},"pack":1000`} {
+		name := rand.Text()
+		h, ctx := New(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":200,"window":"100h"}],%s,"enforce":"mark"}],"store":{"module":"redis","timeout":"10s","url":"redis://%s"}}`, name, options, server.Addr))
+		calls := func() (n int64) {
+			info := server.Client(t).InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+			for command, stats := range info {
+				if strings.HasPrefix(command, "cmdstat_evalsha") {
+					_, _ = fmt.Sscanf(stats, "calls=%d", &n)
+				}
+			}
+			return n
+		}
+		before := calls()
+		allowed := 0
+		for range 300 {
+			r := Get()
+			if w := Serve(t, r, h); w.Code != http.StatusNoContent {
+				t.Fatalf("%s: %d", options, w.Code)
+			}
+			if Expand(r, "{http.sliding_window."+name+".allowed}") == "true" {
+				allowed++
+			}
+		}
+		if allowed != 200 || shadowOutcomes(t, ctx, name) != [5]float64{200, 100} {
+			t.Errorf("%s: %d requests were let pass, %v", options, allowed, shadowOutcomes(t, ctx, name))
+		}
+		if n := calls() - before; n > 150 && strings.Contains(options, "lease") {
+			t.Errorf("%s: Redis was asked %d times", options, n)
+		}
+	}
+}
