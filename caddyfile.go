@@ -100,7 +100,8 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //		zone <name> {
 //			match       { <matchers...> }
 //			key         <text>
-//			limit       <max> <window> [tier <bits>/<bits>]
+//			limit       <max> <window>
+//			limit       <max> <window> tier <bits>/<bits>
 //			fallback    <max> <window>
 //			algorithm   zset|log
 //			algorithm   slices {
