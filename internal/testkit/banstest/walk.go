@@ -17,7 +17,7 @@ const Start int64 = 3_600_000_000_000
 
 var (
 	seed   = flag.Uint64("bans.seed", 1, "seed of the random walks; 0 takes one at random, and prints it")
-	writes = flag.Int("bans.writes", 20_000, "how many writes the random walks have; make test-long has a million")
+	writes = flag.Int("bans.writes", 50_000, "how many writes the random walks have; make test-long has a million")
 )
 
 // longest is how many writes a walk has.
@@ -53,7 +53,8 @@ type Walk struct {
 	askers  []asker
 	asks    int // which asker makes the call
 	known   []bans.Change
-	near    string // the member at an edge of which the call is; "": of none
+	near    string // the member at an edge of which the call is, by a rule; "": of none
+	edge    bans.Rule
 }
 
 // asker is a process that follows the changes.
@@ -108,12 +109,14 @@ func (w *Walk) next() bans.Ask {
 		w.Now = max(Start, w.Now-r.Int64N(5_000))
 	case 3:
 		w.Now += r.Int64N(100_000)
-	case 4, 5, 6, 7, 8, 9, 10, 11: // to an edge of what is known
+	case 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19: // to an edge of what is known
 		if len(w.known) > 0 {
 			c := w.known[r.IntN(len(w.known))]
-			k := c.Record
-			w.near = c.Member
-			w.Now = max(Start, []int64{k.Until, 2*k.Began - k.Until, k.Last + 1_000, k.Forget}[r.IntN(4)]-r.Int64N(2))
+			k, rule := c.Record, w.rules[r.IntN(len(w.rules))]
+			w.near, w.edge = c.Member, rule
+			w.Now = max(Start, []int64{
+				k.Until, 2*k.Began - k.Until, k.Last + 1_000, k.Forget, k.Lifted + rule.Pardon, k.Last + rule.In, max(k.Until, k.Last) + rule.Halve,
+			}[r.IntN(7)]-r.Int64N(2))
 		}
 	default:
 		w.Now += []int64{0, 1, 499, 500, 1_000, 1_001, r.Int64N(3_000)}[r.IntN(7)]
@@ -155,6 +158,9 @@ func (w *Walk) write() bans.Write {
 	switch n := r.IntN(40); {
 	case n < 32:
 		one.Rule, one.Draw = w.rules[r.IntN(len(w.rules))], r.Int64N(1000)
+		if one.Member == w.near {
+			one.Rule = w.edge
+		}
 	case n < 34:
 		one.Op, one.For, one.Keep = bans.Set, 1_000*r.Int64N(100), 1_000*r.Int64N(100)
 	case n < 37:
