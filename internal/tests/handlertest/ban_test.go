@@ -1,6 +1,7 @@
 package handlertest
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -19,15 +20,16 @@ type banning struct {
 	caddyhttp.MiddlewareHandler
 	ctx   caddy.Context
 	clock *setClock
+	zone  string // a name that no other run has: metrics go on
 }
 
-// startBanning starts a handler with zones, and more options, in JSON. NAME is the name of the test.
+// startBanning starts a handler with zones, and more options, in JSON. NAME is b.zone.
 func startBanning(t *testing.T, zones, more string) *banning {
 	t.Helper()
-	b := &banning{TB: t}
+	b := &banning{TB: t, zone: rand.Text()}
 	var store string
 	b.clock, store = newSetClock(t)
-	b.MiddlewareHandler, b.ctx = New(t, strings.ReplaceAll(fmt.Sprintf(`{"zones":[%s],"store":%s%s}`, zones, store, more), "NAME", ZoneName(t)))
+	b.MiddlewareHandler, b.ctx = New(t, strings.ReplaceAll(fmt.Sprintf(`{"zones":[%s],"store":%s%s}`, zones, store, more), "NAME", b.zone))
 	Start(t, b.ctx)
 	return b
 }
@@ -80,7 +82,7 @@ func TestBan(t *testing.T) {
 			if !strings.Contains(w.Body.String(), `#abnormal-usage-detected"`) || w.Header().Get("RateLimit") != "" {
 				t.Fatalf("got %v\n%s", w.Header(), w.Body)
 			}
-			zone := "{http.sliding_window." + ZoneName(t)
+			zone := "{http.sliding_window." + b.zone
 			if got, want := Expand(r, zone+".allowed} "+zone+".source} "+zone+".retry_after} {http.sliding_window.retry_after} "+zone+".limit}"), fmt.Sprintf("false ban %d %[1]d ", left); got != want {
 				t.Fatalf("placeholders are %q, want %q", got, want)
 			}
@@ -91,7 +93,7 @@ func TestBan(t *testing.T) {
 		b.after(time.Millisecond)
 	}
 	b.ask("a", 204)
-	if banned, denied := Metric(t, b.ctx, "caddy_sliding_window_banned_requests_total", "zone", ZoneName(t)), Metric(t, b.ctx, "caddy_sliding_window_decisions_total", "zone", ZoneName(t), "outcome", "denied"); banned < 100 || denied != banned+3 {
+	if banned, denied := Metric(t, b.ctx, "caddy_sliding_window_banned_requests_total", "zone", b.zone), Metric(t, b.ctx, "caddy_sliding_window_decisions_total", "zone", b.zone, "outcome", "denied"); banned < 100 || denied != banned+3 {
 		t.Errorf("%v banned requests, and %v denied ones", banned, denied)
 	}
 }
@@ -111,14 +113,14 @@ func TestBanOptions(t *testing.T) {
 	b.ask("a", 420)
 	for range 20 {
 		w, _ := b.ask("a", 403)
-		if w.Header().Get("Retry-After") != "" || strings.Contains(w.Body.String(), "abnormal") || strings.Contains(w.Body.String(), "NAME") || !strings.Contains(w.Body.String(), `"about:blank"`) {
+		if w.Header().Get("Retry-After") != "" || strings.Contains(w.Body.String(), "abnormal") || strings.Contains(w.Body.String(), b.zone) || !strings.Contains(w.Body.String(), `"about:blank"`) {
 			t.Fatalf("got %v\n%s", w.Header(), w.Body)
 		}
 		b.after(time.Second)
 	}
 	b.ask("a", 204, "X-Monitor", "1") // the fifth of the zone beside it
 	b.ask("b", 420)
-	if got := Admin(t, http.MethodPost, "top", `{"zone":"`+ZoneName(t)+`"}`); !strings.Contains(got, `"key":"a"`) {
+	if got := Admin(t, http.MethodPost, "top", `{"zone":"`+b.zone+`"}`); !strings.Contains(got, `"key":"a"`) {
 		t.Errorf("top talkers are %s", got)
 	}
 }
@@ -157,6 +159,9 @@ func TestBanIsFair(t *testing.T) {
 		b.ask("192.0.2.2", 429)
 		b.after(time.Second)
 		b.ask("192.0.2.2", 204)
+		if n := bansBegan(t, b.zone, "denials"); n != 0 {
+			t.Errorf("%d bans began", n)
+		}
 	})
 	t.Run("no key", func(t *testing.T) {
 		b := startBanning(t, `{"name":"NAME",`+keyed+`"limits":[{"max":1,"window":"1s"}],`+ban+`}`, "")
@@ -167,7 +172,7 @@ func TestBanIsFair(t *testing.T) {
 	t.Run("override", func(t *testing.T) {
 		b := startBanning(t, `{"name":"NAME",`+keyed+`"limits":[{"max":1,"window":"1s"}],`+ban+`}`, "")
 		order := func(what string) {
-			if answer := Admin(t, http.MethodPost, "overrides/set", `{"zone":"`+ZoneName(t)+`","key":"a",`+what+`}`); !strings.Contains(answer, `"version"`) {
+			if answer := Admin(t, http.MethodPost, "overrides/set", `{"zone":"`+b.zone+`","key":"a",`+what+`}`); !strings.Contains(answer, `"version"`) {
 				t.Fatal(answer)
 			}
 		}
@@ -211,18 +216,18 @@ func TestBanWithoutDenials(t *testing.T) {
 			b.ask("a", 204)
 			b.after(time.Second)
 		}
-		wantShadow(t, b.ctx, ZoneName(t), [5]float64{20})
+		wantShadow(t, b.ctx, b.zone, [5]float64{20})
 		b.ask("a", 204)
 		b.ask("a", 204) // leads to a ban
 		for range 20 {
 			b.after(time.Second)
 			b.ask("a", 204)
 		}
-		wantShadow(t, b.ctx, ZoneName(t), [5]float64{21, 21})
-		if n := Metric(t, b.ctx, "caddy_sliding_window_bans_total", "zone", ZoneName(t), "reason", "shadow"); n != 1 {
+		wantShadow(t, b.ctx, b.zone, [5]float64{21, 21})
+		if n := Metric(t, b.ctx, "caddy_sliding_window_bans_total", "zone", b.zone, "reason", "shadow"); n != 1 {
 			t.Errorf("%v bans in shadow", n)
 		}
-		if answer := Admin(t, http.MethodPost, "enforce", `{"zone":"`+ZoneName(t)+`","mode":"on","ttl":"1h"}`); !strings.Contains(answer, `"on"`) {
+		if answer := Admin(t, http.MethodPost, "enforce", `{"zone":"`+b.zone+`","mode":"on","ttl":"1h"}`); !strings.Contains(answer, `"on"`) {
 			t.Fatal(answer)
 		}
 		b.ask("a", 204)
@@ -233,11 +238,11 @@ func TestBanWithoutDenials(t *testing.T) {
 		b.ask("a", 204)
 		b.after(10 * time.Second)
 		_, r := b.ask("a", 204)
-		if got := Expand(r, strings.ReplaceAll("{Z.allowed} {Z.source} {Z.retry_after}", "Z", "http.sliding_window."+ZoneName(t))); got != "false ban 50" {
+		if got := Expand(r, strings.ReplaceAll("{Z.allowed} {Z.source} {Z.retry_after}", "Z", "http.sliding_window."+b.zone)); got != "false ban 50" {
 			t.Errorf("the mark of a banned key is %q", got)
 		}
 		b.after(50 * time.Second)
-		if _, r = b.ask("a", 204); Expand(r, "{http.sliding_window."+ZoneName(t)+".allowed}") != "true" {
+		if _, r = b.ask("a", 204); Expand(r, "{http.sliding_window."+b.zone+".allowed}") != "true" {
 			t.Error("the ban does not end")
 		}
 	})
@@ -246,7 +251,7 @@ func TestBanWithoutDenials(t *testing.T) {
 // A ban is told once, with the key only where logs may have it. Operators see it.
 func TestBanIsTold(t *testing.T) {
 	for _, logs := range []bool{true, false} {
-		name := fmt.Sprint(ZoneName(t), logs)
+		name := rand.Text()
 		h, ctx, log := NewObservedByDefault(t, zapcore.InfoLevel, fmt.Sprintf(`{"zones":[{"name":%q,%s"limits":[{"max":0,"window":"1s"}],"ban":{"for":"1m"}}],"log_key":%t}`, name, keyed, logs))
 		Start(t, ctx)
 		for range 9 {
@@ -266,7 +271,7 @@ func TestBanIsTold(t *testing.T) {
 // A ban goes with all that a zone can have, in both stores.
 func TestBanWithOptions(t *testing.T) {
 	eachStore(t, func(t *testing.T, store string) {
-		for i, zone := range []string{
+		for _, zone := range []string{
 			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"log"}`,
 			`"limits":[{"max":1,"window":"1h"},{"max":5,"window":"1d"}],"fold_case":true`,
 			`"limits":[{"max":1,"window":"1h"}],"algorithm":{"name":"slices","count":3},"pack":1000`,
@@ -280,7 +285,7 @@ func TestBanWithOptions(t *testing.T) {
 			`"limits":[{"max":1,"window":"1h"}],"enforce":"99%"`,
 			`"limits":[{"max":1,"window":"1h"}]},{"name":"NAME_beside","limits":[{"max":1000000,"window":"1h"}]`,
 		} {
-			name := fmt.Sprintf("%s_%d", ZoneName(t), i)
+			name := rand.Text()
 			h, ctx := New(t, strings.ReplaceAll(`{"zones":[{"name":"NAME",`+keyed+`"ban":{"for":"1h","status":403},`+zone+`}],`+store+`}`, "NAME", name))
 			Start(t, ctx)
 			Poll(t, "the key is banned with "+zone, func() bool { return Serve(t, Get("X-Key", "anna"), h).Code == http.StatusForbidden })
@@ -289,4 +294,39 @@ func TestBanWithOptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The load of a Caddy, and its share of the limit while the store is away, have no key banned.
+func TestBanIsOfTheKey(t *testing.T) {
+	for _, enforced := range []string{"on", "shadow"} {
+		p, name := newPressure(t), rand.Text()
+		h, ctx := p.loaded(t, fmt.Sprintf(`{"zones":[{"name":%q,"limits":[{"max":100,"window":"1m"}],%s,"ban":{"for":"1h","status":403},"enforce":%q}]}`, name, cpuLoad, enforced))
+		reason := map[string]string{"on": "denials", "shadow": "shadow"}[enforced]
+		p.at(1, 3)
+		ask := func(n int) (last int) {
+			for range n {
+				last = Serve(t, Get(), h).Code
+			}
+			return last
+		}
+		ask(50)
+		if enforced == "shadow" {
+			Poll(t, "the load denies", func() bool { return shadowOutcomes(t, ctx, name)[1] == 20 })
+		}
+		if n := bansBegan(t, name, reason); n != 0 {
+			t.Errorf("%s: the load leads to %d bans", enforced, n)
+		}
+		p.at(0, 120)
+		ask(150)
+		Poll(t, "a ban begins", func() bool { return bansBegan(t, name, reason) == 1 })
+	}
+	f, store := NewFake(t, Away)
+	h, ctx := New(t, OfZone(t, `"limits":[{"max":3,"window":"1h"}],"ban":{"for":"1h","status":403}`, share+store))
+	Start(t, ctx)
+	Poll(t, "three instances", func() bool { n, _ := f.Registered(); return n == 1 && strings.Contains(Admin(t, http.MethodGet, "status", ""), `"instances":3`) })
+	for i, want := range []int{204, 429, 429, 429} {
+		if w := Serve(t, Get(), h); w.Code != want {
+			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
+		}
+	}
 }
