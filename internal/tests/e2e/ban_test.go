@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 // Strikes while Redis is away count where they are, and all of it is in force everywhere when Redis is back, empty.
 func TestBanInAFleet(t *testing.T) {
 	t.Parallel() // each Caddy is a process of its own
-	f := startFleetOf(t, strings.NewReplacer("limit 1000 1h", "limit 2 1s\nban 30m {\nafter 2 in 1m\nstatus 403\n}", "timeout 2s", "timeout 2s\nhash_keys 0123456789abcdef").Replace(caddyrun.Sharing))
+	f := startFleetOf(t, strings.NewReplacer("limit 1000 1h", "limit 2 1s\nban 30m {\nafter 2 in 1m\nstatus 403\nexcept path /free\n}", "timeout 2s", "timeout 2s\nhash_keys 0123456789abcdef").Replace(caddyrun.Sharing))
 	ban := func(i int, key string) {
 		t.Helper()
 		caddyrun.Eventually(t, 60*time.Second, key+" is banned", func() bool { return f.holds(i, key, http.StatusForbidden) })
@@ -24,6 +25,14 @@ func TestBanInAFleet(t *testing.T) {
 	f.everywhere("the ban is in force", http.StatusForbidden, "anna")
 	if !f.holds(0, "bob", http.StatusOK) {
 		t.Error("another key is banned")
+	}
+
+	for path, banned := range map[string]bool{"": true, "free": false} {
+		body := fmt.Sprintf(`{"request":{"uri":"http://%s/%s","headers":{"X-Key":"anna"},"remote":"192.0.2.1"}}`, f.addresses[1], path)
+		_, text := f.caddys[1].Tell(t, http.MethodPost, "/sliding_window/inspect", "application/json", body)
+		if strings.Contains(text, `"ban":{"until":"`) != banned || banned && !strings.HasSuffix(strings.TrimSpace(text), `"would_pass":false}`) {
+			t.Errorf("inspect of /%s says %s", path, text)
+		}
 	}
 
 	commands := func() (n int) {
