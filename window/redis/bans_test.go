@@ -51,6 +51,22 @@ func TestAgreeOnBans(t *testing.T) {
 	}
 }
 
+// TestBansEdges holds that the level falls after a whole halve, not a millisecond sooner or later.
+func TestBansEdges(t *testing.T) {
+	rule := bans.Rule{Length: 10_000, After: 1, In: 1_000, Factor: 2000, Max: 80_000, Halve: 100_000}
+	for _, test := range []struct{ at, want int64 }{{99_999, 40_000}, {100_000, 20_000}, {199_999, 20_000}, {200_000, 10_000}} {
+		clock := windowtest.NewClock()
+		s := redis.Full(newStore(t, redis.Options{Now: clock.Now}))
+		strike := bans.Ask{Writes: []bans.Write{{Op: bans.Strike, Member: "api anna", Rule: rule}}}
+		for _, wait := range []int64{0, 10_000, 20_000 + test.at} {
+			clock.Add(wait)
+			if a := exchangeBans(t, s, strike); !a.Done[0] || wait == 20_000+test.at && a.Changes[0].Record.Left(a.Now) != test.want {
+				t.Errorf("%d after the second ban: %+v, want %d", test.at, a, test.want)
+			}
+		}
+	}
+}
+
 // One store's bans are those of all of its prefix, on one server and in a Cluster. All keys expire.
 func TestBans(t *testing.T) {
 	server, nodes := redistest.Start(t), redistest.StartCluster(t, 3)
