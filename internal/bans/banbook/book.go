@@ -62,6 +62,7 @@ type Book struct {
 	change  int64      // the newest change that is known
 	witness string     // the member that it was of
 	own     *own       // what happened here while the store was away; nil: nothing
+	lost    bool       // the store has lost records that are not written again yet
 	tidied  int64
 }
 
@@ -90,28 +91,69 @@ func New(store window.Store, id engine.StoreID) *Book {
 		}
 		b.store = bans.NewTable(wall)
 	}
+	b.calls.Lock()
+	defer b.calls.Unlock()
+	for _, former := range b.open() {
+		former.calls.Lock()
+		former.known.each(func(name string, f *fact) { b.put(name, f) })
+		b.change, b.witness = former.change, former.witness
+		former.calls.Unlock()
+	}
+	return b
+}
+
+// open adds b to the books that are open. It returns those before it of the same store.
+func (b *Book) open() (formers []*Book) {
 	books.Lock()
 	defer books.Unlock()
-	for _, former := range books.all {
-		if former.id == id && b.remote {
-			former.known.each(func(name string, f *fact) { b.put(name, f) })
+	for _, o := range books.all {
+		if o.id == b.id && b.remote {
+			formers = append(formers, o)
 		}
 	}
 	books.all = append(books.all, b)
-	return b
+	return formers
+}
+
+// Close undoes New. What the store does not have yet goes to another book of the store, if one is open.
+func (b *Book) Close() {
+	books.Lock()
+	books.all = slices.DeleteFunc(books.all, func(o *Book) bool { return o == b })
+	next := slices.IndexFunc(books.all, func(o *Book) bool { return o.id == b.id && b.remote })
+	var heir *Book
+	if next >= 0 {
+		heir = books.all[next]
+	}
+	books.Unlock()
+	b.mu.Lock()
+	isLate := len(b.pending) > 0 // strikes after End
+	b.mu.Unlock()
+	if isLate {
+		b.flush(context.Background())
+	}
+	b.calls.Lock()
+	own := b.own
+	b.calls.Unlock()
+	if own != nil && heir != nil {
+		heir.inherit(own.All())
+	}
+}
+
+// inherit takes over what another book could not bring the store.
+func (b *Book) inherit(all []bans.Change) {
+	b.calls.Lock()
+	defer b.calls.Unlock()
+	writes := make([]bans.Write, len(all))
+	for i, c := range all {
+		writes[i] = bans.Write{Op: bans.Merge, Member: c.Member, Record: c.Record}
+	}
+	b.writeHere(writes)
 }
 
 // books are those that are open: for metrics, and for reloads that open a store in another way.
 var books struct {
 	sync.Mutex // guards all
 	all        []*Book
-}
-
-// Close undoes New.
-func (b *Book) Close() {
-	books.Lock()
-	defer books.Unlock()
-	books.all = slices.DeleteFunc(books.all, func(o *Book) bool { return o == b })
 }
 
 // Collector tells what newInForce describes, as of when it is asked.
@@ -219,12 +261,12 @@ func (b *Book) call(ctx context.Context, writes []bans.Write) (more bool, done [
 	}
 	a, err := b.exchange(ctx, bans.Ask{Known: b.change, Witness: b.witness, Writes: writes})
 	if err != nil {
-		b.strikeHere(writes)
+		b.writeHere(slices.DeleteFunc(slices.Clone(writes), func(w bans.Write) bool { return w.Op != bans.Strike }))
 		return false, nil, err
 	}
 	b.takeUp(&a, &b.change, &b.witness)
 	b.tell(writes, &a)
-	if a.Lost {
+	if b.lost = b.lost || a.Lost; b.lost {
 		b.restore(ctx)
 	}
 	if now := b.now(); now-b.tidied >= betweenTidies.Milliseconds() || now < b.tidied {
@@ -255,23 +297,17 @@ func (b *Book) takeUp(a *bans.Answer, change *int64, witness *string) {
 	}
 }
 
-// strikeHere counts strikes in this process, on what is known here. calls must be locked.
-func (b *Book) strikeHere(writes []bans.Write) {
+// writeHere makes strikes, and merges of another book's records, in this process, on what is known here. calls must be locked.
+func (b *Book) writeHere(writes []bans.Write) {
 	if len(writes) == 0 {
 		return
 	}
 	if b.own == nil {
 		b.own = &own{Table: bans.NewTable(storeclock.Of(b.name).Milli)}
 	}
-	var strikes []bans.Write
-	for _, w := range writes {
-		if w.Op == bans.Strike {
-			strikes = append(strikes, w)
-		}
-	}
-	a, _ := b.own.ExchangeBans(context.Background(), bans.Ask{Known: b.own.change, Witness: b.own.witness, Writes: strikes})
+	a, _ := b.own.ExchangeBans(context.Background(), bans.Ask{Known: b.own.change, Witness: b.own.witness, Writes: writes})
 	b.takeUp(&a, &b.own.change, &b.own.witness)
-	b.tell(strikes, &a)
+	b.tell(writes, &a)
 }
 
 // giveOwn brings the store what happened here while it was away. calls must be locked.
@@ -293,7 +329,9 @@ func (b *Book) restore(ctx context.Context) {
 			all = append(all, bans.Change{Member: name, Record: f.Record})
 		}
 	})
-	if n, err := b.merge(ctx, all); n > 0 {
+	b.lost = false
+	n, err := b.merge(ctx, all)
+	if b.lost = b.lost || err != nil; n > 0 {
 		storestate.Logger(b.name).Warn("the store had lost bans; they were written again", zap.Int("bans", n), zap.Error(err))
 	}
 }
@@ -312,6 +350,7 @@ func (b *Book) merge(ctx context.Context, all []bans.Change) (n int, err error) 
 			return n, err
 		}
 		b.takeUp(&a, &b.change, &b.witness)
+		b.lost = b.lost || a.Lost
 		for _, done := range a.Done {
 			if done {
 				n++
