@@ -171,3 +171,28 @@ func TestPageOverrides(t *testing.T) {
 	}
 	b.checkQuiet(s.page)
 }
+
+// Bans are counted by zone, and the newest are listed with the command that lifts each.
+func TestPageBans(t *testing.T) {
+	s := newSite(t, zone("api", "limit 100 1m\nban 10m"))
+	b := s.open(1280, 900)
+	if !eval[bool](b, `document.getElementById("bans").hidden`) {
+		t.Error("there are bans before any is set")
+	}
+	s.cli("ban", "set", "--zone", "api", "--key", "anna", "--ttl", "2h", "--reason", "TICKET-7", "--by", "otto")
+	s.cli("ban", "set", "--zone", "api", "--cidr", "192.0.2.0/24")
+	b.until(30*time.Second, `document.querySelectorAll("#bans-table tbody tr").length === 2`)
+	rows := eval[[]string](b, `[...document.querySelectorAll("#bans-table tr")].map(r => [...r.cells].map(c => c.textContent).join("|"))`)
+	all := b.text("#bans-note") + "\n" + strings.Join(rows, "\n")
+	for _, want := range []string{`^api 2 · the newest first`, `(?m)^Zone\|Who\|Since\|Until\|Why\|By\|$`, `(?m)^api\|network 192\.0\.2\.0/24\|[^|]*\|[^|]* \(10 min left\)\|\|127\.0\.0\.1\|$`, `(?m)^api\|anna\|[^|]*\|[^|]* \(2 h left\)\|TICKET-7\|otto\|$`} {
+		if !regexp.MustCompile(want).MatchString(all) {
+			t.Errorf("no %s in\n%s", want, all)
+		}
+	}
+	if got := eval[[]string](b, `[...document.querySelectorAll("#bans-table button")].map(n => n.title)`); len(got) != 2 || !strings.Contains(got[0], "ban lift --zone api --cidr 192.0.2.0/24") || !strings.Contains(got[1], "ban lift --zone api --key anna") {
+		t.Errorf("the commands are %q", got)
+	}
+	s.cli("ban", "lift", "--zone", "api", "--since", "1h")
+	b.until(30*time.Second, `document.getElementById("bans").hidden`)
+	b.checkQuiet(s.page)
+}
