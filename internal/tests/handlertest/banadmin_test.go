@@ -198,6 +198,56 @@ func TestBansOfValuesAndHashes(t *testing.T) {
 	}
 }
 
+// A ban under a former secret is lifted by its key.
+func TestBanUnderAFormerSecretIsLifted(t *testing.T) {
+	server := redistest.Start(t).Addr
+	load := func(secrets string) (stop func()) {
+		_, ctx := New(t, OfZone(t, ofKey+`"ban":{"for":"10m"},`+TwoAnHour, `,"store":{"module":"redis","address":["`+server+`"],"timeout":"10s","hash_keys":[`+secrets+`]}`))
+		return Start(t, ctx)
+	}
+	stop := load(secretA)
+	askBans(t, "set", `{"zone":"ZONE","key":"anna"}`)
+	askBans(t, "set", `{"zone":"ZONE","key":"otto"}`)
+	stop()
+	load(secretB + "," + secretA)
+	if lifted := askBans(t, "lift", `{"zone":"ZONE","key":"anna"}`); len(lifted.Bans) != 1 {
+		t.Errorf("lifted: %+v", lifted)
+	}
+	if got := listed(t); len(got) != 1 {
+		t.Errorf("left are %q", got)
+	}
+}
+
+// A zone that two stores have has bans on each: a key needs the store, and a time frees those of both.
+func TestBansOfTwoStores(t *testing.T) {
+	stores := banStores(t)
+	_, a := underBan(t, ofKey, stores["memory"])
+	underBan(t, ofKey, stores["redis"])
+	redis := running.Zones.Find(ZoneName(t))[1][0].Store.Name()
+	if text := Admin(t, http.MethodPost, "bans/set", `{"zone":"`+a.Name()+`","key":"anna"}`); !strings.HasPrefix(text, "store: required, as several stores have this zone") {
+		t.Errorf("without a store: %s", text)
+	}
+	for _, store := range []string{"memory", redis} {
+		askBans(t, "set", `{"zone":"ZONE","key":"anna","store":"`+store+`"}`)
+	}
+	list := func() (n []int) {
+		for _, s := range told[control.BanList](t, http.MethodGet, "bans?zone="+a.Name(), "").Stores {
+			n = append(n, s.Count)
+		}
+		return n
+	}
+	if got := list(); !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("bans by store: %v", got)
+	}
+	if lifted := askBans(t, "lift", `{"since":"10m","store":"`+redis+`"}`); len(lifted.Bans) != 1 || lifted.Note == "" || !slices.Equal(list(), []int{1, 0}) {
+		t.Errorf("lifted on one store: %+v, left are %v", lifted, list())
+	}
+	askBans(t, "set", `{"zone":"ZONE","key":"otto","store":"`+redis+`"}`)
+	if lifted := askBans(t, "lift", `{"since":"10m"}`); len(lifted.Bans) != 2 || !slices.Equal(list(), []int{0, 0}) {
+		t.Errorf("lifted: %+v, left are %v", lifted, list())
+	}
+}
+
 // What cannot be done is refused, with the reason and what to do.
 func TestBansAreRefused(t *testing.T) {
 	plain := "plain." + ZoneName(t)

@@ -103,7 +103,9 @@ func TestBansThatDenyNobody(t *testing.T) {
 	}{"shadow": {"shadow", false}, "mark": {"denials", true}} {
 		t.Run(mode, func(t *testing.T) {
 			name := rand.Text()
-			config := func(mode string) string { return fmt.Sprintf(`{"zones":[{"name":%q,%s,"enforce":%q}]}`, name, zone, mode) }
+			config := func(mode string) string {
+				return fmt.Sprintf(`{"zones":[{"name":%q,%s,"enforce":%q}]}`, name, zone, mode)
+			}
 			h, _ := New(t, config(mode))
 			if passed, byBan := flood(t, h, "anna"); passed != 20 || byBan > 0 {
 				t.Errorf("%d of 20 passed, and a ban denied %d", passed, byBan)
