@@ -116,16 +116,16 @@ func outermost(z *running.ActiveZone, entries []banbook.Entry) (all []denied) {
 	percent := z.Decider.Enforced()
 	for _, e := range entries {
 		p, ok := addressesOf(&e)
-		isEnforced := percent == enforce.All || e.Network == "" && enforce.IsEnforced(z.Name(), e.Key, percent)
+		isEnforced := percent == enforce.All || e.Key != nil && enforce.IsEnforced(z.Name(), *e.Key, percent)
 		if !ok || e.Shadow || e.Zone != z.Name() || !isEnforced {
 			continue
 		}
-		if e.Network == "" {
-			if _, rule, _ := z.Decider.Charge(e.Key); rule != nil && rule.Exempt {
+		if e.Key != nil {
+			if _, rule, _ := z.Decider.Charge(*e.Key); rule != nil && rule.Exempt {
 				continue
 			}
 		}
-		all = append(all, denied{p, int64(math.Ceil(e.Left.Seconds()))})
+		all = append(all, denied{p, int64(math.Ceil(e.Left))})
 	}
 	slices.SortFunc(all, func(a, b denied) int {
 		if c := a.Addr().Compare(b.Addr()); c != 0 {

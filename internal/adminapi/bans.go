@@ -71,14 +71,7 @@ func countBans(s *openstore.SharedStore) (all []control.ZoneBans) {
 func shownBans(entries []banbook.Entry) []control.Ban {
 	all := make([]control.Ban, len(entries))
 	for i := range entries {
-		e := &entries[i]
-		all[i] = control.Ban{
-			Zone: e.Zone, KeyHash: e.KeyHash, CIDR: e.Network, Shadow: e.Shadow, Began: e.Began.UTC(), Until: e.Until.UTC(),
-			Left: e.Left.Seconds(), Level: e.Level, Why: control.Why{Reason: e.Why, By: e.By},
-		}
-		if e.KeyHash == "" && e.Network == "" {
-			all[i].Key = &e.Key
-		}
+		all[i] = entries[i].Ban
 	}
 	return all
 }
@@ -109,17 +102,18 @@ func setBan(r *http.Request, body []byte) (int, any, error) {
 	}
 	answer := control.BanChange{Warning: unseen(r.Context(), z, &record)}
 	keep := time.Duration(max(z.Ban.Rule.In, z.Ban.Rule.Halve, z.Ban.Rule.Pardon)) * time.Millisecond
-	about, book := banbook.About{By: cmp.Or(o.By, clientOf(r)), Why: o.Reason}, z.Store.Bans
+	o.By = cmp.Or(o.By, clientOf(r))
+	book := z.Store.Bans
 	if o.CIDR != "" {
-		err = book.SetNetwork(r.Context(), o.Zone, o.CIDR, length, keep, about)
+		err = book.SetNetwork(r.Context(), o.Zone, o.CIDR, length, keep, o.Why)
 	} else {
-		err = book.SetKey(r.Context(), o.Zone, key, length, keep, about)
+		err = book.SetKey(r.Context(), o.Zone, key, length, keep, o.Why)
 	}
 	if err != nil {
 		return 0, nil, banError(err, true)
 	}
 	answer.Bans = shownBans(slices.DeleteFunc(book.List(), func(e banbook.Entry) bool {
-		return e.Zone != o.Zone || e.Shadow || (o.CIDR == "" && !book.Is(&e, o.Zone, key)) || e.Network != o.CIDR
+		return e.Zone != o.Zone || e.Shadow || (o.CIDR == "" && !book.Is(&e, o.Zone, key)) || e.CIDR != o.CIDR
 	}))
 	answer.Note = noteOfBans(z.Store)
 	return http.StatusOK, answer, nil
@@ -163,6 +157,7 @@ func liftBans(r *http.Request, body []byte) (int, any, error) {
 	if err != nil {
 		return 0, nil, refused(http.StatusBadRequest, err)
 	}
+	o.By = cmp.Or(o.By, clientOf(r))
 	l := lift{LiftOrder: &o}
 	var stores []*openstore.SharedStore
 	if o.Zone != "" {
@@ -190,7 +185,7 @@ func liftBans(r *http.Request, body []byte) (int, any, error) {
 		if o.CIDR != "" && s.Overrides.Hasher() != nil {
 			answer.Warning = warnsHashes
 		}
-		if _, err = s.Bans.Lift(r.Context(), entries, banbook.About{By: cmp.Or(o.By, clientOf(r)), Why: o.Reason}); err != nil {
+		if _, err = s.Bans.Lift(r.Context(), entries, o.Why); err != nil {
 			return 0, nil, banError(err, true)
 		}
 		answer.Bans, answer.Note = append(answer.Bans, shownBans(entries)...), cmp.Or(answer.Note, noteOfBans(s))
@@ -238,7 +233,10 @@ func (l *lift) in(s *openstore.SharedStore) ([]banbook.Entry, error) {
 
 // addressesOf returns the addresses that a ban is of. It reports false for keys that are no address, and for hashes.
 func addressesOf(e *banbook.Entry) (netip.Prefix, bool) {
-	text := cmp.Or(e.Network, e.Key)
+	text := e.CIDR
+	if e.Key != nil {
+		text = *e.Key
+	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p, true
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/memory"
@@ -96,7 +97,7 @@ func TestFleet(t *testing.T) {
 	if len(list) != 2 || list[0].Zone != "z" || list[0].Level != 1 {
 		t.Fatalf("list %+v", list)
 	}
-	n, err := all[1].Lift(t.Context(), []Entry{*entryOf(list, "anna")}, About{By: "ops"})
+	n, err := all[1].Lift(t.Context(), []Entry{*entryOf(list, "anna")}, control.Why{By: "ops"})
 	if n != 1 || err != nil {
 		t.Fatalf("%d lifted, %v", n, err)
 	}
@@ -107,7 +108,7 @@ func TestFleet(t *testing.T) {
 
 func entryOf(list []Entry, key string) *Entry {
 	for i := range list {
-		if list[i].Key == key {
+		if k := list[i].Key; k != nil && *k == key {
 			return &list[i]
 		}
 	}
@@ -141,7 +142,7 @@ func TestLost(t *testing.T) {
 	for _, c := range older.All() {
 		_, _ = copied.ExchangeBans(t.Context(), bans.Ask{Writes: []bans.Write{{Op: bans.Merge, Member: c.Member, Record: c.Record}}})
 	}
-	if n, err := all[0].Lift(t.Context(), []Entry{*entryOf(all[0].List(), "anna")}, About{}); n != 1 || err != nil {
+	if n, err := all[0].Lift(t.Context(), []Entry{*entryOf(all[0].List(), "anna")}, control.Why{}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	eventually(t, "lifted", func() bool { return !isBanned(all[1], "anna") })
@@ -167,7 +168,7 @@ func TestLost(t *testing.T) {
 // Of a network, all addresses are banned, and no others.
 func TestNetwork(t *testing.T) {
 	_, all := fleet(t, 2)
-	if err := all[0].SetNetwork(t.Context(), "z", "192.0.2.0/24", time.Hour, 0, About{By: "ops", Why: "a crawl"}); err != nil {
+	if err := all[0].SetNetwork(t.Context(), "z", "192.0.2.0/24", time.Hour, 0, control.Why{By: "ops", Reason: "a crawl"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "banned everywhere", func() bool { return isBanned(all[1], "192.0.2.7") })
@@ -175,10 +176,10 @@ func TestNetwork(t *testing.T) {
 		t.Error("others are banned")
 	}
 	e := all[1].List()[0]
-	if e.Network != "192.0.2.0/24" || e.By != "ops" || e.Why != "a crawl" {
+	if e.CIDR != "192.0.2.0/24" || e.By != "ops" || e.Reason != "a crawl" {
 		t.Errorf("%+v", e)
 	}
-	if n, err := all[1].Lift(t.Context(), []Entry{e}, About{}); n != 1 || err != nil || isBanned(all[1], "192.0.2.7") {
+	if n, err := all[1].Lift(t.Context(), []Entry{e}, control.Why{}); n != 1 || err != nil || isBanned(all[1], "192.0.2.7") {
 		t.Error(n, err)
 	}
 }

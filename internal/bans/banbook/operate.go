@@ -10,21 +10,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 )
 
-// Entry is a ban that is in force. One of Key, KeyHash and Network is set, but for the empty key. The times are of the store's
-// clock.
+// Entry is a ban that is in force. Its times are of the store's clock.
 type Entry struct {
-	Zone, Key, KeyHash, Network string
-	Shadow                      bool // of a zone that denies nothing
-	Began, Until                time.Time
-	Left                        time.Duration
-	Level                       int64
-	About                       // of a ban that an operator set
-
+	control.Ban
 	name string
 }
 
@@ -45,12 +39,15 @@ func (b *Book) List() (all []Entry) {
 		if !f.bans(now) {
 			return
 		}
-		e := Entry{
-			Zone: f.Zone, Key: f.Key, KeyHash: f.KeyHash, Network: f.Network, Shadow: f.Shadow, Began: time.UnixMilli(f.Began),
-			Until: time.UnixMilli(f.Record.Until), Left: time.Duration(f.ends-now) * time.Millisecond, Level: f.Level, name: name,
+		e := Entry{name: name, Ban: control.Ban{
+			Zone: f.Zone, KeyHash: f.KeyHash, CIDR: f.Network, Shadow: f.Shadow, Level: f.Level, Left: float64(f.ends-now) / 1000,
+			Began: time.UnixMilli(f.Began).UTC(), Until: time.UnixMilli(f.Record.Until).UTC(),
+		}}
+		if f.KeyHash == "" && f.Network == "" {
+			e.Key = &f.Key
 		}
 		if f.Began != f.Last { // no strike began it
-			_ = json.Unmarshal([]byte(f.Record.About), &e.About) // that of an older or newer version may be another one
+			_ = json.Unmarshal([]byte(f.Record.About), &e.Why) // that of an older or newer version may be another one
 		}
 		all = append(all, e)
 	})
@@ -84,17 +81,18 @@ func (b *Book) Is(e *Entry, zone, key string) bool {
 }
 
 // SetKey bans a key, and SetNetwork a network, from now on for a time; keep is how long the level stays after that.
-func (b *Book) SetKey(ctx context.Context, zone, key string, length, keep time.Duration, about About) error {
-	return b.set(ctx, zone, bans.Write{Member: b.NameOf(zone, key), Former: b.names.formerName(zone, key, false)}, length, keep, about)
+func (b *Book) SetKey(ctx context.Context, zone, key string, length, keep time.Duration, why control.Why) error {
+	return b.set(ctx, zone, bans.Write{Member: b.NameOf(zone, key), Former: b.names.formerName(zone, key, false)}, length, keep, why)
 }
 
 // SetNetwork bans the keys of a network.
-func (b *Book) SetNetwork(ctx context.Context, zone, network string, length, keep time.Duration, about About) error {
-	return b.set(ctx, zone, bans.Write{Member: networkName(zone, network)}, length, keep, about)
+func (b *Book) SetNetwork(ctx context.Context, zone, network string, length, keep time.Duration, why control.Why) error {
+	return b.set(ctx, zone, bans.Write{Member: networkName(zone, network)}, length, keep, why)
 }
 
-func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep time.Duration, about About) error {
-	w.Op, w.For, w.Keep, w.About = bans.Set, length.Milliseconds(), keep.Milliseconds(), about.text()
+func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep time.Duration, why control.Why) error {
+	about, _ := json.Marshal(why) // strings always marshal
+	w.Op, w.For, w.Keep, w.About = bans.Set, length.Milliseconds(), keep.Milliseconds(), string(about)
 	more, _, err := b.call(ctx, []bans.Write{w})
 	if err != nil {
 		return err
@@ -103,12 +101,12 @@ func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep 
 		err = b.Look(ctx)
 	}
 	metrics.BansTotal.WithLabelValues(zone, "operator").Inc()
-	b.announce(w.Member, "a key was banned by an operator", about)
+	b.announce(w.Member, "a key was banned by an operator", why)
 	return err
 }
 
 // Lift ends bans. It returns how many were in force until then.
-func (b *Book) Lift(ctx context.Context, entries []Entry, about About) (lifted int, err error) {
+func (b *Book) Lift(ctx context.Context, entries []Entry, why control.Why) (lifted int, err error) {
 	of := make(map[string]int) // by zone
 	for len(entries) > 0 && err == nil {
 		some := entries[:min(len(entries), mostWrites)]
@@ -130,9 +128,9 @@ func (b *Book) Lift(ctx context.Context, entries []Entry, about About) (lifted i
 	}
 	for zone, n := range of {
 		metrics.BanLiftsTotal.WithLabelValues(zone).Add(float64(n))
-		events.Emit(events.BanLifted, map[string]any{"zone": zone, "bans": n, "by": about.By, "reason": about.Why})
+		events.Emit(events.BanLifted, map[string]any{"zone": zone, "bans": n, "by": why.By, "reason": why.Reason})
 		storestate.Logger(b.name).Info("bans were lifted by an operator",
-			zap.String("zone", zone), zap.Int("bans", n), zap.String("by", about.By), zap.String("reason", about.Why))
+			append([]zap.Field{zap.String("zone", zone), zap.Int("bans", n)}, why.Fields()...)...)
 	}
 	if err == nil && lifted > 0 {
 		err = b.Look(ctx)

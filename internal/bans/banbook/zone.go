@@ -2,7 +2,6 @@ package banbook
 
 import (
 	"context"
-	"encoding/json"
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
@@ -194,12 +194,12 @@ func (b *Book) tell(writes []bans.Write, a *bans.Answer) {
 			continue
 		}
 		metrics.BansTotal.WithLabelValues(m.Zone, "denials").Inc()
-		b.announce(w.Member, "a key was banned", About{})
+		b.announce(w.Member, "a key was banned", control.Why{})
 	}
 }
 
-// announce logs a ban that has begun, and sends its event, unless a further answer of the store has it. About is of an operator.
-func (b *Book) announce(name, message string, about About) {
+// announce logs a ban that has begun, and sends its event, unless a further answer of the store has it. An operator says why.
+func (b *Book) announce(name, message string, why control.Why) {
 	f := b.known.get([]byte(name))
 	if f == nil {
 		return
@@ -207,9 +207,9 @@ func (b *Book) announce(name, message string, about About) {
 	until, seconds := time.UnixMilli(f.Record.Until).UTC().Format(time.RFC3339), float64(f.Record.Until-f.Began)/1000
 	data := map[string]any{"zone": f.Zone, "until": until, "seconds": seconds, "level": f.Level}
 	fields := []zap.Field{zap.String("zone", f.Zone), zap.String("until", until), zap.Float64("seconds", seconds), zap.Int64("level", f.Level)}
-	if about != (About{}) {
-		data["by"], data["reason"] = about.By, about.Why
-		fields = append(fields, zap.String("by", about.By), zap.String("reason", about.Why))
+	if why != (control.Why{}) {
+		data["by"], data["reason"] = why.By, why.Reason
+		fields = append(fields, why.Fields()...)
 	}
 	if b.Zone(f.Zone).logsKeys.Load() || f.Network != "" {
 		data["key"] = f.shown()
@@ -228,15 +228,4 @@ func (m *member) shown() string {
 		return m.KeyHash
 	}
 	return m.Key
-}
-
-// About is what a record says of itself.
-type About struct {
-	By  string `json:"by,omitempty"`
-	Why string `json:"why,omitempty"`
-}
-
-func (a About) text() string {
-	text, _ := json.Marshal(a) // strings always marshal
-	return string(text)
 }

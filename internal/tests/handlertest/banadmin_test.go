@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/overridestest"
@@ -333,7 +332,7 @@ func TestBansAreExported(t *testing.T) {
 	} {
 		askBans(t, "set", `{"zone":"ZONE",`+body+`}`)
 	}
-	if err := z.Store.Bans.SetKey(t.Context(), "another", "192.0.2.77", time.Hour, time.Hour, banbook.About{}); err != nil {
+	if err := z.Store.Bans.SetKey(t.Context(), "another", "192.0.2.77", time.Hour, time.Hour, control.Why{}); err != nil {
 		t.Fatal(err)
 	}
 	setRecords(t, overridestest.Exempt("203.0.113.5"))
