@@ -390,7 +390,7 @@ func TestAdminErrors(t *testing.T) {
 	}{
 		{http.MethodGet, "inspect", "", "", 405, "method not allowed; use POST"},
 		{http.MethodDelete, "zones", "", "", 405, "method not allowed; use GET"},
-		{http.MethodGet, "other", "", "", 404, "no such path; use zones, status, inspect, reset, enforce, top or overrides/list below /sliding_window/"},
+		{http.MethodGet, "other", "", "", 404, "no such path; use zones, status, inspect, reset, enforce, top, bans or overrides/list below /sliding_window/"},
 		{http.MethodGet, "", "", "", 404, "no such path"},
 		{post, "inspect", "text/plain", `{"zone":"api","key":"secret-key"}`, 415, "Content-Type: must be application/json"},
 		{post, "reset", "", `{"zone":"api","key":"secret-key"}`, 415, "Content-Type"},

@@ -51,7 +51,7 @@ func TestMeantZone(t *testing.T) {
 			{"limit 5 1m\nmatch @post", 1, ``, `zone api: match @post: named matchers are not known in a zone; write match { <matchers> }, or sliding_window @post { ... }`},
 			{"limit 5 1m\nmatch {\n@post\n}", 3, ``, `zone api: match @post: named matchers are not known in a zone; write match { <matchers> }, or sliding_window @post { ... }`},
 			{"limit 5 1m\nmatch /login", 1, ``, `zone api: match /login: the name of the matcher is missing; write match path /login`},
-			{"limit 5 1m\nmatch *", 1, ``, `zone api: match *: a zone without match counts every request; take match out`},
+			{"limit 5 1m\nmatch *", 1, ``, `zone api: match *: would match every request; name those that are meant, or take match out`},
 
 			{"events 5", 0, ``, `zone api: unrecognized subdirective "events"; write limit 5 <window> in a zone, which takes the place of events and window`},
 			{"window 1m", 0, ``, `zone api: unrecognized subdirective "window"; write limit <max> 1m in a zone, which takes the place of events and window`},
