@@ -89,6 +89,9 @@ func setBan(r *http.Request, body []byte) (int, any, error) {
 	if z.Ban == nil {
 		return 0, nil, refused(http.StatusBadRequest, errors.New("zone: has no bans; write ban in it, or deny a key or a network for a time with an override"))
 	}
+	if key != "" && z.Decider.TierOf(key) != "" {
+		return 0, nil, refused(http.StatusBadRequest, errors.New("key: is a network that a tier counts, and no key that is banned; send cidr"))
+	}
 	length, err := o.Length(&z.Ban.Rule)
 	record := overrides.Record{Zone: o.Zone, Store: o.Store, Key: o.Key, Values: o.Values, CIDR: o.CIDR, Deny: true}
 	if err == nil && o.CIDR != "" {

@@ -27,6 +27,7 @@ var commands = strings.NewReplacer(
 	"send key", "write --key",
 	"send deny", "write --deny",
 	"send all", "write --all",
+	"send cidr", "write --cidr",
 	"send server", "write --server",
 	"send ", "write ",
 )

@@ -36,6 +36,7 @@ func TestBanCommands(t *testing.T) {
 	f.everywhere("banned", http.StatusTooManyRequests, "anna", "bert")
 	run("bans --wide", true, `anna +59m\S+ +\S+Z +0 +\S+Z +otto +TICKET-7`, `bert +9m`)
 	run("bans --zone api --format json", true, `"key":"anna"`, `"reason":"TICKET-7"`)
+	run("bans --address "+f.caddys[1].Admin, true, `(?s)Caddy at `+f.caddys[0].Admin+`:\n.*2 bans.*Caddy at `+f.caddys[1].Admin+`:\n.*2 bans`)
 	run("status", true, `(?m)^ ?ZONE +STORE +BANS`, `api +redis \S+ \S+ +2`)
 	run("ban lift --zone api --key anna", true, `(?m)^anna in zone api is no longer banned\.$`)
 	f.everywhere("lifted", http.StatusOK, "anna")

@@ -298,6 +298,17 @@ func TestBansAreRefused(t *testing.T) {
 	}
 }
 
+// A network that a tier counts is banned as a network.
+func TestBanOfATierIsRefused(t *testing.T) {
+	operated(t, OfZone(t, `"ban":{"for":"10m"},"limits":[{"max":2,"window":"1h"},{"max":9,"window":"1h","tier":"24/48"}]`, ""))
+	const want = "key: is a network that a tier counts, and no key that is banned; send cidr"
+	if text := Admin(t, http.MethodPost, "bans/set", `{"zone":"`+ZoneName(t)+`","key":"192.0.2.0/24"}`); text != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	askBans(t, "set", `{"zone":"ZONE","cidr":"192.0.2.0/24"}`)
+	wantBans(t, "the network", "192.0.2.0/24")
+}
+
 // While the store is away, nothing changes, and the list has what is known.
 func TestBansWhileTheStoreIsAway(t *testing.T) {
 	server := redistest.Start(t)
