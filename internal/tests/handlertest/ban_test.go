@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
 )
 
 // banning is a handler on such a store.
@@ -286,6 +288,9 @@ func TestBanWithOptions(t *testing.T) {
 			`"limits":[{"max":1,"window":"1h"}]},{"name":"NAME_beside","limits":[{"max":1000000,"window":"1h"}]`,
 		} {
 			name := rand.Text()
+			for !enforce.IsEnforced(name, "anna", 99) {
+				name = rand.Text()
+			}
 			h, ctx := New(t, strings.ReplaceAll(`{"zones":[{"name":"NAME",`+keyed+`"ban":{"for":"1h","status":403},`+zone+`}],`+store+`}`, "NAME", name))
 			Start(t, ctx)
 			Poll(t, "the key is banned with "+zone, func() bool { return Serve(t, Get("X-Key", "anna"), h).Code == http.StatusForbidden })
@@ -323,7 +328,10 @@ func TestBanIsOfTheKey(t *testing.T) {
 	f, store := NewFake(t, Away)
 	h, ctx := New(t, OfZone(t, `"limits":[{"max":3,"window":"1h"}],"ban":{"for":"1h","status":403}`, share+store))
 	Start(t, ctx)
-	Poll(t, "three instances", func() bool { n, _ := f.Registered(); return n == 1 && strings.Contains(Admin(t, http.MethodGet, "status", ""), `"instances":3`) })
+	Poll(t, "three instances", func() bool {
+		n, _ := f.Registered()
+		return n == 1 && strings.Contains(Admin(t, http.MethodGet, "status", ""), `"instances":3`)
+	})
 	for i, want := range []int{204, 429, 429, 429} {
 		if w := Serve(t, Get(), h); w.Code != want {
 			t.Errorf("request %d: got %d, want %d", i+1, w.Code, want)
