@@ -55,6 +55,7 @@ type Book struct {
 	pending []bans.Write
 	waiting map[string]bool // members with a strike in pending
 	runs    int             // configurations
+	heir    *Book           // of a closed book: it takes strikes of requests that end late; nil: none does
 	stop    context.CancelFunc
 	ended   *sync.WaitGroup
 
@@ -127,6 +128,7 @@ func (b *Book) Close() {
 	books.Unlock()
 	b.mu.Lock()
 	isLate := len(b.pending) > 0 // strikes after End
+	b.heir = heir
 	b.mu.Unlock()
 	if isLate {
 		b.flush(context.Background())

@@ -27,7 +27,7 @@ func isStored(s *server, key string) bool {
 }
 
 // A reload that opens the store anew loses no strike: neither those that wait when the former configuration ends, nor those of
-// requests that it answers after that.
+// requests that it answers after that, or after it was closed.
 func TestReloadLosesNoStrike(t *testing.T) {
 	s, _ := fleet(t, 0)
 	former := opened(t, s)
@@ -42,6 +42,9 @@ func TestReloadLosesNoStrike(t *testing.T) {
 		if !isStored(s, key) {
 			t.Errorf("%s is not banned in the store", key)
 		}
+	}
+	former.Zone("z").Strike("carl", &hour, false)
+	for _, key := range []string{"anna", "bert", "carl"} {
 		eventually(t, "banned after the reload", func() bool { return isBanned(next, key) })
 	}
 	next.End()

@@ -132,6 +132,10 @@ func (z *Zone) Strike(key string, rule *bans.Rule, shadow bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.heir != nil {
+		b.heir.Zone(z.name).Strike(key, rule, shadow)
+		return
+	}
 	if b.waiting[name] || len(b.pending) >= mostPending {
 		return
 	}
