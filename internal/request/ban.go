@@ -3,6 +3,7 @@ package request
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/answer"
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans/banbook"
@@ -61,20 +62,41 @@ func (h *Handler) strike(r *http.Request, req *request) {
 	if !h.bans || req.allowed || req.deniedBy != nil || h.Share && req.origin == engine.InProcess {
 		return
 	}
-	inFlight := h.Store.Settler.InFlight()
 	for i, z := range req.zones {
 		if z.Ban == nil || z.Tier != "" || window.Allowed(req.decisionsOf(i)) || z.Load != nil && req.reducedIn(i) {
 			continue
 		}
 		c := &req.charges[i]
-		if _, empty := z.Key.Expand(req.vars, req.repl); empty || z.Settles() && inFlight.Any(inFlight.Counter(c)) {
+		if _, empty := z.Key.Expand(req.vars, req.repl); empty || z.Settles() && req.unsettled {
 			continue
 		}
-		if spares, err := z.Ban.Spares(r); !spares && err == nil {
+		spares, err := z.Ban.Spares(r)
+		switch {
+		case spares || err != nil:
+		case z.Settles() && h.Store.IsRemote():
+			h.strikeLater(z, c)
+		default:
 			z.Bans.Strike(c.Key, &z.Ban.Rule, false)
 		}
 	}
 }
+
+// strikeLater notes a denial of a zone that settles, unless another request of the key turns out to be why: a server answers
+// requests together, and a request that passes may be known as not settled only after a request that is denied.
+func (h *Handler) strikeLater(z *zone.Live, c *window.Charge) {
+	inFlight, key := h.Store.Settler.InFlight(), c.Key
+	counter := inFlight.Counter(c)
+	refunds := inFlight.RefundsOf(counter)
+	before := refunds.Load()
+	time.AfterFunc(answersTogether, func() {
+		if refunds.Load() == before && !inFlight.Any(counter) {
+			z.Bans.Strike(key, &z.Ban.Rule, false)
+		}
+	})
+}
+
+// answersTogether is how much later at most a request goes on than another one whose answer of the store came with its own.
+const answersTogether = 50 * time.Millisecond
 
 // assessBan notes whether a zone that does not deny a request would deny it by a ban, and else whether a denial would count.
 func (s *shadowed) assessBan(r *http.Request, empty bool) {

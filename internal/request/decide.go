@@ -57,7 +57,13 @@ func (h *Handler) decideSettled(ctx context.Context, req *request) error {
 		return err
 	}
 	for i, z := range req.zones {
-		if z.CountIf == nil || !inFlight.Any(inFlight.Counter(&req.charges[i])) {
+		if !z.Settles() {
+			continue
+		}
+		counter := inFlight.Counter(&req.charges[i])
+		isOpen := inFlight.Any(counter)
+		req.unsettled = req.unsettled || isOpen || inFlight.RefundsOf(counter).Load() != before[i]
+		if z.CountIf == nil || !isOpen {
 			continue
 		}
 		for j := range req.decisionsOf(i) {
@@ -85,6 +91,7 @@ func (h *Handler) decideAgain(ctx context.Context, req *request, before []uint64
 		landed := inFlight.PendingRefunds(counter)
 		came = came || landed != nil || inFlight.RefundsOf(counter).Load() != before[i]
 		wait.until(landed)
+		before[i] = inFlight.RefundsOf(counter).Load()
 	}
 	if !came || ctx.Err() != nil {
 		return nil

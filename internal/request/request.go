@@ -33,6 +33,7 @@ type request struct {
 	inDoubt   bool          // in this process, and perhaps in the store
 	isMark    bool          // it is the marks of another one
 	isMarked  bool          // zones of the handler mark the request if it passes
+	unsettled bool          // other requests, which are not settled or were not, may be why a zone that settles denies
 	// The request in zones that mark it; nil without such zones, and until it has passed the others.
 	marks *request
 	// The zone that denies for want of a key, by an override or by a ban; the store was not asked then.

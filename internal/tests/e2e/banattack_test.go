@@ -20,6 +20,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/loadtest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/metricstest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
 // banSite is a site whose zones ban, and clients of it who have addresses.
@@ -121,6 +122,15 @@ func (s *banSite) flood(n int, from, path, body string, header ...string) (denie
 	return denied
 }
 
+// untilBanned sends requests of the attacker until a ban denies one.
+func (s *banSite) untilBanned(path, body string) {
+	s.Helper()
+	caddyrun.Eventually(s, 20*time.Second, "the attacker is banned", func() bool {
+		_, banned := s.ask(attacker, path, body)
+		return banned
+	})
+}
+
 // hold sends requests of an address that the back end does not answer yet, until the end of the case.
 func (s *banSite) hold(n int, from, body string, header ...string) {
 	s.Helper()
@@ -154,7 +164,7 @@ func (s *banSite) began() int {
 
 const (
 	// banLogins is a zone of wrong passwords that bans at the first denial; ZONE is replaced.
-	banLogins = "sliding_window {\nzone ZONE {\nlimit 5 15m\ncount_if status 401\nban 1h\n}\n}\nreverse_proxy BACK"
+	banLogins = "sliding_window {\nzone ZONE {\nlimit 5 15m\ncount_if status 401\nban 1h\n}\nstore redis REDIS {\ntimeout 5s\n}\n}\nreverse_proxy BACK"
 	banTokens = "settle {\nusage openai\nreserve_json max_tokens\n}"
 )
 
@@ -180,10 +190,7 @@ func TestNobodyBansAnother(t *testing.T) {
 			name: "hanging up before wrong passwords are answered", directives: banLogins, bans: 1,
 			attack: func(s *banSite) {
 				s.hangUp(5, attacker)
-				caddyrun.Eventually(s, 20*time.Second, "the attacker is banned", func() bool {
-					_, banned := s.ask(attacker, "/wrong", "")
-					return banned
-				})
+				s.untilBanned("/wrong", "")
 			},
 		},
 		{
@@ -193,6 +200,16 @@ func TestNobodyBansAnother(t *testing.T) {
 				if s.flood(20, attacker, "/", "") != 20 {
 					s.Error("requests in flight deny no request")
 				}
+			},
+		},
+		{
+			name: "right log-ins at once, from behind one address", directives: banLogins, from: attacker,
+			attack: func(s *banSite) {
+				var group sync.WaitGroup
+				for range 40 {
+					group.Go(func() { s.flood(5, attacker, "/", "") })
+				}
+				group.Wait()
 			},
 		},
 		{
@@ -229,7 +246,7 @@ func TestNobodyBansAnother(t *testing.T) {
 			directives: "sliding_window {\nzone ZONE {\nlimit 1000 1h\n" + banTokens + "\nban 1h\n}\n}\nreverse_proxy BACK",
 			attack: func(s *banSite) {
 				s.flood(2, attacker, "/lies", `{"max_tokens":50}`)
-				caddyrun.Eventually(s, 20*time.Second, "the limit is used up", func() bool { return s.flood(1, attacker, "/", `{"max_tokens":1}`) == 1 })
+				s.untilBanned("/", `{"max_tokens":1}`)
 			},
 		},
 		{
@@ -239,7 +256,7 @@ func TestNobodyBansAnother(t *testing.T) {
 				for range 10 {
 					_, _ = fmt.Fprintf(s.dial(attacker), "POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: 260000\r\n\r\n%s", s.address, strings.Repeat("x", 100_000))
 				}
-				s.flood(30, attacker, "/", `{"max_tokens":100}`)
+				s.untilBanned("/", `{"max_tokens":100}`)
 			},
 		},
 		{
@@ -325,11 +342,10 @@ func TestNobodyBansAnother(t *testing.T) {
 				if s.flood(20, attacker, "/", "") == 0 {
 					s.Error("the share denies no request")
 				}
-				time.Sleep(200 * time.Millisecond) // longer than a strike waits
 			},
 		},
 	}
-	held := newHeldBackEnd(t)
+	held, redisAddr := newHeldBackEnd(t), redistest.Start(t).Addr
 	sites := make([]*banSite, len(cases))
 	var servers, all strings.Builder
 	for i, c := range cases {
@@ -343,7 +359,7 @@ func TestNobodyBansAnother(t *testing.T) {
 		}
 		_, port, _ := net.SplitHostPort(s.address)
 		fmt.Fprintf(&all, "http://:%s {\nbind 127.0.0.1\nroute {\n%s\n}\n}\n", port, strings.NewReplacer(
-			"ZONE", s.zone, "BACK", held.Listener.Addr().String(), "NOWHERE", "redis://"+caddyrun.FreeAddress(t)).Replace(c.directives))
+			"ZONE", s.zone, "BACK", held.Listener.Addr().String(), "REDIS", "redis://"+redisAddr, "NOWHERE", "redis://"+caddyrun.FreeAddress(t)).Replace(c.directives))
 		sites[i] = s
 	}
 	if err := loadCaddy("{\nadmin off\npersist_config off\nauto_https off\nstorage_clean_interval off\nlog {\noutput discard\n}\n" + servers.String() + "}\n" + all.String()); err != nil {
@@ -357,6 +373,9 @@ func TestNobodyBansAnother(t *testing.T) {
 			s.T = t
 			before := s.began() // of former runs
 			c.attack(s)
+			if strings.Contains(c.directives, "store redis") {
+				time.Sleep(300 * time.Millisecond) // longer than a denial waits to be a strike, and a strike for others
+			}
 			from := c.from
 			if from == "" {
 				from = victim
