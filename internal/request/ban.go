@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
@@ -81,22 +82,23 @@ func (h *Handler) strike(r *http.Request, req *request) {
 	}
 }
 
-// strikeLater notes a denial of a zone that settles, unless another request of the key turns out to be why: a server answers
-// requests together, and a request that passes may be known as not settled only after a request that is denied.
+// untilAnswered is how long a request may take that other Caddys have let pass, and that has a unit until it is answered.
+const untilAnswered = 2 * time.Second
+
+// strikeLater notes a denial of a zone that settles, unless a request that is not answered yet turns out to be why, here or
+// at another Caddy: then its unit is back later. A window that is short is not waited for.
 func (h *Handler) strikeLater(z *zone.Live, c *window.Charge) {
-	inFlight, key := h.Store.Settler.InFlight(), c.Key
-	counter := inFlight.Counter(c)
-	refunds := inFlight.RefundsOf(counter)
-	before := refunds.Load()
-	time.AfterFunc(answersTogether, func() {
-		if refunds.Load() == before && !inFlight.Any(counter) {
-			z.Bans.Strike(key, &z.Ban.Rule, false)
-		}
+	inFlight, charge, wait := h.Store.Settler.InFlight(), *c, untilAnswered
+	for _, p := range c.Policies {
+		wait = min(wait, p.Window/2)
+	}
+	z.Bans.StrikeLater(c.Key, &z.Ban.Rule, wait, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		ds, _, _, err := h.Store.Peek(ctx, []window.Charge{charge}, h.OnError.Local() && !h.Share, false)
+		return err == nil && !window.Allowed(ds) && !inFlight.Any(inFlight.Counter(&charge))
 	})
 }
-
-// answersTogether is how much later at most a request goes on than another one whose answer of the store came with its own.
-const answersTogether = 50 * time.Millisecond
 
 // assessBan notes whether a zone that does not deny a request would deny it by a ban, and else whether a denial would count.
 func (s *shadowed) assessBan(r *http.Request, empty bool) {

@@ -114,14 +114,34 @@ func (z *Zone) network(key string, now int64, shadow bool) *fact {
 // Strike notes that the zone denied a request of a key, or would have denied it. The store hears of it soon, and while it is
 // away the strike counts in this process.
 func (z *Zone) Strike(key string, rule *bans.Rule, shadow bool) {
+	if name, isNew := z.isNew(key, shadow); isNew {
+		z.strike(name, key, rule, shadow)
+	}
+}
+
+// StrikeLater is Strike after a time, if the key is to blame then.
+func (z *Zone) StrikeLater(key string, rule *bans.Rule, wait time.Duration, isToBlame func() bool) {
+	if name, isNew := z.isNew(key, false); isNew {
+		time.AfterFunc(wait, func() {
+			if isToBlame() {
+				z.strike(name, key, rule, false)
+			}
+		})
+	}
+}
+
+// isNew returns the name of a key, and whether the key has not struck within a second.
+func (z *Zone) isNew(key string, shadow bool) (name string, isNew bool) {
 	if z == nil {
-		return
+		return "", false
 	}
 	b := z.book
-	name := string(b.names.appendKey(nil, z.name, key, shadow))
-	if !b.recent.isNew(maphash.String(b.known.seed, name), b.now()) {
-		return
-	}
+	name = string(b.names.appendKey(nil, z.name, key, shadow))
+	return name, b.recent.isNew(maphash.String(b.known.seed, name), b.now())
+}
+
+func (z *Zone) strike(name, key string, rule *bans.Rule, shadow bool) {
+	b := z.book
 	w := bans.Write{
 		Op: bans.Strike, Member: name, Former: b.names.formerName(z.name, key, shadow),
 		Rule: *rule, Draw: rand.Int64N(1000), //nolint:gosec // spreads ends

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -314,4 +315,47 @@ func TestSettledInFleets(t *testing.T) {
 			caddyrun.Eventually(t, 20*time.Second, fmt.Sprintf("%d units are left at Caddy %d", want, caddy), func() bool { return c.left(caddy) == want })
 		}
 	})
+}
+
+// Right log-ins of one key that come to three Caddys at once deny each other, and ban no key. Wrong ones do.
+func TestRightLoginsInFleetsBanNoKey(t *testing.T) {
+	server, b := redistest.Start(t), newBackEnd(t)
+	c := &client{t, caddyrun.NewClient(t), nil, "key"}
+	for range 3 {
+		own := caddyrun.FreeAddress(t)
+		c.addresses = append(c.addresses, own)
+		config := fleetConfig(own, "redis {\n\t\t\taddress "+server.Addr+"\n\t\t\ttimeout 10s\n\t\t}", "zset", b.address)
+		caddyrun.Start(t, strings.Replace(config, "count_if status 401", "count_if status 401\n\t\t\tban 1h", 1), own)
+	}
+	redis := server.Client(t)
+	bans := func() int64 { return redis.ZCard(t.Context(), "sw:{bans}:ends").Val() }
+	denied := 0
+	for round := range 20 {
+		c.key = fmt.Sprint("key ", round)
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				status, _ := c.ask(i, "/", "X-Password", "right")
+				mu.Lock()
+				defer mu.Unlock()
+				if status == http.StatusTooManyRequests {
+					denied++
+				}
+			})
+		}
+		wg.Wait()
+	}
+	c.key = "guesser"
+	c.guess()
+	caddyrun.Eventually(t, 20*time.Second, "the guesser is banned", func() bool {
+		c.ask(0, "/", "X-Password", "wrong")
+		return bans() > 0
+	})
+	if n := bans(); n != 1 {
+		t.Errorf("%d keys are banned, want the guesser alone", n)
+	}
+	if denied == 0 {
+		t.Error("no right log-in was denied: the test shows nothing")
+	}
 }
