@@ -61,7 +61,7 @@ single="^Test($(paste -sd '|' scripts/single))\$"
 
 # So do these, of one goroutine and long: they read a hundred megabytes, or count hundreds of
 # thousands of keys or requests. They have to be in the packages that come next.
-long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd|KnownMixes|FoldTimes|Dominates|MarkDecidesAsOn|RetryingProlongsNoBan|FloodOfStrikes)$'
+long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd|KnownMixes|FoldTimes|Dominates|MarkDecidesAsOn|RetryingProlongsNoBan|FloodOfStrikes|TiersAreThreeZones)$'
 mapfile -t ofLong < <(among internal/usage internal/enforce internal/observe/toptalkers internal/observe/alert internal/tests/handlertest \
 	internal/lint internal/replay/suggest internal/replay/series internal/bans)
 
