@@ -34,7 +34,7 @@ func TestImportDirection(t *testing.T) {
 		"window/memory":     func(i string) bool { return standard(i) || i == module+"/window" || i == engine },
 		"internal/owed":     standard,
 		"internal/fallback": oneOf(module+"/window", engine, module+"/internal/breaker", module+"/internal/owed"),
-		"internal/bans":     standard,
+		"internal/bans":     oneOf(module + "/internal/normalize"),
 		"window/redis":      oneOf(goRedis, module+"/window", engine, module+"/internal/bans", module+"/internal/fallback", module+"/internal/owed", module+"/lua"),
 		"window/httplimit":  oneOf(module+"/window", module+"/internal/answer"),
 		"internal/answer":   oneOf(module+"/window", module+"/internal/normalize", "github.com/munnerz/goautoneg"),
