@@ -330,7 +330,7 @@ func TestRightLoginsInFleetsBanNoKey(t *testing.T) {
 	redis := server.Client(t)
 	bans := func() int64 { return redis.ZCard(t.Context(), "sw:{bans}:ends").Val() }
 	denied := 0
-	for round := range 20 {
+	for round := range 10 {
 		c.key = fmt.Sprint("key ", round)
 		var mu sync.Mutex
 		var wg sync.WaitGroup
