@@ -54,7 +54,7 @@ type Answer struct {
 	// Whether the store does not know the change that the asker knows: the store has lost it, or has forgotten the
 	// record of the witness in its time. Changes are then all that the store has.
 	Lost bool
-	// Of each write, whether it changed who is banned, and until when.
+	// Whether each write changed who is banned, or until when.
 	Done    []bool
 	Changes []Change
 }

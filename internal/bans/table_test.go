@@ -224,7 +224,7 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// Of strikes that come at once, one bans.
+// One of several strikes that come at once bans.
 func TestTogether(t *testing.T) {
 	tb := newTable(t)
 	rule := bans.Rule{Length: 60_000, After: 1, In: 1_000, Factor: 2000, Max: 60_000, Halve: 1_000}

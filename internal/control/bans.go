@@ -75,7 +75,7 @@ type Ban struct {
 	Left  float64   `json:"left"` // seconds
 	// How many times the next ban grows.
 	Level int64 `json:"level"`
-	// Of a ban that an operator set.
+	// Why, and by whom: if an operator set it.
 	Why
 }
 
@@ -165,8 +165,6 @@ func banWords(more string) words {
 		types:    map[string]string{"request": "left out, as only inspect takes one", "values": "a list of strings", "all": "true, or left out"},
 	}
 }
-
-var errNoZone = errors.New("zone: required; GET /sliding_window/zones lists the zones")
 
 func (s *BanSelector) check(all bool) error {
 	n := 0

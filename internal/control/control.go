@@ -42,6 +42,8 @@ func DecodeSelector(body []byte) (Selector, error) {
 	return s, s.check()
 }
 
+var errNoZone = errors.New("zone: required; GET /sliding_window/zones lists the zones")
+
 func (s *Selector) check() error {
 	switch {
 	case s.Request != nil && (s.Zone != "" || s.Store != "" || s.Key != nil || s.Values != nil):
@@ -97,7 +99,7 @@ type Recent struct {
 type LimitInfo struct {
 	Max    string `json:"max"` // a placeholder, perhaps
 	Window string `json:"window"`
-	// Of the network that the limit counts in place of the key, such as `24/48`.
+	// The bits of the network that the limit counts in place of the key, such as `24/48`.
 	Tier string `json:"tier,omitempty"`
 }
 

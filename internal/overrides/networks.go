@@ -54,12 +54,12 @@ const longestAddress = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
 // IsAddress reports whether a key is an address, or a group of addresses, which networks may select.
 func IsAddress(key string) bool {
-	_, ok := addressIn(key)
+	_, ok := AddressIn(key)
 	return ok
 }
 
-// addressIn returns the address that a key is, or the first one of a group.
-func addressIn(key string) (netip.Addr, bool) {
+// AddressIn returns the address that a key is, or the first one of a group.
+func AddressIn(key string) (netip.Addr, bool) {
 	text, _, _ := strings.Cut(key, "/")
 	if len(text) > longestAddress {
 		return netip.Addr{}, false
@@ -73,7 +73,7 @@ func (s *Set) networksOf(key string) (*networks, netip.Addr) {
 	if len(s.v4.rules)+len(s.v6.rules) == 0 {
 		return nil, netip.Addr{}
 	}
-	a, ok := addressIn(key)
+	a, ok := AddressIn(key)
 	switch {
 	case !ok:
 		return nil, netip.Addr{}

@@ -145,11 +145,16 @@ func (b *Book) Close() {
 func (b *Book) inherit(all []bans.Change) {
 	b.calls.Lock()
 	defer b.calls.Unlock()
+	b.writeHere(merges(all))
+}
+
+// merges returns the writes that bring records to a store.
+func merges(all []bans.Change) []bans.Write {
 	writes := make([]bans.Write, len(all))
 	for i, c := range all {
 		writes[i] = bans.Write{Op: bans.Merge, Member: c.Member, Record: c.Record}
 	}
-	b.writeHere(writes)
+	return writes
 }
 
 // books are those that are open: for metrics, and for reloads that open a store in another way.
@@ -340,14 +345,8 @@ func (b *Book) restore(ctx context.Context) {
 
 // merge brings records to the store, and returns how many it did not have so.
 func (b *Book) merge(ctx context.Context, all []bans.Change) (n int, err error) {
-	for len(all) > 0 {
-		some := all[:min(len(all), mostWrites)]
-		all = all[len(some):]
-		writes := make([]bans.Write, len(some))
-		for i, c := range some {
-			writes[i] = bans.Write{Op: bans.Merge, Member: c.Member, Record: c.Record}
-		}
-		a, err := b.exchange(ctx, bans.Ask{Known: b.change, Witness: b.witness, Writes: writes})
+	for some := range slices.Chunk(all, mostWrites) {
+		a, err := b.exchange(ctx, bans.Ask{Known: b.change, Witness: b.witness, Writes: merges(some)})
 		if err != nil {
 			return n, err
 		}

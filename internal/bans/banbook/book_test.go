@@ -165,7 +165,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Of a network, all addresses are banned, and no others.
+// A ban of a network is in force for all of its addresses, and for no others.
 func TestNetwork(t *testing.T) {
 	_, all := fleet(t, 2)
 	if err := all[0].SetNetwork(t.Context(), "z", "192.0.2.0/24", time.Hour, 0, control.Why{By: "ops", Reason: "a crawl"}); err != nil {

@@ -1,6 +1,7 @@
 package banbook
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/netip"
 	"slices"
@@ -94,7 +95,7 @@ func (k *known) tooMany(now int64) (gone []string) {
 		}
 	})
 	if more := len(left) - bans.MostRecords; more > 0 {
-		slices.SortFunc(left, func(a, b end) int { return int(min(1, max(-1, a.ends-b.ends))) })
+		slices.SortFunc(left, func(a, b end) int { return cmp.Compare(a.ends, b.ends) })
 		for _, e := range left[:more] {
 			gone = append(gone, e.name)
 		}

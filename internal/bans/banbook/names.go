@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -13,9 +13,9 @@ import (
 // a blank or one of these signs.
 const (
 	inShadow  = '~' // the zone denies nothing
-	isNetwork = '!'
-	isHash    = '#' // the HMAC of a key
-	isDigest  = '%' // the SHA-256 of a key that is too long
+	isNetwork = "!"
+	isHash    = "#" // the HMAC of a key
+	isDigest  = "%" // the SHA-256 of a key that is too long
 )
 
 // longestKey is the longest key, in bytes, that is kept as it is.
@@ -23,57 +23,63 @@ const longestKey = 128
 
 // names makes the names of members.
 type names struct {
-	hasher engine.KeyHasher // nil: keys are kept as they are
-	former former           // nil: there is no former secret
-}
-
-// former is implemented by stores whose secret may change.
-type former interface {
-	HashKey(key string, n int) (sum [32]byte, ok bool)
+	hasher overrides.Hasher // nil: keys are kept as they are
 }
 
 func namesOf(store window.Store) (n names) {
-	if h, ok := store.(engine.KeyHasher); ok && h.HashesKeys() {
+	h, ok := store.(interface {
+		overrides.Hasher
+		HashesKeys() bool
+	})
+	if ok && h.HashesKeys() {
 		n.hasher = h
-		n.former, _ = store.(former)
 	}
 	return n
 }
 
-// appendKey appends the name of a key.
-func (n *names) appendKey(dst []byte, zone, key string, shadow bool) []byte {
+// appendZone appends the name of a member up to its key.
+func appendZone(dst []byte, sign, zone string, shadow bool) []byte {
 	if shadow {
 		dst = append(dst, inShadow)
 	}
-	switch {
-	case n.hasher != nil:
-		return n.hasher.AppendKeyHash(append(append(append(dst, isHash), zone...), ' '), key)
-	case len(key) > longestKey:
-		sum := sha256.Sum256([]byte(key))
-		return base64.RawURLEncoding.AppendEncode(append(append(append(dst, isDigest), zone...), ' '), sum[:])
-	}
-	return append(append(append(dst, zone...), ' '), key...)
+	return append(append(append(dst, sign...), zone...), ' ')
 }
 
-// formerName returns the name that a key had under the former secret; empty without one.
-func (n *names) formerName(zone, key string, shadow bool) string {
-	if n.former == nil {
-		return ""
+// of returns the name of a key.
+func (n *names) of(zone, key string, shadow bool) []byte {
+	switch {
+	case n.hasher != nil:
+		return n.hashed(0, zone, key, shadow)
+	case len(key) > longestKey:
+		return withSum(isDigest, zone, sha256.Sum256([]byte(key)), shadow)
 	}
-	sum, ok := n.former.HashKey(key, 1)
+	return append(appendZone(nil, "", zone, shadow), key...)
+}
+
+// formerly returns the name that a key had under the former secret; nil without one.
+func (n *names) formerly(zone, key string, shadow bool) []byte {
+	if n.hasher == nil {
+		return nil
+	}
+	return n.hashed(1, zone, key, shadow)
+}
+
+// hashed returns the name of a key under a secret; nil if no secret has that number.
+func (n *names) hashed(secret int, zone, key string, shadow bool) []byte {
+	sum, ok := n.hasher.HashKey(key, secret)
 	if !ok {
-		return ""
+		return nil
 	}
-	dst := make([]byte, 0, 64)
-	if shadow {
-		dst = append(dst, inShadow)
-	}
-	dst = append(append(append(dst, isHash), zone...), ' ')
-	return string(base64.RawURLEncoding.AppendEncode(dst, sum[:]))
+	return withSum(isHash, zone, sum, shadow)
+}
+
+func withSum(sign, zone string, sum [32]byte, shadow bool) []byte {
+	room := make([]byte, 0, 2+64+1+43)
+	return base64.RawURLEncoding.AppendEncode(appendZone(room, sign, zone, shadow), sum[:])
 }
 
 // networkName returns the name of a network.
-func networkName(zone, network string) string { return string(isNetwork) + zone + " " + network }
+func networkName(zone, network string) string { return isNetwork + zone + " " + network }
 
 // member is what a name says. One of Key, KeyHash and Network is set, but for the empty key.
 type member struct {
@@ -86,7 +92,7 @@ func parseName(name string) (m member, ok bool) {
 	name, m.Shadow = strings.CutPrefix(name, string(inShadow))
 	place := &m.Key
 	if name != "" {
-		switch name[0] {
+		switch name[:1] {
 		case isNetwork:
 			place, name = &m.Network, name[1:]
 		case isHash, isDigest:

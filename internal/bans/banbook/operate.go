@@ -70,19 +70,15 @@ func (b *Book) Count(n map[string]int) {
 	})
 }
 
-// NameOf returns the entry of a key of a zone, whether it is banned or not.
-func (b *Book) NameOf(zone, key string) string {
-	return string(b.names.appendKey(nil, zone, key, false))
-}
-
 // Is reports whether the entry is of a key, which may be under a former secret.
 func (b *Book) Is(e *Entry, zone, key string) bool {
-	return e.name == b.NameOf(zone, key) || e.name == b.names.formerName(zone, key, false)
+	return e.name == string(b.names.of(zone, key, false)) || e.name == string(b.names.formerly(zone, key, false))
 }
 
 // SetKey bans a key, and SetNetwork a network, from now on for a time; keep is how long the level stays after that.
 func (b *Book) SetKey(ctx context.Context, zone, key string, length, keep time.Duration, why control.Why) error {
-	return b.set(ctx, zone, bans.Write{Member: b.NameOf(zone, key), Former: b.names.formerName(zone, key, false)}, length, keep, why)
+	w := bans.Write{Member: string(b.names.of(zone, key, false)), Former: string(b.names.formerly(zone, key, false))}
+	return b.set(ctx, zone, w, length, keep, why)
 }
 
 // SetNetwork bans the keys of a network.
@@ -108,9 +104,7 @@ func (b *Book) set(ctx context.Context, zone string, w bans.Write, length, keep 
 // Lift ends bans. It returns how many were in force until then.
 func (b *Book) Lift(ctx context.Context, entries []Entry, why control.Why) (lifted int, err error) {
 	of := make(map[string]int) // by zone
-	for len(entries) > 0 && err == nil {
-		some := entries[:min(len(entries), mostWrites)]
-		entries = entries[len(some):]
+	for some := range slices.Chunk(entries, mostWrites) {
 		writes := make([]bans.Write, len(some))
 		for i := range some {
 			writes[i] = bans.Write{Op: bans.Lift, Member: some[i].name}

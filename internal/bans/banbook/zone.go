@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,10 +12,10 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/bans"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
-	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/events"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
+	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 )
 
 // Zone has the bans of a zone. All methods are safe for concurrent use, and none waits for a server; those of a nil Zone
@@ -75,16 +74,12 @@ func place(shadow bool) int {
 func (z *Zone) find(key string, shadow bool) *fact {
 	n := &z.book.names
 	if n.hasher == nil && len(key) <= longestKey {
-		var room [2 + 64 + longestKey]byte // what a hasher gets would be on the heap
-		dst := room[:0]
-		if shadow {
-			dst = append(dst, inShadow)
-		}
-		return z.book.known.get(append(append(append(dst, z.name...), ' '), key...))
+		var room [2 + 64 + longestKey]byte // what names.of returns is on the heap
+		return z.book.known.get(append(appendZone(room[:0], "", z.name, shadow), key...))
 	}
-	f := z.book.known.get(n.appendKey(nil, z.name, key, shadow))
-	if f == nil && n.former != nil {
-		f = z.book.known.get([]byte(n.formerName(z.name, key, shadow)))
+	f := z.book.known.get(n.of(z.name, key, shadow))
+	if f == nil {
+		f = z.book.known.get(n.formerly(z.name, key, shadow)) // no member has an empty name
 	}
 	return f
 }
@@ -95,11 +90,7 @@ func (z *Zone) network(key string, now int64, shadow bool) *fact {
 	if all == nil || shadow {
 		return nil
 	}
-	text, _, _ := strings.Cut(key, "/")
-	if len(text) > 64 {
-		return nil
-	}
-	a, ok := normalize.Address(text)
+	a, ok := overrides.AddressIn(key)
 	if !ok {
 		return nil
 	}
@@ -136,14 +127,14 @@ func (z *Zone) isNew(key string, shadow bool) (name string, isNew bool) {
 		return "", false
 	}
 	b := z.book
-	name = string(b.names.appendKey(nil, z.name, key, shadow))
+	name = string(b.names.of(z.name, key, shadow))
 	return name, b.recent.isNew(maphash.String(b.known.seed, name), b.now())
 }
 
 func (z *Zone) strike(name, key string, rule *bans.Rule, shadow bool) {
 	b := z.book
 	w := bans.Write{
-		Op: bans.Strike, Member: name, Former: b.names.formerName(z.name, key, shadow),
+		Op: bans.Strike, Member: name, Former: string(b.names.formerly(z.name, key, shadow)),
 		Rule: *rule, Draw: rand.Int64N(1000), //nolint:gosec // spreads ends
 	}
 	if !b.remote {
