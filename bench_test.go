@@ -128,7 +128,7 @@ func TestAllocations(t *testing.T) {
 		{"load", `{"zones":[{"name":"allocations_load","limits":[{"max":1000000,"window":"1m"}],"load":{"cpu":{"lo":"70%","hi":"95%"}}}]}`, 3},
 		// What the zone marks has a piece of memory of its own; clients are told nothing.
 		{"mark", `{"zones":[{"name":"allocations_mark",` + limit + `,"enforce":"mark"}]}`, 3},
-		// Of a key that is not banned, an atomic load tells that.
+		// An atomic load tells that no key is banned.
 		{"ban", `{"zones":[{"name":"allocations_ban","key":"{http.request.header.X-Key}",` + limit + `,"ban":{"for":"10m"}}]}`, 4},
 		{"alert", `{"zones":[{"name":"allocations_alert",` + limit + `,"alert":{}}],"log_key":true}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},

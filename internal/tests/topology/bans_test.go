@@ -60,29 +60,21 @@ http://%s {
 }
 `
 
-// banFleet is three Caddys that ban, on one store.
+// banFleet is a fleet that bans. Each Caddy has a second site, on which bans are short.
 type banFleet struct {
-	*testing.T
-	client    *http.Client
-	store     string
-	addresses [3]string
-	shorts    [3]string
-	caddys    [3]*caddyrun.Process
+	*fleet
+	shorts [3]string
 }
 
 func startBanFleet(t *testing.T, store string) *banFleet {
 	t.Helper()
-	f := &banFleet{T: t, client: caddyrun.NewClient(t), store: store}
-	for i := range f.caddys {
-		f.start(i)
+	f := &banFleet{fleet: &fleet{T: t, client: caddyrun.NewClient(t), store: store}}
+	f.config = func(i int) string {
+		f.shorts[i] = caddyrun.FreeAddress(t)
+		return fmt.Sprintf(banning, f.store, f.addresses[i], f.shorts[i])
 	}
+	f.startAll()
 	return f
-}
-
-func (f *banFleet) start(i int) {
-	f.Helper()
-	f.addresses[i], f.shorts[i] = caddyrun.FreeAddress(f), caddyrun.FreeAddress(f)
-	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(banning, f.store, f.addresses[i], f.shorts[i]), f.addresses[i])
 }
 
 // ban has a Caddy ban a key, and returns when the denial that did it was answered.
@@ -327,7 +319,7 @@ func TestBannedClientCostsNothing(t *testing.T) {
 	}
 }
 
-// Of a Redis that is flushed, each Caddy that knows a ban brings it back, and says so. The ban is in force all the time.
+// Each Caddy that knows a ban brings it back to a Redis that was flushed, and says so. The ban is in force all the time.
 func TestBansAreWrittenAgain(t *testing.T) {
 	t.Parallel() // it waits
 	s := redistest.Start(t)

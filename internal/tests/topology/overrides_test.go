@@ -24,21 +24,28 @@ type fleet struct {
 	store     string // as a Caddyfile has it
 	addresses [3]string
 	caddys    [3]*caddyrun.Process
+	config    func(i int) string // of a Caddy that has its address
 }
 
 func startFleet(t *testing.T, store string) *fleet {
 	t.Helper()
 	f := &fleet{T: t, client: caddyrun.NewClient(t), store: store}
+	f.config = func(i int) string { return fmt.Sprintf(caddyrun.Sharing, f.TempDir(), f.store, f.addresses[i]) }
+	f.startAll()
+	return f
+}
+
+func (f *fleet) startAll() {
+	f.Helper()
 	for i := range f.caddys {
 		f.start(i)
 	}
-	return f
 }
 
 func (f *fleet) start(i int) {
 	f.Helper()
 	f.addresses[i] = caddyrun.FreeAddress(f)
-	f.caddys[i] = caddyrun.Start(f, fmt.Sprintf(caddyrun.Sharing, f.TempDir(), f.store, f.addresses[i]), f.addresses[i])
+	f.caddys[i] = caddyrun.Start(f, f.config(i), f.addresses[i])
 }
 
 // status returns that of the answer of a Caddy to a request of a key.
