@@ -42,7 +42,7 @@ func (req *request) denyBanned(r *http.Request, z *zone.Live, key string) (bool,
 		return false, err
 	}
 	req.denyBy(z, key)
-	inForce := ban // else the ban of each request would be on the heap, also where there is none
+	inForce := ban // &ban would put a Ban on the heap for each request
 	req.overridden.ban = &inForce
 	return true, nil
 }
