@@ -2,7 +2,7 @@ package window
 
 import "fmt"
 
-// Algorithm is a way to keep the history of a key: Zset, Log, Stream, Slices, Layers or GCRA. Its
+// Algorithm is a way to keep the history of a key: Zset, Log, Stream, Slices, Layers, GCRA or Concurrent. Its
 // properties are in the table of facts.go. Each has a twin in package lua, under the same name,
 // that makes the same decisions. No other package can have an algorithm, for a store on Redis
 // needs the twin.

@@ -35,6 +35,9 @@ type Facts struct {
 	// Bucket reports whether units run out evenly, so that a counter never holds more than
 	// its limit and no unit has a time.
 	Bucket bool
+	// Held reports whether units are held until they are given back. They do not leave by themselves, and a counter of
+	// this process that holds some is never evicted.
+	Held bool
 }
 
 // table has the facts of all algorithms. A test ranges over it: see TestFacts here and in
@@ -102,7 +105,7 @@ var (
 			return maxPackedPolicies, nil
 		},
 	}
-	table = []*Facts{&zsetFacts, &logFacts, &streamFacts, &slicesFacts, &layersFacts, &gcraFacts}
+	table = []*Facts{&zsetFacts, &logFacts, &streamFacts, &slicesFacts, &layersFacts, &gcraFacts, &concurrentFacts}
 )
 
 func (Zset) facts() *Facts   { return &zsetFacts }

@@ -131,6 +131,20 @@ type Instancer interface {
 	Leave(ctx context.Context) error
 }
 
+// TotalsLister is implemented by stores that know which process holds how many units of window.Concurrent.
+type TotalsLister interface {
+	// Totals returns what each process holds of the charge's counter, in the order of their names. It returns errors as Take does.
+	Totals(ctx context.Context, charge window.Charge) ([]Total, error)
+}
+
+// Total is what a process holds of a counter.
+type Total struct {
+	Instance string        // the name of the process; empty: the only one
+	Units    int64         // 1 or more
+	Age      time.Duration // for how long it has held any, without a break
+	Silent   time.Duration // since the store has heard of the total
+}
+
 // Holder is implemented by stores that have to stay open for receipts.
 type Holder interface {
 	// Hold keeps the store open until Release, but no longer than a time after it was to be

@@ -18,6 +18,11 @@ func (g *Guard) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 	}
 	asked := g.now()
 	results := g.breaker.TakeBatch(ctx, requests)
+	for i := range results {
+		if results[i].Err == nil {
+			g.hold(requests[i], results[i].Decisions)
+		}
+	}
 	if g.users.Load() == 0 {
 		return results
 	}

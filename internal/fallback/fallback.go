@@ -124,6 +124,14 @@ func (g *Guard) Take(ctx context.Context, charges []window.Charge) ([]window.Dec
 
 // TakeInto is Take with room for the decisions.
 func (g *Guard) TakeInto(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
+	ds, err := g.take(ctx, room, charges)
+	if err == nil {
+		g.hold(charges, ds)
+	}
+	return ds, err
+}
+
+func (g *Guard) take(ctx context.Context, room []window.Decision, charges []window.Charge) ([]window.Decision, error) {
 	switch {
 	case !g.settled() && !g.breaker.Open(charges...):
 		return g.repayAndTake(ctx, charges, room)
@@ -202,7 +210,9 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	locked := k.lock(hashes)
 	defer k.unlock(locked)
 	for i := range own {
-		g.start(k.shard(hashes[i]), hashes[i], &own[i], n)
+		if !isHeld(&own[i]) {
+			g.start(k.shard(hashes[i]), hashes[i], &own[i], n)
+		}
 	}
 	ds, err := g.local.Take(ctx, own)
 	if err != nil || !window.Allowed(ds) {
@@ -211,6 +221,8 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	for i := range own {
 		switch c := &charges[i]; {
 		case c.Cost == 0:
+		case isHeld(c):
+			_ = g.store.ChargeMore(ctx, *c, c.Cost) // it asks no server
 		case errors.Is(cause, window.ErrUnknown) || engine.IsNative(c):
 			g.inDoubt.add(c, c.Cost)
 		case slices.Contains(unsettled, i):

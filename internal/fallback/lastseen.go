@@ -97,6 +97,9 @@ func (k *lastSeen) note(asked, heard int64, charges []window.Charge, ds []window
 	for i := range charges {
 		own := ds[:len(charges[i].Policies)]
 		ds = ds[len(own):]
+		if isHeld(&charges[i]) {
+			continue
+		}
 		e, lowers, reset := entry{hash: k.hash(&charges[i])}, allowed, int64(0)
 		for j := range own {
 			d := &own[j]

@@ -59,10 +59,10 @@ func (s *Store) unlock(accounts []account, locked uint64) {
 }
 
 // open finds the account's key. A new one for which there is no room shares the
-// overflow key of its zone: no request passes uncounted.
+// overflow key of its zone, unless it holds units: no request passes uncounted.
 func (a *account) open(now int64) {
 	a.slot = a.shard.find(&a.name, false)
-	if a.slot == none && !a.shard.hasRoom(now, &a.name) {
+	if a.slot == none && !isHeld(a.charge) && !a.shard.hasRoom(now, &a.name) {
 		a.overflow = true
 		a.name = a.name.overflow()
 		a.slot = a.shard.find(&a.name, true)
@@ -133,6 +133,9 @@ func (a *account) note(now int64, ds []window.Decision) {
 	}
 	sl.expires = max(sl.expires, a.history().Until(a.charge.Algorithm))
 	sl.hold(now, ds)
+	if isHeld(a.charge) {
+		sl.heldUntil = sl.expires
+	}
 }
 
 // standing returns what the decisions would be on a charge that costs nothing.

@@ -177,6 +177,9 @@ func (s *Store) Reset(_ context.Context, charge window.Charge) error {
 	if err := engine.CheckReset(charge); err != nil {
 		return err
 	}
+	if isHeld(&charge) {
+		return nil // what is held is held, whatever is forgotten
+	}
 	var room room
 	accounts, locked, _ := s.lock([]window.Charge{charge}, &room)
 	defer s.unlock(accounts, locked)

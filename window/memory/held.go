@@ -1,0 +1,24 @@
+package memory
+
+import (
+	"time"
+
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// isHeld reports whether a charge holds its units until they are given back. There are as many such keys as requests in
+// flight at most: none shares an overflow key, as what another key gives back there would be free for all.
+func isHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
+
+// Held returns the units that are held on the counter of a charge with window.Concurrent, and for how long it has held
+// any, without a break.
+func (s *Store) Held(charge window.Charge) (units int64, age time.Duration) {
+	var room room
+	accounts, locked, now := s.lock([]window.Charge{charge}, &room)
+	defer s.unlock(accounts, locked)
+	units, since := accounts[0].history().Held()
+	if units == 0 {
+		return 0, 0
+	}
+	return units, time.Duration(max(0, now-since)) * time.Millisecond
+}
