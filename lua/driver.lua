@@ -34,6 +34,7 @@
 --   look, spend, explain, settle   with the meaning of window.Algorithm
 --   names                          true: its units have names
 --   fields                         true: it notes fields
+--   holds                          true: it holds units until they are given back; settle has a reply
 --
 -- A charge c is a table:
 --
@@ -44,6 +45,7 @@
 --   cost                           units
 --   id                             what the names of its units begin with, if these have names
 --   fields                         name, value..., if the algorithm notes fields
+--   number, given, back            if the algorithm holds units: see concurrent.lua
 --   allowed[j], remaining[j], retry[j], reset[j], effective[j]
 --                                  the decision, as in the reply; allowed is a boolean
 --   own                            nil at first; then a table of the algorithm, whose file lists
@@ -230,6 +232,7 @@ local function any()
       c.fields = {}
       for j = 1, item() do c.fields[j] = item() end
     end
+    if c.algorithm.holds then c.number, c.given, c.back = item(), item(), item() end
   end
 
   local function read_request()
@@ -316,7 +319,8 @@ if op == 'settle_each' then
     local c = next_request()[1]
     local done, err = pcall(c.algorithm.settle, c, now, next_item(), next_item())
     replied = replied + 1
-    reply[replied] = done and 0 or failure(err, 'WRONGTYPE ') -- one key: the first command meets that
+    -- One key: the first command meets a wrong type.
+    reply[replied] = done and (c.algorithm.holds and err or 0) or failure(err, 'WRONGTYPE ')
   end
   return reply
 end

@@ -19,7 +19,7 @@ import (
 var files embed.FS
 
 // Algorithms are the names of the algorithms that have a script.
-var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra"}
+var Algorithms = []string{"zset", "log", "stream", "slices", "layers", "gcra", "concurrent"}
 
 // Passing are those that have one more, in pass, for most requests.
 var Passing = []string{"zset", "log", "slices", "gcra"}

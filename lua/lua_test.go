@@ -62,7 +62,7 @@ func TestHeaders(t *testing.T) {
 	for _, name := range Algorithms {
 		header(t, name, name+":", "Key ", "Options")
 		for _, function := range []string{"look", "spend", "explain", "settle"} {
-			if !strings.Contains(read(name), " = "+function) || !regexp.MustCompile(`local (function )?([a-z]+, )*`+function+`(\(c, now|, | = verdict\()`).MatchString(read(name)) {
+			if !strings.Contains(read(name), " = "+function) || !regexp.MustCompile(`local (function )?([a-z]+, )*`+function+`(\(c, _?now|, | = verdict\()`).MatchString(read(name)) {
 				t.Errorf("%s.lua has no %s", name, function)
 			}
 		}
@@ -91,14 +91,14 @@ func header(t *testing.T, name, begin string, parts ...string) {
 // a window.
 func TestOneVerdict(t *testing.T) {
 	for _, function := range []string{"look", "spend", "explain"} {
-		definition := regexp.MustCompile(`function ([a-z]+\.)?` + function + `\(c, now`)
+		definition := regexp.MustCompile(`function ([a-z]+\.)?` + function + `\(c, _?now`)
 		var in []string
 		for _, name := range modules() {
 			if definition.MatchString(read(name)) {
 				in = append(in, name)
 			}
 		}
-		if want := []string{"gcra", "verdict"}; !slices.Equal(in, want) { // gcra counts no units
+		if want := []string{"gcra", "concurrent", "verdict"}; !slices.Equal(in, want) { // in gcra and concurrent no unit leaves a window
 			t.Errorf("%s is in %v, want it in %v", function, in, want)
 		}
 	}
@@ -303,6 +303,8 @@ func TestLoads(t *testing.T) {
 		}
 		if name == "stream" {
 			plan = append(plan, -1, 1, 1, 2, "user", "anna")
+		} else if name == "concurrent" {
+			plan = append(plan, -1, 1, 1, 7, 0, 0)
 		} else {
 			plan = append(plan, 1, 1)
 		}
@@ -312,6 +314,8 @@ func TestLoads(t *testing.T) {
 			want = []int64{1_800_000_000_000, 9}
 		case "gcra": // a tenth was spent
 			want = []int64{1_800_000_000_000, -4, 9, 6_000, 6_000}
+		case "concurrent": // no time frees units
+			want = []int64{1_800_000_000_000, -5, 1, 9, 0, 0, 0}
 		}
 		got, err := c.EvalSha(t.Context(), sha, []string{"key:" + name}, "1800000000000", "take", "id", pack(t, c, plan)).Int64Slice()
 		if err != nil || !slices.Equal(got, want) {

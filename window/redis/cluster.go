@@ -153,6 +153,7 @@ func (s *Store) assemble(ctx context.Context, op wire.Op, calls []*wire.Call) (r
 	var failed []string // nodes
 	for i, c := range calls {
 		c.Answer(answers[i : i+1])
+		s.answered(c, answers[i:i+1])
 		switch err := answers[i].Err; {
 		case c.Op == wire.Peek:
 		case err != nil:
@@ -212,14 +213,20 @@ func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (
 		if own == nil || !window.Allowed(own) || cost == 0 || c.Op == wire.Peek {
 			continue
 		}
+		for j := range own {
+			own[j].Remaining += cost
+		}
+		if isHeld(&c.Requests[0][0]) {
+			if &c.Names[0] == &s.namings[0] {
+				s.giveUp(c.Requests[0], answers[i])
+			}
+			continue
+		}
 		back := s.writer.Script(c.Names, wire.Settle, c.Requests, own[0].At, -cost)
 		if failed {
 			back.Err = failure.ErrLater
 		}
 		undo = append(undo, back)
-		for j := range own {
-			own[j].Remaining += cost
-		}
 	}
 	return undo
 }

@@ -100,11 +100,13 @@ func TestConformance(t *testing.T) { windowtest.ExerciseRecorded(t, openMemory, 
 //   - ZsetIsExact, LogIsExact, StreamIsExact, GCRALimitIsLowered and GCRAManyWindows have other
 //     policies at each step, and a denial is remembered under its policies;
 //   - LogEdges denies nothing;
-//   - HistoryStays waits between two requests for longer than a denial is remembered.
+//   - HistoryStays waits between two requests for longer than a denial is remembered;
+//   - units that are held may come back at any time.
 func TestConformanceRemembering(t *testing.T) {
 	windowtest.Exercise(t, openRemembering, "AdaptiveSwitches", "LayersAreFineSlices", "ManyLayers", "ManySlices",
 		"MillisecondLayersAreExact", "MillisecondSlicesAreExact", "StrictNeverOver", "WeightedWorstCase",
-		"ZsetIsExact", "LogIsExact", "StreamIsExact", "GCRALimitIsLowered", "GCRAManyWindows", "LogEdges", "HistoryStays")
+		"ZsetIsExact", "LogIsExact", "StreamIsExact", "GCRALimitIsLowered", "GCRAManyWindows", "LogEdges", "HistoryStays",
+		"HeldTables", "HeldWalk")
 }
 
 // walks is less for make mutants.
@@ -138,7 +140,7 @@ func TestTwins(t *testing.T) {
 	for _, a := range algorithms {
 		names = append(names, a.Name())
 	}
-	if !slices.Equal(names, lua.Algorithms) {
+	if names = append(names, window.Concurrent{}.Name()); !slices.Equal(names, lua.Algorithms) {
 		t.Errorf("algorithms %v, and scripts of %v", names, lua.Algorithms)
 	}
 }

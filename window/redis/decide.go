@@ -68,7 +68,8 @@ func (s *Store) newBatcher() *batch.Batcher {
 			}
 			return s.words.FailUncharged(ctx, err)
 		},
-		Busy: s.busy(),
+		GiveUp: s.giveUp,
+		Busy:   s.busy(),
 	})
 }
 
@@ -171,6 +172,7 @@ func (s *Store) decideTogether(ctx context.Context, calls []*wire.Call, results 
 	for _, c := range calls {
 		own := results[c.First : c.First+len(c.Requests)]
 		c.Answer(own)
+		s.answered(c, own)
 		for i := range own {
 			own[i].Err = s.words.Fail(ctx, own[i].Err)
 		}

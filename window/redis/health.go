@@ -65,7 +65,11 @@ func (s *Store) pingEach(ctx context.Context, charges []window.Charge) error {
 func (s *Store) doubt(charges []window.Charge) {
 	for i := range charges {
 		c := &charges[i]
-		probe, node := window.FactsOf(c.Algorithm).Probe, engineStore{s}.Parts(charges[i:i+1], nil)[0]
+		facts := window.FactsOf(c.Algorithm)
+		if facts.Held { // a ping would hold a unit, and slices take the same commands
+			facts = window.FactsOf(window.Slices{})
+		}
+		probe, node := facts.Probe, engineStore{s}.Parts(charges[i:i+1], nil)[0]
 		s.doubts.LoadOrStore(kind{probe, c.Pack > 0, node}, pingCharge(probe, c.Pack))
 	}
 }

@@ -74,6 +74,9 @@ type Options struct {
 	// Few is called for a server to which no more connections can be made, while those that are open
 	// work: of how many are open, and why, once a minute at most. It must not wait. Nil: not called.
 	Few func(open int, err error)
+	// Reclaimed is called with units of window.Concurrent that are free as the process that held them was silent
+	// for its lease. It must not wait. Nil: not called.
+	Reclaimed func(zone string, units int64)
 	// Tests set the time, in Unix milliseconds. Nil: the server's clock.
 	Now func() int64
 }

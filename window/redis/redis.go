@@ -26,6 +26,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/rtt"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/tasks"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/totals"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
 )
 
@@ -45,6 +46,7 @@ type Store struct {
 	denials  *denials.Memory
 	gate     *gate.Gate // of a Cluster; nil for a single server
 	leases   *leases.Leases
+	totals   *totals.Table // of units that are held
 	report   func(error)
 	// Whether a node of a Cluster has answered a store that was not configured for one.
 	elsewhere atomic.Bool
@@ -120,6 +122,8 @@ func newStore(client goredis.UniversalClient, o Options) *Store {
 	if s.cluster {
 		s.gate = gate.New(batch.QueueLength)
 	}
+	s.totals = totals.New(totals.Env{Context: s.background.Context, Now: s.clock, Tell: s.tell, Reclaimed: o.Reclaimed})
+	s.writer.Totals = s.totals
 	s.leases = leases.New(leases.Env{
 		Now:     leases.NewClocks(own),
 		Timeout: s.timeout,
@@ -169,7 +173,7 @@ func (s *Store) onEach(o Options) {
 // String implements window.Store.
 func (s *Store) String() string { return s.name }
 
-// Close implements window.Store. It gives back what is left of leases, and waits a moment for
+// Close implements window.Store. It gives back what is left of leases, and all units that are held, and waits a moment for
 // receipts that are being settled. A client that was given stays open.
 func (s *Store) Close() error {
 	s.leases.Drain()
@@ -177,6 +181,7 @@ func (s *Store) Close() error {
 		time.Sleep(again)
 	}
 	s.locally.close()
+	s.totals.Close()
 	s.leases.Close()
 	s.givebacks.Close()
 	s.background.Close()

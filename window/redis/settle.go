@@ -20,6 +20,10 @@ func (s *Store) GiveBack(ctx context.Context, charge window.Charge, at, units in
 	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
 	}
+	if isHeld(&charge) {
+		s.totals.GiveBack(&charge, units, true)
+		return nil
+	}
 	if charge.Lease.Units > 0 && s.leases.GiveBack(&charge, at, units) {
 		return nil
 	}
@@ -31,6 +35,10 @@ func (s *Store) GiveBack(ctx context.Context, charge window.Charge, at, units in
 func (s *Store) ChargeMore(ctx context.Context, charge window.Charge, units int64) error {
 	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
+	}
+	if isHeld(&charge) {
+		s.totals.Add(&charge, units)
+		return nil
 	}
 	if charge.Lease.Units > 0 {
 		s.leases.EndOf(&charge)
@@ -60,7 +68,9 @@ func (s engineStore) SettleBatch(ctx context.Context, all []engine.Settlement) [
 	errs := make([]error, len(all))
 	var own []settlement
 	for i := range all {
-		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 && isHeld(&all[i].Charge) {
+			errs[i] = engine.Settle(ctx, s.Store, all[i].Charge, all[i].At, all[i].Delta)
+		} else if errs[i] == nil && all[i].Delta != 0 {
 			own = append(own, s.newSettlement(&all[i], &errs[i]))
 		}
 	}

@@ -25,6 +25,9 @@ func (s *Store) TakeInto(ctx context.Context, room []window.Decision, charges []
 	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
+	if err := s.awaitTotals(ctx, charges); err != nil {
+		return nil, err
+	}
 	var leased *leases.Holder
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		leased = s.leases.Holder(&charges[0])
@@ -81,6 +84,9 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
+		if results[i].Err = s.awaitTotals(ctx, charges); results[i].Err != nil {
+			continue
+		}
 		if results[i].Decisions = s.denials.Answer(asked, charges, nil); results[i].Decisions != nil {
 			continue
 		}
@@ -119,6 +125,9 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	}
 	s.leases.Forget(&charge)
 	defer s.denials.Forget(&charge)
+	if isHeld(&charge) {
+		defer s.totals.Tell(&charge)
+	}
 	var calls []*wire.Call
 	for i := range s.namings {
 		one := s.namings[i : i+1]

@@ -113,6 +113,8 @@ var suite = []struct {
 	{"ManySlices", true, testManySlices},
 	{"HistoryStays", true, testHistoryStays},
 	{"Horizon", true, testHorizon},
+	{"HeldTables", false, testHeldTables},
+	{"HeldWalk", false, testHeldWalk},
 }
 
 // Exercise runs the suite, but for the tests that are named.

@@ -48,6 +48,8 @@ type Env struct {
 	// Fail returns the error of a request whose caller has gone, because of err. sent tells
 	// whether the server may have charged the request.
 	Fail func(ctx context.Context, err error, sent bool) error
+	// GiveUp is told the result of a request whose caller has gone. It must not retain it. Nil: none is told.
+	GiveUp func(charges []window.Charge, r window.Result)
 	// The error of a request that the queue has no room for.
 	Busy error
 }
@@ -194,6 +196,7 @@ func (b *Batcher) run() {
 
 // deliver gives the callers their results, but for those who have gone.
 func (b *Batcher) deliver(own *batch, results []window.Result) {
+	var gone []int // requests
 	b.mu.Lock()
 	b.inFlight = slices.DeleteFunc(b.inFlight, func(other *batch) bool { return other == own })
 	for i, w := range own.waiters {
@@ -202,9 +205,15 @@ func (b *Batcher) deliver(own *batch, results []window.Result) {
 			w.take(results[i])
 		} else {
 			own.waiters[i] = nil
+			gone = append(gone, i)
 		}
 	}
 	b.mu.Unlock()
+	for _, i := range gone {
+		if b.env.GiveUp != nil {
+			b.env.GiveUp(own.requests[i], results[i])
+		}
+	}
 	for _, w := range own.waiters {
 		if w != nil {
 			w.done <- struct{}{}

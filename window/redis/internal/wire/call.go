@@ -3,14 +3,18 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
+	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/scripts"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/totals"
 )
 
 // Op is what the script does with the requests of a call.
@@ -61,6 +65,10 @@ type Writer struct {
 	Now func() int64
 	// What tells this process from others.
 	Instance string
+	// The name of this process, for operators: that of the host, and the beginning of Instance.
+	Name string
+	// What this process holds.
+	Totals *totals.Table
 
 	counter atomic.Uint64 // of calls
 }
@@ -69,7 +77,30 @@ type Writer struct {
 func NewWriter(names []naming.Naming, now func() int64) *Writer {
 	var b [9]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return &Writer{Names: names, Now: now, Instance: base64.RawURLEncoding.EncodeToString(b[:])}
+	w := &Writer{Names: names, Now: now, Instance: base64.RawURLEncoding.EncodeToString(b[:])}
+	w.Name = hostName() + "-" + w.Instance[:8]
+	return w
+}
+
+// hostName returns the name of the host up to its first dot, as far as it is short and readable.
+func hostName() string {
+	const most = 16 // for fields of hashes that Redis packs
+	name, _ := os.Hostname()
+	name, _, _ = strings.Cut(name, ".")
+	name = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	return cmp.Or(name[:min(len(name), most)], "caddy")
+}
+
+// Sent returns the takes of units that are held, which are to be answered once. The call must be over.
+func (c *Call) Sent() []totals.Sent {
+	sent := c.plan.sent
+	c.plan.sent = c.plan.sent[:0]
+	return sent
 }
 
 // appendID appends a name for units that no other process makes too. It need not be secret.
@@ -84,13 +115,16 @@ func (w *Writer) Script(names []naming.Naming, op Op, requests [][]window.Charge
 
 // Write makes c a call of the script, as the header of lua/driver.lua describes
 // it. To the script, a request under two names is one with twice the charges; but
-// settle, settle_each and reset take one charge at a time, and settling has two numbers after each.
+// settle, settle_each and reset take one charge at a time, and settling has two numbers after each. Totals of units that
+// are held have none here: the table has them.
 func (w *Writer) Write(c *Call, op Op, requests [][]window.Charge, numbers ...int64) *Call {
 	c.Op, c.Requests, c.First, c.Native, c.Reply, c.Err = op, requests, 0, false, nil, nil
 	c.buf, c.ends, c.args = c.buf[:0], c.ends[:0], c.args[:0]
 	c.plan.reset()
+	c.plan.writer, c.plan.op, c.plan.counts = w, op, len(w.Names) > 0 && &c.Names[0] == &w.Names[0]
 	decides := op.decides()
 	for i, charges := range requests {
+		c.plan.place = i
 		first := len(c.buf)
 		for k := range c.Names {
 			n := &c.Names[k]
@@ -101,7 +135,7 @@ func (w *Writer) Write(c *Call, op Op, requests [][]window.Charge, numbers ...in
 			if !decides {
 				c.plan.apart(c.Names[k:k+1], charges)
 			}
-			if op.settles() {
+			if op.settles() && numbers != nil {
 				c.plan.requests.int(numbers[2*i])
 				c.plan.requests.int(numbers[2*i+1])
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/naming"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/totals"
 )
 
 // plan is the list that tells the script what to decide on, in MessagePack; the
@@ -17,6 +18,11 @@ type plan struct {
 	group                 int      // index of the number of requests in the last group of units, if there is one
 	unit                  int64    // the definition of that group
 	keys                  []uint32 // hashes of the keys of that group, for none to come twice
+	writer                *Writer
+	op                    Op
+	place                 int           // the place of the request that is written
+	counts                bool          // its takes of units that are held are to be answered
+	sent                  []totals.Sent // these takes
 }
 
 var keySeed = maphash.MakeSeed()
@@ -36,6 +42,7 @@ func (p *plan) reset() {
 	p.definitions.reset()
 	p.requests.reset()
 	p.unit = 0
+	p.sent = p.sent[:0]
 }
 
 // append appends the whole list to dst.
@@ -91,7 +98,7 @@ func (i *items) string(s string) {
 // request writes a request, of which every charge counts under each of the names. One
 // for a unit joins the group before it, if it can. key is the name of its first counter.
 func (p *plan) request(namings []naming.Naming, charges []window.Charge, key []byte) {
-	if notes := window.FactsOf(charges[0].Algorithm).Notes; len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || notes {
+	if f := window.FactsOf(charges[0].Algorithm); len(namings) > 1 || len(charges) > 1 || charges[0].Cost != 1 || f.Notes || f.Held {
 		p.apart(namings, charges)
 		return
 	}
@@ -121,13 +128,38 @@ func (p *plan) apart(namings []naming.Naming, charges []window.Charge) {
 			p.requests.int(p.definition(c))
 			p.requests.int(double(c.Cost))
 			p.field(&namings[k], c)
-			if window.FactsOf(c.Algorithm).Notes {
+			switch f := window.FactsOf(c.Algorithm); {
+			case f.Notes:
 				p.requests.int(int64(len(c.Fields)))
 				for _, word := range c.Fields {
 					p.requests.string(word)
 				}
+			case f.Held:
+				p.message(c, k == 0)
 			}
 		}
+	}
+}
+
+// message writes what this process holds, and in what order it says so. It says of a total that replaces another one how
+// old it is, and what the server must have counted. Units are counted as sent once, under the first name.
+func (p *plan) message(c *window.Charge, first bool) {
+	var m totals.Message
+	var more []int64
+	switch {
+	case p.op.settles():
+		var age, heard int64
+		m, age, heard = p.writer.Totals.Total(c)
+		more = []int64{age, heard}
+	case p.op == Take && p.counts && first && c.Cost > 0:
+		var sent totals.Sent
+		m, sent = p.writer.Totals.Take(p.place, c)
+		p.sent = append(p.sent, sent)
+	default:
+		m = p.writer.Totals.Look(c)
+	}
+	for _, n := range append([]int64{m.Number, m.Given, m.Back}, more...) {
+		p.requests.int(n)
 	}
 }
 
@@ -159,9 +191,13 @@ func (p *plan) definition(c *window.Charge) int64 {
 		}
 	}
 	p.known = append(p.known, definition{c.Algorithm, c.Pack > 0, longest, c.Policies})
-	options := window.OptionsOf(c.Algorithm)
+	options, named := window.OptionsOf(c.Algorithm), window.FactsOf(c.Algorithm).Held
 	d := &p.definitions
-	d.int(int64(4 + 2*len(c.Policies) + len(options)))
+	items := int64(4 + 2*len(c.Policies) + len(options))
+	if named {
+		items++
+	}
+	d.int(items)
 	d.string(c.Algorithm.Name())
 	d.bool(c.Pack > 0)
 	d.int(longest)
@@ -172,6 +208,9 @@ func (p *plan) definition(c *window.Charge) int64 {
 	}
 	for _, o := range options {
 		d.int(o)
+	}
+	if named {
+		d.string(p.writer.Name)
 	}
 	return int64(len(p.known))
 }
