@@ -94,7 +94,7 @@ type Handler struct {
 	Share bool `json:"share,omitempty"`
 
 	// The status of a denied request; `empty_key_status` of a zone goes before it.
-	// Default: 429.
+	// Default: 429, or 503 where nothing but `concurrent` denies it, with a key that all requests share.
 	Status int `json:"status,omitempty"`
 
 	// Which fields answers get: `ietf` for RateLimit and RateLimit-Policy, one line
@@ -182,7 +182,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if err != nil {
 			return err
 		}
-		use.Note(h.decidesAlone(z) && z.c.Tiers == nil, openShadow != nil)
+		use.Note(h.decidesAlone(z) && z.c.Tiers == nil && z.c.Concurrent == nil, openShadow != nil)
 		if z.c.Percent != enforce.All && z.c.Percent != enforce.Mark {
 			if err := use.CheckShadow(); err != nil {
 				return fmt.Errorf("zone %s: enforce %s: %w", z.Name, z.Enforce, err)
@@ -190,9 +190,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	zone.Join(h.zones)
+	busy := cmp.Or(h.Status, http.StatusServiceUnavailable)
 	h.Status, h.Headers = cmp.Or(h.Status, http.StatusTooManyRequests), cmp.Or(h.Headers, fieldsIETF)
 	h.requests = request.New(h.zones, matchers, request.Options{
-		Store: h.store, OnError: h.OnError, Share: h.Share, Status: h.Status, Jitter: h.Jitter, LogKey: h.LogKey, Logger: ctx.Logger(),
+		Store: h.store, OnError: h.OnError, Share: h.Share, Status: h.Status, Busy: busy, Jitter: h.Jitter, LogKey: h.LogKey, Logger: ctx.Logger(),
 		IETF: h.Headers == fieldsIETF || h.Headers == fieldsBoth, Legacy: h.Headers == fieldsLegacy || h.Headers == fieldsBoth, API: apis[h.Errors],
 	})
 	if h.Share {

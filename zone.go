@@ -23,8 +23,13 @@ type Zone struct {
 	// `{http.vars.client_ip}`.
 	Key string `json:"key,omitempty"`
 
-	// The limits, one or more; all of them hold.
-	Limits []Limit `json:"limits"`
+	// The limits; all of them hold. One or more, or `concurrent`.
+	Limits []Limit `json:"limits,omitempty"`
+
+	// How many requests of a key may be open at the same time, beside the limits, all or nothing, or alone. Not with
+	// `lease`, nor with gcra and `native on`; without limits, not with options that say how units are counted. Default: any
+	// number.
+	Concurrent *Concurrent `json:"concurrent,omitempty"`
 
 	// The limit that holds instead of one whose placeholders give no valid value.
 	// Required if a limit has placeholders, and has none itself.

@@ -114,7 +114,10 @@ func checkMatcherNames(option string, sets caddyhttp.RawMatcherSets) error {
 
 func checkLimits(z *Zone, c *compiled.Settings) error {
 	if len(z.Limits) == 0 {
-		return errors.New("limit is missing: write limit <max> <window>")
+		if z.Concurrent != nil {
+			return nil
+		}
+		return errors.New("limit is missing: write limit <max> <window>, or concurrent <max>")
 	}
 	windows := make(map[time.Duration]bool)
 	of := c // the settings of the zone, or of a tier
@@ -303,6 +306,9 @@ func (z *Zone) names(key string) []placeholders.Use {
 	for _, l := range z.Limits {
 		add("limit", template.Names(string(l.Max)))
 		add("limit", template.Names(string(l.Window)))
+	}
+	if z.Concurrent != nil {
+		add("limit", template.Names(string(z.Concurrent.Max)))
 	}
 	add("cost", template.Names(string(z.Cost)))
 	if z.Algorithm != nil {

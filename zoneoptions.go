@@ -72,6 +72,11 @@ func zoneOptions() []zoneOption {
 				p.Lease = &Lease{z.Lease.Units.canonicalInt(), unless(z.Lease.TTL.canonicalDuration(), canonicalDuration(defaultLeaseTTL))}
 			}
 		}},
+		{"concurrent", readConcurrent, checkConcurrent, func(z, p *Zone) {
+			if z.Concurrent != nil {
+				p.Concurrent = z.Concurrent.plain()
+			}
+		}},
 		{"enforce", readEnforce, func(z *Zone, c *compiled.Settings) (err error) {
 			c.Percent, err = c.CheckEnforce(z.Enforce)
 			return err

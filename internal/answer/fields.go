@@ -31,6 +31,7 @@ type Quotas struct {
 type Quota struct {
 	Name   string
 	Policy string // its item of RateLimit-Policy
+	held   bool   // see NewConcurrentQuotas
 }
 
 // NewQuotas names each policy: as the zone, if it has one limit, else with
@@ -56,6 +57,16 @@ func NewQuotas(zone string, policies []window.Policy) *Quotas {
 	for i, end := range ends {
 		f.Limits[i].Policy = f.Policy[start:end]
 		start = end + len(Separator)
+	}
+	return f
+}
+
+// NewConcurrentQuotas returns what RateLimit fields say of limits of requests at the same time. Such a limit has no window.
+func NewConcurrentQuotas(name string, policies []window.Policy) *Quotas {
+	f := new(Quotas)
+	for _, p := range policies {
+		policy := string(appendItem(nil, name, 'q', p.Limit, 0, 0)) + `;qu="concurrent-requests"`
+		f.Limits, f.Policy = append(f.Limits, Quota{name, policy, true}), policy
 	}
 	return f
 }
@@ -91,7 +102,7 @@ const MaxSFInteger = 999_999_999_999_999
 const Separator = ", "
 
 // appendItem appends an item to a list of structured fields: a name, which holds
-// nothing that has to be escaped, and two parameters.
+// nothing that has to be escaped, and two parameters, or one if param2 is 0.
 func appendItem(line []byte, name string, param1 byte, value1 int64, param2 byte, value2 int64) []byte {
 	if len(line) > 0 {
 		line = append(line, Separator...)
@@ -100,12 +111,18 @@ func appendItem(line []byte, name string, param1 byte, value1 int64, param2 byte
 	line = append(line, name...)
 	line = append(line, '"', ';', param1, '=')
 	line = strconv.AppendInt(line, min(value1, MaxSFInteger), 10)
+	if param2 == 0 {
+		return line
+	}
 	line = append(line, ';', param2, '=')
 	return strconv.AppendInt(line, min(value2, MaxSFInteger), 10)
 }
 
 // AppendState appends the item of RateLimit.
 func (f *Quota) AppendState(line []byte, d *window.Decision) []byte {
+	if f.held {
+		return appendItem(line, f.Name, 'r', d.Remaining, 0, 0)
+	}
 	return appendItem(line, f.Name, 'r', d.Remaining, 't', Seconds(d.EffectiveWindow))
 }
 

@@ -106,9 +106,13 @@ func Tighter(a, b *window.Decision) bool {
 }
 
 // SetLegacy writes X-RateLimit-Limit, -Remaining and -Reset. They name no window: X-RateLimit-Limit is what
-// may pass at once.
-func SetLegacy(header http.Header, d *window.Decision) {
+// may pass at once. Nobody knows when a limit of requests at the same time has room again: with held there is no -Reset.
+func SetLegacy(header http.Header, d *window.Decision, held bool) {
 	header["X-Ratelimit-Limit"] = []string{strconv.FormatInt(d.Limit, 10)}
 	header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}
+	if held {
+		delete(header, "X-Ratelimit-Reset")
+		return
+	}
 	header["X-Ratelimit-Reset"] = []string{strconv.FormatInt(Seconds(d.ResetAfter), 10)}
 }

@@ -101,10 +101,15 @@ type LimitInfo struct {
 	Window string `json:"window"`
 	// The bits of the network that the limit counts in place of the key, such as `24/48`.
 	Tier string `json:"tier,omitempty"`
+	// Whether the limit is one of requests at the same time, which has no window.
+	Concurrent bool `json:"concurrent,omitempty"`
 }
 
 // String writes the limit as in `600 in 1m tier 24/48`.
 func (l LimitInfo) String() string {
+	if l.Concurrent {
+		return l.Max + " at the same time"
+	}
 	if l.Tier == "" {
 		return l.Max + " in " + l.Window
 	}

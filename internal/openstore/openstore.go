@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -47,7 +48,7 @@ type SharedStore struct {
 	outages    *storestate.Outages // nil for a store that cannot be away
 	monitor    *storestate.Monitor // nil for a store that cannot be away
 
-	// Receipts that are not settled yet keep the store open. So do the configurations that use
+	// Receipts that are not settled yet and requests that hold units keep the store open. So do the configurations that use
 	// it, which count as one in unsettled.
 	unsettled atomic.Int64
 	closed    atomic.Bool
@@ -130,7 +131,7 @@ func (s *SharedStore) Leave() { s.fallback.Leave() }
 // Instances returns how many instances were last seen to share a remote store; 1 if none were.
 func (s *SharedStore) Instances() int64 { return s.fallback.Instances() }
 
-// Unsettled returns how many receipts are not settled yet.
+// Unsettled returns how many receipts are not settled yet, with the units that requests hold.
 func (s *SharedStore) Unsettled() int64 { return s.unsettled.Load() - 1 }
 
 // State returns how the store is, for the admin API. The overrides are not in it.
@@ -173,13 +174,31 @@ const DrainLast = time.Second
 
 // hold keeps the store open for a receipt.
 func (s *SharedStore) hold(c *window.Charge) {
+	s.holdFor(time.Duration(c.Longest()) * time.Millisecond)
+}
+
+// Hold keeps the store open for the units that a request holds, until Free.
+func (s *SharedStore) Hold() { s.holdFor(math.MaxInt64) }
+
+// Free gives back the units of a charge with window.Concurrent, wherever they were admitted, and undoes Hold. It waits for no
+// server.
+func (s *SharedStore) Free(c window.Charge) {
+	if s.fallback != nil {
+		s.fallback.Free(c)
+	} else {
+		_ = s.Raw.GiveBack(context.Background(), c, 0, c.Cost) // it was checked when it was admitted
+	}
+	s.release()
+}
+
+func (s *SharedStore) holdFor(longest time.Duration) {
 	s.unsettled.Add(1)
 	if h, ok := s.Raw.(engine.Holder); ok {
-		h.Hold(time.Duration(c.Longest()) * time.Millisecond)
+		h.Hold(longest)
 	}
 }
 
-// release undoes hold.
+// release undoes hold, or Hold.
 func (s *SharedStore) release() {
 	if h, ok := s.Raw.(engine.Holder); ok {
 		h.Release()
@@ -187,7 +206,7 @@ func (s *SharedStore) release() {
 	s.closeUnlessHeld()
 }
 
-// closeUnlessHeld closes the store when no configuration and no receipt needs it any more. Requests
+// closeUnlessHeld closes the store when no configuration, no receipt and no request that holds units needs it any more. Requests
 // may still come late, and get receipts: it is closed once.
 func (s *SharedStore) closeUnlessHeld() {
 	if s.unsettled.Add(-1) > 0 || s.fallback == nil || s.closed.Swap(true) {

@@ -15,7 +15,8 @@ func (h *Handler) setFields(header http.Header, req *request) {
 		req.announce(header)
 	}
 	if h.Legacy {
-		answer.SetLegacy(header, req.tightest())
+		i, _ := req.chargeWith(answer.Tightest(req.decisions), 0)
+		answer.SetLegacy(header, req.tightest(), req.zones[i].Held)
 	}
 	h.setAPIFields(header, req)
 }
@@ -107,6 +108,9 @@ func (req *request) tighten(tightest []*window.Decision) {
 		return
 	}
 	for i, z := range req.zones {
+		if z.Held {
+			continue // these APIs have no fields for it
+		}
 		ds, best := req.decisionsOf(i), &tightest[unitsOf(z)]
 		if d := &ds[answer.Tightest(ds)]; *best == nil || answer.Tighter(d, *best) {
 			*best = d

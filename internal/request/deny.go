@@ -19,6 +19,7 @@ var (
 	errExceeded    = errors.New("rate limit exceeded")
 	errNoKey       = errors.New("the request lacks what it is counted by")
 	errBanned      = errors.New("the client is banned")
+	errBusy        = errors.New("too many requests at the same time")
 	errUnavailable = errors.New("the rate limit cannot be checked at the moment")
 )
 
@@ -33,7 +34,32 @@ func (h *Handler) denialStatus(req *request) (int, error) {
 	case req.lacksKey() && req.deniedBy.EmptyKeyStatus != 0:
 		return req.deniedBy.EmptyKeyStatus, errNoKey
 	}
+	switch busy, shared := h.busy(req); {
+	case shared:
+		return h.Busy, errBusy
+	case busy:
+		return h.Status, errBusy
+	}
 	return h.Status, errExceeded
+}
+
+// busy reports whether nothing but limits of requests at the same time denies the request, so that nobody knows when it would
+// pass, and whether all clients share them, so that none is to blame.
+func (h *Handler) busy(req *request) (busy, shared bool) {
+	if !h.holds || req.deniedBy != nil {
+		return false, false
+	}
+	shared = true
+	for i, z := range req.zones {
+		if window.Allowed(req.decisionsOf(i)) {
+			continue
+		}
+		if !z.Held {
+			return false, false
+		}
+		shared = shared && z.Key.Placeholders == 0
+	}
+	return true, shared
 }
 
 // deny answers a request that a limit denies: through the error routes, if one
@@ -47,7 +73,13 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if req.ban() != nil {
 		kind, jitter, told = answer.ProblemAbnormal, 0, !req.deniedBy.Ban.Silent
 	}
-	req.retryAfter = answer.RetryAfter(req.wait(), jitter)
+	busy, shared := h.busy(req)
+	if shared {
+		kind = answer.ProblemCapacity
+	}
+	if !busy {
+		req.retryAfter = answer.RetryAfter(req.wait(), jitter)
+	}
 	retryAfter := strconv.FormatInt(req.retryAfter, 10)
 	header, lines := w.Header(), new([2][1]string)
 	answer.ForgetBody(header)
@@ -56,7 +88,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if req.retryAfter > 0 && told {
 		header["Retry-After"] = lines[1][:]
 	}
-	if h.API != nil && told {
+	if h.API != nil && told && !busy {
 		h.API.SetRetry(header, req.retryAfter)
 	}
 	h.logDenial(req)
@@ -65,8 +97,10 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	if err := routes.ErrorFor(r, status, cause); err != nil {
 		return err
 	}
-	detail := "This request can never pass: it costs more than the limit."
+	title, detail := "Rate limit exceeded", "This request can never pass: it costs more than the limit."
 	switch {
+	case busy:
+		title, detail = "Concurrency limit exceeded", "Too many requests are open at the same time."
 	case req.denyingRule() != nil && req.retryAfter == 0:
 		detail = "Requests like this one are denied until further notice."
 	case req.lacksKey():
@@ -76,7 +110,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	p := answer.Problem{
 		Detail: detail, RetryAfter: req.retryAfter, Status: status,
-		Title: "Rate limit exceeded", Kind: kind, Violated: req.violated(), API: h.API,
+		Title: title, Kind: kind, Violated: req.violated(), API: h.API,
 	}
 	if h.API != nil {
 		p.Units = req.deniedUnits()

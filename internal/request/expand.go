@@ -177,6 +177,6 @@ func (h *Handler) assessKey(s *shadowed, key string, view *request) {
 	s.charge.Lease = window.Lease{} // batches ask the store as seldom
 	s.applies, s.denied = s.rule == nil || !s.rule.Exempt, s.rule != nil && s.rule.Deny
 	if s.applies && !s.denied {
-		s.denied = s.addWider()
+		s.denied = s.addWider(view.repl)
 	}
 }

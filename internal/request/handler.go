@@ -23,6 +23,7 @@ func New(zones []*zone.Live, matchers []caddyhttp.MatcherSets, o Options) *Handl
 	for i, z := range zones {
 		h.zones = append(h.zones, counted{z, matchers[i]})
 		h.settles, h.loads, h.times, h.bans = h.settles || z.Settles(), h.loads || z.Load != nil, h.times || z.Load.Timed(), h.bans || z.Ban != nil
+		h.holds = h.holds || z.Held || z.Concurrent != nil
 	}
 	if h.times {
 		h.clients = clientZones(zones)
@@ -40,15 +41,20 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	if err != nil {
 		return err
 	}
+	var held *slots
+	if h.holds {
+		held = &slots{store: h.Store}
+		defer held.end()
+	}
 	if req.deniedBy == nil && len(req.charges) == 0 {
 		req.allowed = true
-		if h.watch(r, req); req.isShadowed() || req.isMarked || req.overridden != nil {
+		if h.watch(r, req, held); req.isShadowed() || req.isMarked || req.overridden != nil {
 			req.publish()
 		}
 		if req.overridden != nil {
 			h.trace(r, req, control.SourceOverride)
 		}
-		return h.serve(w, r, req, next)
+		return h.serve(w, r, req, held, next)
 	}
 	var body *usage.Start // what was read of the request's body
 	if req.deniedBy == nil && h.settles {
@@ -59,11 +65,12 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	by := h.foresee(r, req)
 	if req.deniedBy == nil {
 		if err = h.take(r, req); err != nil {
-			return h.undecided(w, r, req, err, next)
+			return h.undecided(w, r, req, held, err, next)
 		}
+		held.add(req)
 		h.setFields(w.Header(), req)
 	}
-	h.watch(r, req)
+	h.watch(r, req, held)
 	req.publish()
 	req.count()
 	h.strike(r, req)
@@ -71,7 +78,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		if by != "" {
 			h.trace(r, req, by)
 		}
-		return h.serve(w, r, req, next)
+		return h.serve(w, r, req, held, next)
 	}
 	if body != nil {
 		h.rememberDenied(r.Context(), req)
@@ -95,7 +102,7 @@ func (h *Handler) take(r *http.Request, req *request) (err error) {
 	return err
 }
 
-func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, err error, next caddyhttp.Handler) error {
+func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request, held *slots, err error, next caddyhttp.Handler) error {
 	switch {
 	case r.Context().Err() != nil:
 		return caddyhttp.Error(StatusClientClosed, err)
@@ -118,11 +125,11 @@ func (h *Handler) undecided(w http.ResponseWriter, r *http.Request, req *request
 		}
 	}
 	req.allowed = h.OnError.Open()
-	h.watch(r, req)
+	h.watch(r, req, held)
 	req.publish()
 	if req.allowed {
 		h.trace(r, req, control.SourceAway)
-		return h.serve(w, r, req, next)
+		return h.serve(w, r, req, held, next)
 	}
 	err = h.unavailable(w, r, req)
 	h.trace(r, req, control.SourceAway)

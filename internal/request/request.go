@@ -102,6 +102,7 @@ type shadowed struct {
 	// The decisions of the zone, once they are known.
 	decisions atomic.Pointer[[]window.Decision]
 	rule      *overrides.Rule // the override of the key; nil without one
+	slot      *slot           // that the request holds if it is admitted; nil: none
 }
 
 // overridden has the overrides of a request in one handler, and the ban that denies it.
@@ -145,6 +146,9 @@ func (req *request) quotas(i int) *answer.Quotas {
 	}
 	if quotas != nil && req.ruleHere(z.Name) == nil {
 		return quotas
+	}
+	if z.Held {
+		return answer.NewConcurrentQuotas(z.PolicyName(), req.charges[i].Policies)
 	}
 	return answer.NewQuotas(z.PolicyName(), req.charges[i].Policies)
 }
@@ -288,6 +292,7 @@ type Options struct {
 	OnError      control.OnError
 	Share        bool
 	Status       int         // of a denial
+	Busy         int         // of a denial for which no client is to blame
 	IETF, Legacy bool        // which fields answers get
 	API          *answer.API // whose clients read bodies and fields; nil: problem details
 	Jitter       float64
@@ -304,6 +309,7 @@ type Handler struct {
 	loads   bool         // whether a zone has load
 	times   bool         // whether a zone measures answer times
 	bans    bool         // whether a zone has ban
+	holds   bool         // whether a zone has concurrent
 	clients []clientZone
 }
 

@@ -16,14 +16,15 @@ import (
 
 // serve marks a request that was admitted, calls the next handlers for it, and makes it cost what its answer says. The fields
 // of an API replace those that the answer has.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, next caddyhttp.Handler) error {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, held *slots, next caddyhttp.Handler) error {
 	if req.isMarked {
 		if err := h.mark(w, r, req); err != nil {
 			return h.refuseBody(w, r, err)
 		}
 		req.traceMarks(r)
+		held.add(req.marks)
 	}
-	if !h.settles && h.API == nil {
+	if !h.settles && h.API == nil && held.none() {
 		return h.serveTimed(w, r, req, next)
 	}
 	receipts := h.receipts(req)
@@ -31,11 +32,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, ne
 		receipts = append(receipts, h.receipts(req.marks)...)
 	}
 	strips := h.strippedFields(req)
-	if len(receipts) == 0 && len(strips) == 0 && h.API == nil {
+	if len(receipts) == 0 && len(strips) == 0 && h.API == nil && held.none() {
 		return h.serveTimed(w, r, req, next)
 	}
-	a := &settlingWriter{req: req, handler: h, receipts: receipts, strippedFields: strips}
+	a := &settlingWriter{req: req, handler: h, receipts: receipts, strippedFields: strips, held: held}
 	a.Writer = *tee.New(w, r, a.begin)
+	if !held.none() {
+		a.Closed = held.closed
+	}
 	returned, err := false, error(nil)
 	defer func() { a.end(returned, err) }()
 	err = h.serveTimed(a, r, req, next)
@@ -91,6 +95,7 @@ type settlingWriter struct {
 	header         http.Header        // of an answer that has begun
 	readers        readers            // of its body
 	pendingCharges []<-chan struct{}
+	held           *slots
 }
 
 // begin settles what depends on the status and the header of the answer. It returns what reads the body
@@ -100,6 +105,9 @@ func (a *settlingWriter) begin(status int, header http.Header) io.Writer {
 	denied := a.req.DeniedLater()
 	unanswered := a.Ending() == tee.Unanswered || a.TooLong()
 	upgraded := status == http.StatusSwitchingProtocols || a.Tunnel && status < 300
+	if !a.held.none() {
+		a.held.begun(upgraded, denied)
+	}
 	for i := range a.receipts {
 		r := &a.receipts[i]
 		switch s := r.zone.Settle; {
@@ -147,6 +155,9 @@ func (a *settlingWriter) settle(r *receipt, result usage.Result, status int) {
 // what was under way when the limit was reached.
 func (a *settlingWriter) end(returned bool, err error) {
 	a.settleRest(returned, err)
+	if a.Hijacked && a.held != nil {
+		a.held.hijacked = true
+	}
 	a.stripTrailers()
 	for _, done := range a.pendingCharges {
 		<-done

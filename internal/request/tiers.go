@@ -1,6 +1,8 @@
 package request
 
 import (
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
@@ -12,7 +14,7 @@ import (
 // the request.
 func (req *request) addWider(z *zone.Live, c *window.Charge) (denied bool) {
 	for _, t := range z.Wider {
-		wide, rule, ok := t.ChargeBeside(c)
+		wide, rule, ok := t.ChargeBeside(c, req.repl)
 		if !ok {
 			continue
 		}
@@ -50,9 +52,9 @@ type wider struct {
 }
 
 // addWider adds the charges in the tiers of the zone to the one that s has. It reports whether an override denies a network.
-func (s *shadowed) addWider() (denied bool) {
+func (s *shadowed) addWider(repl *caddy.Replacer) (denied bool) {
 	for _, t := range s.zone.Wider {
-		c, rule, ok := t.ChargeBeside(&s.charge)
+		c, rule, ok := t.ChargeBeside(&s.charge, repl)
 		switch {
 		case !ok:
 		case rule.Decides():

@@ -13,7 +13,7 @@ import (
 
 // watch counts the request, if it passes, in zones that do not deny it. They decide beside the next
 // handlers. What their matchers say, to placeholders above all, these handlers do not see.
-func (h *Handler) watch(r *http.Request, req *request) {
+func (h *Handler) watch(r *http.Request, req *request, held *slots) {
 	if req.shadows == nil {
 		return
 	}
@@ -33,6 +33,7 @@ func (h *Handler) watch(r *http.Request, req *request) {
 			h.assess(s, view, beside, applies, err)
 		}
 		if s.applies && !s.denied {
+			held.addShadow(s)
 			h.Store.Shadow.Add(s)
 		}
 	}
@@ -72,6 +73,9 @@ func (s *shadowed) Local() (local, share bool) {
 func (s *shadowed) Decided(ds []window.Decision) {
 	s.decisions.Store(&ds) // before it is counted, so that who sees the count can see this
 	if window.Allowed(ds) {
+		if s.slot != nil {
+			s.slot.take()
+		}
 		s.counters().Allowed.Count(s.charge.Cost)
 		s.zone.Top.Charged(s.charge.Key, s.charge.Cost)
 		for i := range s.wider {

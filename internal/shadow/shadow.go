@@ -13,7 +13,7 @@ import (
 )
 
 // Request is a request in a zone that does not deny it. A Slot calls one of Decided, Failed and Dropped, once.
-// They must not call the Slot.
+// They must not call the Slot, but for Free.
 type Request interface {
 	// Charges appends what the request spends. It does not change while the request waits.
 	Charges(to []window.Charge) []window.Charge
@@ -75,6 +75,17 @@ func (s *Slot) Reset(ctx context.Context, c window.Charge) error {
 		return w.store.Reset(ctx, c)
 	}
 	return nil
+}
+
+// Free gives back the units of a charge with window.Concurrent that were admitted here. It waits for nothing.
+func (s *Slot) Free(c window.Charge) {
+	switch w := s.now.Load(); {
+	case w == nil:
+	case w.fallback != nil:
+		w.fallback.Free(c)
+	default:
+		_ = w.store.GiveBack(context.Background(), c, 0, c.Cost) // it was checked when it was admitted
+	}
 }
 
 // Close drops the requests that wait, and those that come later. It closes the store.

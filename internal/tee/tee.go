@@ -25,11 +25,13 @@ type Writer struct {
 	// what it gets, and its result is ignored.
 	begin func(status int, header http.Header) (body io.Writer)
 
-	Status  int       // 0: not known yet
-	body    io.Writer // nil: the body is not read
-	Tunnel  bool      // a CONNECT, which is a tunnel if its status is 2xx
-	Request *http.Request
-	so      progress
+	Status   int       // 0: not known yet
+	body     io.Writer // nil: the body is not read
+	Tunnel   bool      // a CONNECT, which is a tunnel if its status is 2xx
+	Hijacked bool      // the handlers have taken the connection over
+	Closed   func()    // called once when a hijacked connection is closed; nil: it is not watched
+	Request  *http.Request
+	so       progress
 }
 
 // New returns an answer to r that passes to w. It watches the body of r, which it replaces.
@@ -119,15 +121,44 @@ func (a *Writer) Flush() {
 	_ = a.FlushError() // a Flusher has no errors
 }
 
-// Hijack implements http.Hijacker. The connection is not seen.
+// Hijack implements http.Hijacker. The connection is not seen, but for its end.
 func (a *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	if err == nil {
 		a.Decided(http.StatusSwitchingProtocols)
-		a.body = nil
+		a.body, a.Hijacked = nil, true
+		if a.Closed != nil {
+			conn = &watchedConn{Conn: conn, closed: sync.OnceFunc(a.Closed)}
+		}
 	}
 	return conn, rw, err
 }
+
+// watchedConn is a connection whose end is seen.
+type watchedConn struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *watchedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// CloseWrite closes one direction, as TCP and TLS connections can.
+func (c *watchedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// ReadFrom implements io.ReaderFrom: the kernel may copy by itself.
+func (c *watchedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
+
+// WriteTo implements io.WriterTo.
+func (c *watchedConn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Conn) }
 
 // Interface guards.
 var (

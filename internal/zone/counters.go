@@ -33,6 +33,8 @@ func RegisterMetrics(registry *prometheus.Registry) error {
 type Counters struct {
 	metrics.DecisionCounters
 	Banned  prometheus.Counter                  // nil without ban
+	Open    prometheus.Gauge                    // requests that hold a slot; nil without concurrent
+	Held    prometheus.Observer                 // seconds for which they did
 	Settled *settler.Account                    // nil without count_if and settle
 	Missing map[usage.Reason]prometheus.Counter // with settle
 }
@@ -41,6 +43,9 @@ func newCounters(z *Live) Counters {
 	c := Counters{DecisionCounters: metrics.NewDecisionCounters(z.Name)}
 	if z.Ban != nil {
 		c.Banned = metrics.BannedRequestsTotal.WithLabelValues(z.Name)
+	}
+	if z.Held || z.Concurrent != nil {
+		c.Open, c.Held = metrics.Concurrent.WithLabelValues(z.Name), metrics.ConcurrentHeldSeconds.WithLabelValues(z.Name)
 	}
 	if z.Settles() {
 		c.Settled = settler.NewAccount(z.Name, func(key string, units int64) { z.Top.Charged(key, units) })

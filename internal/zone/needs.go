@@ -41,7 +41,9 @@ func (z *Live) Charge(key string) (window.Charge, *overrides.Rule, running.Needs
 	default:
 		most := min(z.most, Smallest(c.Policies))
 		for _, t := range z.InTiers(&c) {
-			most = min(most, Smallest(t.Policies))
+			if !window.FactsOf(t.Algorithm).Held {
+				most = min(most, Smallest(t.Policies))
+			}
 		}
 		z.Settle.Reserve(nil, nil, &c, most)
 	}

@@ -1,6 +1,8 @@
 package zone
 
 import (
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/slidingwindow/caddy-sliding-window/internal/load"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
@@ -8,8 +10,17 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// widen makes the tiers of the zone. Each is the zone with limits, top talkers and an account of its own.
+// widen makes the tiers of the zone. Each is the zone with limits, top talkers and an account of its own. The limit of
+// requests at the same time comes first: its counter has the key of the zone.
 func (z *Live) widen(o Options) (err error) {
+	if z.Concurrent != nil {
+		c := *z
+		c.Settings, c.Wider, c.Load, c.Top, c.native = z.Concurrent, nil, nil, nil, nil
+		if c.engine, err = c.Engine(c.Name, c.Algorithm); err != nil {
+			return err
+		}
+		z.Wider = append(z.Wider, &c)
+	}
 	for _, settings := range z.Tiers {
 		t := *z
 		t.Settings, t.Wider = settings, nil
@@ -33,7 +44,11 @@ func (z *Live) widen(o Options) (err error) {
 
 // ChargeBeside returns what a request spends in the tier z that spends c in its zone, and the override of the network. It
 // reports false for a key that is no address, which has no network.
-func (z *Live) ChargeBeside(c *window.Charge) (tier window.Charge, rule *overrides.Rule, ok bool) {
+func (z *Live) ChargeBeside(c *window.Charge, repl *caddy.Replacer) (tier window.Charge, rule *overrides.Rule, ok bool) {
+	if z.Held {
+		tier, _ = z.charge(c.Key, repl)
+		return tier, nil, true
+	}
 	network, ok := z.Networks.NetworkOf(c.Key)
 	if !ok {
 		return tier, nil, false
@@ -58,7 +73,7 @@ func (z *Live) chargeNetwork(network string, cost int64) (c window.Charge, rule 
 // tierOf returns the tier of which a key is a network; nil for the keys of the zone itself.
 func (z *Live) tierOf(key string) *Live {
 	for _, t := range z.Wider {
-		if t.Networks.HasNetwork(key) {
+		if !t.Held && t.Networks.HasNetwork(key) {
 			return t
 		}
 	}
@@ -79,7 +94,7 @@ func (z *Live) InTiers(c *window.Charge) (all []running.TierCharge) {
 		return nil
 	}
 	for _, t := range z.Wider {
-		if charge, rule, ok := t.ChargeBeside(c); ok {
+		if charge, rule, ok := t.ChargeBeside(c, caddy.NewReplacer()); ok {
 			all = append(all, running.TierCharge{Charge: charge, Rule: rule})
 		}
 	}

@@ -34,7 +34,7 @@ type Live struct {
 	Overrides *overridebook.InForce
 	Recorder  alert.Recorder
 	Running   *running.ActiveZone // the zone for operators
-	Wider     []*Live             // its tiers, which count the networks of its keys, from narrow ones to wide ones
+	Wider     []*Live             // its limit of requests at the same time, and its tiers, which count the networks of its keys, from narrow ones to wide ones
 
 	hold   *zonepool.Hold // of what outlives reloads: Control, Recorder, Top and Load
 	engine *window.Zone

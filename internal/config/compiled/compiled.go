@@ -58,7 +58,11 @@ type Settings struct {
 	Scaling        *load.Options    // nil: limits do not follow the load
 	Ban            *Ban             // nil: there are no bans
 
-	Tier     string            // see LimitTemplate; empty: the zone itself
+	Concurrent  *Settings // the limit of requests at the same time beside others; nil: there is none, or the zone has no other
+	Held        bool      // the limit is one of requests at the same time
+	UntilStatus bool      // which counts them until their answers begin, not until they end
+
+	Tier     string            // see LimitTemplate, or besideLimits; empty: the zone itself
 	Networks template.Prefixes // of the tier
 	Tiers    []*Settings       // of the zone, from narrow networks to wide ones
 
@@ -112,7 +116,7 @@ func (z *Settings) CheckNative() error {
 	switch {
 	case z.Pack != 0:
 		return errors.New("the zone has pack, and CL.THROTTLE packs nothing")
-	case len(z.Limits) > 1 || z.Tiers != nil:
+	case len(z.Limits) > 1 || z.Tiers != nil || z.Concurrent != nil:
 		return errors.New("there is more than one limit")
 	case len(z.Limits) == 0:
 		return nil // of the limit

@@ -27,6 +27,7 @@ var syntax = map[string]string{
 	"cost":        "cost <units>",
 	"pack":        "pack <expected keys>",
 	"lease":       "lease <units> [<ttl>]",
+	"concurrent":  "concurrent <max>, such as concurrent 4",
 	"ipv4_prefix": "ipv4_prefix <bits>",
 	"ipv6_prefix": "ipv6_prefix <bits>",
 	"fold_case":   "fold_case alone",

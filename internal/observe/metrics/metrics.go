@@ -106,6 +106,17 @@ var (
 		Help: "Failures to keep overrides, by reason: away if a store could not be asked, lost if it had lost some that this Caddy knows, foreign if their key holds other data, or storage.",
 	}, []string{"store", "reason"})
 
+	Concurrent = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "concurrent",
+		Help: "Requests that are open in a zone with concurrent, in this Caddy. Those of zones that do not deny count, too.",
+	}, []string{"zone"})
+
+	ConcurrentHeldSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "concurrent_held_seconds",
+		Help:    "Time for which requests held a slot of a zone with concurrent.",
+		Buckets: []float64{0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600},
+	}, []string{"zone"})
+
 	StoreOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -152,6 +163,7 @@ var All = []prometheus.Collector{
 	BansTotal, BanLiftsTotal, BannedRequestsTotal,
 	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
 	SettledTotal, SettleErrorsTotal, SettleMissingTotal, UnreadBodiesTotal, SettleSeconds,
+	Concurrent, ConcurrentHeldSeconds,
 	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,
 	AlertFiring, EventsDroppedTotal,
 	OverridesHeld, OverrideMisfitsTotal, OverridesNotApplied, OverrideErrorsTotal,

@@ -1,0 +1,173 @@
+package slidingwindow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
+	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+)
+
+// Concurrent limits how many requests are open at the same time. Each holds one slot, whatever it costs.
+type Concurrent struct {
+	// The number of requests of a key that may be open at once. 0 denies everything. Placeholders are allowed.
+	Max Value `json:"max"`
+
+	// The number that holds where the placeholders of max give no valid one. Required if max has placeholders.
+	Fallback Value `json:"fallback,omitempty"`
+
+	// When slots of a Caddy are free again that no longer runs, or is cut off from a redis store: once it was silent for as
+	// long, from `2s` to `10m`. A request may be open for longer. Default: `15s`.
+	Lease Value `json:"lease,omitempty"`
+
+	// Until when a request is open: `body` until its answer has ended, `status` until its answer has begun. An upgraded
+	// connection, such as a WebSocket, is open until it closes. Default: `body`.
+	Hold string `json:"hold,omitempty"`
+}
+
+// Words and bounds of concurrent.
+const (
+	holdBody   = "body"
+	holdStatus = "status"
+
+	shortestHeld = 2 * time.Second
+	longestHeld  = 10 * time.Minute
+	defaultHeld  = 15 * time.Second
+)
+
+// compile returns the limit and its fallback as requests use them, or what is wrong with the option by itself.
+func (o *Concurrent) compile() (limit compiled.LimitTemplate, fallback window.Policy, err error) {
+	p := window.Policy{Window: defaultHeld}
+	if o.Lease != "" {
+		if p.Window, err = o.Lease.duration(); err != nil {
+			return limit, p, fmt.Errorf("lease %w", err)
+		}
+		if p.Window < shortestHeld || p.Window > longestHeld {
+			return limit, p, fmt.Errorf("lease %s: must be from 2s to 10m; a request may be open for longer, for its Caddy renews the lease", o.Lease)
+		}
+	}
+	if err := checkWord("hold", o.Hold, "", holdBody, holdStatus); err != nil {
+		return limit, p, err
+	}
+	if o.Max == "" {
+		return limit, p, errors.New("max is missing; write concurrent <max>, such as concurrent 4")
+	}
+	if err := template.Check(string(o.Max)); err != nil {
+		return limit, p, err
+	}
+	number := func(v Value) (window.Policy, error) {
+		n, err := v.int()
+		if most := window.MaxProduct / p.Window.Milliseconds(); err == nil && (n < 0 || n > most) {
+			err = fmt.Errorf("%d: must be from 0 to %d", n, most)
+		}
+		return window.Policy{Limit: n, Window: p.Window}, err
+	}
+	switch {
+	case o.Max.dynamic() && o.Fallback == "":
+		return limit, p, fmt.Errorf("%s: holds a placeholder, so a fallback is required; write fallback 4, or another number, in the block of concurrent", o.Max)
+	case o.Fallback != "":
+		if !o.Max.dynamic() {
+			return limit, p, fmt.Errorf("fallback %s: max has no placeholder; take fallback out", o.Fallback)
+		}
+		if fallback, err = number(o.Fallback); err != nil {
+			return limit, p, fmt.Errorf("fallback %w", err)
+		}
+		p.Limit = fallback.Limit
+	default:
+		if p, err = number(o.Max); err != nil {
+			return limit, p, err
+		}
+	}
+	return compiled.NewLimitTemplate(string(o.Max), "", p), fallback, nil
+}
+
+// checkConcurrent reports what is wrong with concurrent, or with what is configured beside it.
+func checkConcurrent(z *Zone, c *compiled.Settings) error {
+	o := z.Concurrent
+	if o == nil {
+		return nil
+	}
+	limit, fallback, err := o.compile()
+	if err == nil {
+		err = z.checkBeside(c)
+	}
+	if err != nil {
+		return fmt.Errorf("concurrent %w", err)
+	}
+	c.AddConcurrent(limit, fallback, o.Hold == holdStatus)
+	c.Configured.Limits = slices.Insert(c.Configured.Limits, min(len(c.Limits), len(c.Configured.Limits)), control.LimitInfo{Max: template.Short(string(o.Max.canonicalInt())), Concurrent: true})
+	return nil
+}
+
+// checkBeside reports an option of the zone that does not go with concurrent.
+func (z *Zone) checkBeside(c *compiled.Settings) error {
+	switch {
+	case z.Lease != nil && len(z.Limits) > 0:
+		return errors.New("and lease cannot be combined, for a request that counts in several places takes no lease; take out one of them")
+	case c.Native.Native == window.NativeOn && len(z.Limits) > 0:
+		return errNative(errors.New("the zone counts requests at the same time, too"))
+	case len(z.Limits) > 0:
+		return nil
+	}
+	for _, o := range []struct {
+		name string
+		set  bool
+	}{
+		{"fallback", z.Fallback != nil}, {"algorithm", z.Algorithm != nil}, {"pack", z.Pack != ""}, {"cost", z.Cost.canonicalInt() != "1" && z.Cost != ""},
+		{"lease", z.Lease != nil}, {"count_if", z.CountIf != nil}, {"settle", z.Settle != nil}, {"load", z.Load != nil},
+	} {
+		if o.set {
+			return fmt.Errorf("and %s cannot be combined in a zone without limit: a request holds one slot until its answer is over, and nothing else is counted; add limit <max> <window>, or take %[1]s out", o.name)
+		}
+	}
+	return nil
+}
+
+// plain returns o with values written in one way and without those that are the default.
+func (o *Concurrent) plain() *Concurrent {
+	return &Concurrent{
+		o.Max.canonicalInt(), o.Fallback.canonicalInt(),
+		unless(o.Lease.canonicalDuration(), canonicalDuration(defaultHeld)), unless(o.Hold, holdBody),
+	}
+}
+
+// readConcurrent reads how many requests may be open at once, and the block behind it.
+func readConcurrent(z *Zone, d *caddyfile.Dispenser) error {
+	o, seen := new(Concurrent), make(suggest.Seen)
+	if z.Concurrent = o; !d.AllArgs((*string)(&o.Max)) {
+		return suggest.ArgErr(d)
+	}
+	line, place := z.checkUpTo("concurrent"), wrap(d, z.checkUpTo("concurrent"))
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if err := seen.Once(d); err != nil {
+			return err
+		}
+		if err := refuseEmpty(d, o.unmarshal); err != nil {
+			return err
+		}
+	}
+	err := z.checkUpTo("concurrent")
+	if err != nil && line != nil && err.Error() == line.Error() {
+		return place // and not that of the block's end
+	}
+	return wrap(d, err)
+}
+
+func (o *Concurrent) unmarshal(d *caddyfile.Dispenser) error {
+	option := d.Val()
+	value, ok := map[string]*string{"fallback": (*string)(&o.Fallback), "lease": (*string)(&o.Lease), "hold": &o.Hold}[option]
+	if !ok {
+		return suggest.NoOption(d, " of concurrent", []string{"fallback", "lease", "hold"})
+	}
+	if !d.AllArgs(value) {
+		return d.Errf("%s takes one value: write %[1]s %s", option, map[string]string{"fallback": "4", "lease": "15s", "hold": holdBody}[option])
+	}
+	return nil
+}
