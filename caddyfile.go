@@ -128,6 +128,11 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //			fold_case
 //			empty_key   shared|skip | deny [<status>]
 //			lease       <units> [<ttl>]
+//			concurrent  <max> {
+//				fallback <max>              # with placeholders in max
+//				lease    <duration>
+//				hold     body|status
+//			}
 //			count_if    status <code|class>... | header <field> <value>
 //			count_if    {
 //				status <code|class>...
@@ -183,7 +188,7 @@ func (h *Handler) checkOthers(state map[string]any) error {
 //		log_key
 //	}
 //
-// Zones and limits repeat; everything else is given once. A zone on the line of the
+// Zones and limits repeat; everything else is given once. A zone has a limit, or concurrent. A zone on the line of the
 // directive comes before those in the block.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return inShort(h.unmarshal(d))
@@ -315,6 +320,9 @@ func (z *Zone) unmarshal(d *caddyfile.Dispenser) error {
 	}
 	if err := z.checkUpTo("ipv6_prefix"); err != nil && z.tierAt != "" {
 		return fmt.Errorf("zone %s: %w, at %s", z.Name, err, z.tierAt)
+	}
+	if err := z.checkUpTo("concurrent"); err != nil && z.concurrentAt != "" {
+		return fmt.Errorf("zone %s: %w, at %s", z.Name, err, z.concurrentAt)
 	}
 	return wrap(d, z.check())
 }

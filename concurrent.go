@@ -144,7 +144,7 @@ func readConcurrent(z *Zone, d *caddyfile.Dispenser) error {
 	if z.Concurrent = o; !d.AllArgs((*string)(&o.Max)) {
 		return suggest.ArgErr(d)
 	}
-	line, place := z.checkUpTo("concurrent"), wrap(d, z.checkUpTo("concurrent"))
+	z.concurrentAt = place(d)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if err := seen.Once(d); err != nil {
 			return err
@@ -153,11 +153,7 @@ func readConcurrent(z *Zone, d *caddyfile.Dispenser) error {
 			return err
 		}
 	}
-	err := z.checkUpTo("concurrent")
-	if err != nil && line != nil && err.Error() == line.Error() {
-		return place // and not that of the block's end
-	}
-	return wrap(d, err)
+	return nil // what goes with it is known at the end of the zone
 }
 
 func (o *Concurrent) unmarshal(d *caddyfile.Dispenser) error {

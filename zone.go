@@ -124,10 +124,11 @@ type Zone struct {
 	// their hashes are kept, and otherwise their first 64 bytes. Default: nothing is noted.
 	TopTalkers bool `json:"top_talkers,omitempty"`
 
-	// Where a Caddyfile has the zone, what is wrong if the zone has no fallback, and where the first limit with a tier is.
-	writtenAt     string
-	errNoFallback error
-	tierAt        string
+	// Where a Caddyfile has the zone, what is wrong if the zone has no fallback, and where the first limit with a tier is, and
+	// concurrent.
+	writtenAt            string
+	errNoFallback        error
+	tierAt, concurrentAt string
 
 	c *compiled.Settings // made by check
 

@@ -94,7 +94,7 @@ func TestContributing(t *testing.T) {
 // for a word or an option that docs/algorithms.md or docs/caddyfile.md leaves out.
 func TestAlgorithmWords(t *testing.T) {
 	for _, f := range window.AllFacts() {
-		if !slices.Contains(algorithmNames, f.Word) {
+		if !f.Held && !slices.Contains(algorithmNames, f.Word) { // else concurrent builds it
 			t.Errorf("%s: %q is not among the words %s", f.Probe.Name(), f.Word, algorithmNames)
 		}
 	}
@@ -168,7 +168,7 @@ func TestSyntax(t *testing.T) {
 
 // Options are read in any order: what is wrong is told at the line of the option itself.
 func TestOptionsInAnyOrder(t *testing.T) {
-	lines := []string{"limit 10 1s", "key {client_ip}", "algorithm log", "cost 2", "empty_key deny", "enforce on", "settle {\nusage openai\n}", "load {\ncpu 70% 95%\n}", "top_talkers", "fallback 1 1s", "ban 10m {\nafter 2 in 1m\n}"}
+	lines := []string{"limit 10 1s", "key {client_ip}", "algorithm log", "cost 2", "empty_key deny", "enforce on", "settle {\nusage openai\n}", "load {\ncpu 70% 95%\n}", "top_talkers", "fallback 1 1s", "ban 10m {\nafter 2 in 1m\n}", "concurrent 4 {\nhold status\n}"}
 	for i := range lines {
 		order := append(slices.Clone(lines[i:]), lines[:i]...)
 		for range 2 {
