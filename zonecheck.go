@@ -308,7 +308,7 @@ func (z *Zone) names(key string) []placeholders.Use {
 		add("limit", template.Names(string(l.Window)))
 	}
 	if z.Concurrent != nil {
-		add("limit", template.Names(string(z.Concurrent.Max)))
+		add("concurrent", template.Names(string(z.Concurrent.Max)))
 	}
 	add("cost", template.Names(string(z.Cost)))
 	if z.Algorithm != nil {

@@ -3,7 +3,9 @@
 package stores
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,6 +41,7 @@ func (c closer) Destruct() error {
 		return c.Close()
 	}
 	late.Drain()
+	lingering.Store(c, nil)
 	c.closeAfter(max(linger, late.Timeout()), 0)
 	return nil
 }
@@ -52,8 +55,28 @@ func (c closer) closeAfter(wait, since time.Duration) {
 			c.closeAfter(lookAgain, since)
 			return
 		}
-		_ = c.Close()
+		c.closeOnce()
 	})
+}
+
+// lingering has the stores that no configuration uses and that are open. They close at the latest when Caddy exits, so that
+// what their requests hold is free at once.
+var lingering sync.Map
+
+func init() {
+	caddy.OnExit(func(context.Context) {
+		lingering.Range(func(c, _ any) bool {
+			c.(closer).closeOnce()
+			return true
+		})
+	})
+}
+
+// closeOnce closes a store that lingers.
+func (c closer) closeOnce() {
+	if _, lingers := lingering.LoadAndDelete(c); lingers {
+		_ = c.Close()
+	}
 }
 
 // acquire returns the store of that key, and makes it with open if the pool has no such

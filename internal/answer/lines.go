@@ -106,7 +106,7 @@ func Tighter(a, b *window.Decision) bool {
 }
 
 // SetLegacy writes X-RateLimit-Limit, -Remaining and -Reset. They name no window: X-RateLimit-Limit is what
-// may pass at once. Nobody knows when a limit of requests at the same time has room again: with held there is no -Reset.
+// may pass at once. When a limit of requests at the same time has room again is not known: with held there is no -Reset.
 func SetLegacy(header http.Header, d *window.Decision, held bool) {
 	header["X-Ratelimit-Limit"] = []string{strconv.FormatInt(d.Limit, 10)}
 	header["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(d.Remaining, 10)}

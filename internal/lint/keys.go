@@ -129,7 +129,7 @@ func meet(a, b []string) bool {
 func chosenNumber(_ *Config, z *zone) (all []problem) {
 	f := z.within()
 	for _, use := range z.Placeholders {
-		if (use.Option == "limit" || use.Option == "cost") && !f.checked && isChosen(f, use.Name) {
+		if (use.Option == "limit" || use.Option == "concurrent" || use.Option == "cost") && !f.checked && isChosen(f, use.Name) {
 			all = append(all, problem{what: use.Option + " " + short(use.Name) + " is the client's choice", option: use.Option})
 		}
 	}

@@ -163,7 +163,7 @@ func (req *request) noteTop() {
 	for i, z := range req.zones {
 		switch {
 		case z.Top == nil:
-		case !req.allowed && !window.Allowed(req.decisionsOf(i)):
+		case !req.allowed && !window.Allowed(req.ownDecisions(i)):
 			z.Top.Denied(req.charges[i].Key)
 		case req.allowed && !z.Settles():
 			z.Top.Charged(req.charges[i].Key, req.charges[i].Cost)

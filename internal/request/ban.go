@@ -64,7 +64,7 @@ func (h *Handler) strike(r *http.Request, req *request) {
 		return
 	}
 	for i, z := range req.zones {
-		if z.Ban == nil || z.Tier != "" || window.Allowed(req.decisionsOf(i)) || z.Load != nil && req.reducedIn(i) {
+		if z.Ban == nil || z.Tier != "" || window.Allowed(req.ownDecisions(i)) || z.Load != nil && req.reducedIn(i) {
 			continue
 		}
 		c := &req.charges[i]
@@ -111,8 +111,8 @@ func (s *shadowed) assessBan(r *http.Request, empty bool) {
 
 // strike notes that the zone would deny the request, if a limit that does not follow the load would.
 func (s *shadowed) strike(ds []window.Decision) {
-	own := ds[:len(s.charge.Policies)]
-	if s.strikes && !window.Allowed(own) && (s.zone.Load == nil || !reduces(s.zone.Policies, &s.charge, slices.Clone(own))) {
+	own, limits := ds[:s.own()], ds[:len(s.charge.Policies)]
+	if s.strikes && !window.Allowed(own) && (s.zone.Load == nil || !reduces(s.zone.Policies, &s.charge, slices.Clone(limits))) {
 		s.zone.Bans.Strike(s.charge.Key, &s.zone.Ban.Rule, true)
 	}
 }

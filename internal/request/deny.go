@@ -43,7 +43,7 @@ func (h *Handler) denialStatus(req *request) (int, error) {
 	return h.Status, errExceeded
 }
 
-// busy reports whether nothing but limits of requests at the same time denies the request, so that nobody knows when it would
+// busy reports whether nothing but limits of requests at the same time denies the request, so that it is not known when it would
 // pass, and whether all clients share them, so that none is to blame.
 func (h *Handler) busy(req *request) (busy, shared bool) {
 	if !h.holds || req.deniedBy != nil {

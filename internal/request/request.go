@@ -124,6 +124,16 @@ func (req *request) decisionsOf(i int) []window.Decision {
 	return req.decisions[from : from+len(req.charges[i].Policies)]
 }
 
+// ownDecisions returns the decisions on the key of charge i, which is that of a zone: on its limits, and on its requests at the
+// same time.
+func (req *request) ownDecisions(i int) []window.Decision {
+	ds := req.decisionsFrom(i)
+	if end := req.endOf(i); end > i+1 && req.zones[i+1].Held {
+		return ds[:len(req.charges[i].Policies)+1]
+	}
+	return ds[:len(req.charges[i].Policies)]
+}
+
 // endOf returns the place behind the charges of the zone that begin at charge i.
 func (req *request) endOf(i int) int {
 	for i++; i < len(req.zones) && req.zones[i].Tier != ""; i++ {

@@ -39,7 +39,7 @@ func (s *slots) addShadow(r *shadowed) {
 		return
 	}
 	c := &r.charge
-	if len(r.wider) > 0 && !r.zone.Held {
+	if r.own() > len(c.Policies) {
 		c = &r.wider[0].Charge
 	}
 	if window.FactsOf(c.Algorithm).Held {

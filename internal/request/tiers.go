@@ -45,6 +45,14 @@ func (req *request) denierFrom(i int) *window.Charge {
 	return &req.charges[i]
 }
 
+// own returns how many decisions are on the key of the zone: on its limits, and on its requests at the same time.
+func (s *shadowed) own() int {
+	if len(s.wider) > 0 && s.wider[0].tier.Held {
+		return len(s.charge.Policies) + 1
+	}
+	return len(s.charge.Policies)
+}
+
 // wider is the charge of a request in a tier of a zone that does not deny it.
 type wider struct {
 	tier *zone.Live

@@ -86,7 +86,7 @@ func (s *shadowed) Decided(ds []window.Decision) {
 	s.counters().Denied.Count(s.charge.Cost)
 	s.strike(ds)
 	own := len(s.charge.Policies)
-	if !window.Allowed(ds[:own]) {
+	if !window.Allowed(ds[:s.own()]) {
 		s.zone.Top.Denied(s.charge.Key)
 	}
 	for i := range s.wider {

@@ -58,7 +58,7 @@ type Settings struct {
 	Scaling        *load.Options    // nil: limits do not follow the load
 	Ban            *Ban             // nil: there are no bans
 
-	Concurrent  *Settings // the limit of requests at the same time beside others; nil: there is none, or the zone has no other
+	Concurrent  *Settings // the limit of requests at the same time beside others; nil: not configured, or the zone has no other
 	Held        bool      // the limit is one of requests at the same time
 	UntilStatus bool      // which counts them until their answers begin, not until they end
 

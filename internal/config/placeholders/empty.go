@@ -80,7 +80,7 @@ func (e *Empty) Note(logger *zap.Logger, empty EmptyOptions, vars map[string]any
 // none that counts: a host can be a dot.
 func (e *Empty) name(option string, vars map[string]any, repl *caddy.Replacer) (first string) {
 	for _, use := range e.uses {
-		if use.Option != option {
+		if use.Option != option && (use.Option != "concurrent" || option != "limit") {
 			continue
 		}
 		if template.OwnValue(use.Name, template.Value(use.Name, vars, repl)) == "" {

@@ -77,7 +77,7 @@ func TestRefusedDirective(t *testing.T) {
 		{`sliding_window api "" 5 1m`, `zone api: key "" is empty; write what has a quota of its own, such as {client_ip}, at Caddyfile:2`},
 		{"sliding_window {\n\t\tzone\n\t}", `an argument is missing after 'zone'; write zone <name> { ... }; is a {$VARIABLE} empty?, at Caddyfile:3`},
 		{"sliding_window {\n\t\tzone a b\n\t}", `wrong argument count or unexpected line ending after 'a'; write zone <name> { ... }, at Caddyfile:3`},
-		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, at Caddyfile:3`},
+		{"sliding_window {\n\t\tzone api\n\t}", `zone api: limit is missing: write limit <max> <window>, or concurrent <max>, at Caddyfile:3`},
 		{"sliding_window api {client_ip} 5 1m {\n\t\tzone api {\n\t\t\tlimit 5 1m\n\t\t}\n\t}", `zone api: is given twice in one handler; rename one, at Caddyfile:6`},
 	} {
 		_, err := adapt(t, "http:// {\n\t"+r.directive+"\n}\n")

@@ -56,7 +56,7 @@ func TestRefusedZone(t *testing.T) {
 			{"limit 5 1m\ncost 1\ncost 1", 2, ``, `zone api: cost is given twice; keep one`},
 			{"limit 5 1m\nfold_case\nfold_case", 2, ``, `zone api: fold_case is given twice; keep one`},
 			{"fold_case off", 0, ``, `zone api: wrong argument count or unexpected line ending after 'off'; write fold_case alone`},
-			{"key a", 1, `"key":"a"`, `zone api: limit is missing: write limit <max> <window>`},
+			{"key a", 1, `"key":"a"`, `zone api: limit is missing: write limit <max> <window>, or concurrent <max>`},
 			{"key a b", 0, ``, `zone api: wrong argument count or unexpected line ending after 'a'; write key <text>, in quotes if it holds spaces`},
 
 			{"limit -5 1m", 0, `"limits":[{"max":-5,"window":"1m"}]`, `zone api: limit -5 1m: limit -5 is negative; use 0 to deny everything`},

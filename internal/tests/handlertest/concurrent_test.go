@@ -392,7 +392,7 @@ func TestConcurrentAbort(t *testing.T) {
 	Poll(t, "the slot is free", func() bool { return isAdmitted(t, h) })
 }
 
-// Placeholders tell of the slots, error routes hear of the denial, and APIs have no fields for it.
+// Placeholders have the slots, error routes hear of the denial, and APIs have no fields for it.
 func TestConcurrentTold(t *testing.T) {
 	name := ZoneName(t)
 	h, _ := New(t, OfZone(t, `"key":"{http.request.header.X-Key}","concurrent":{"max":2}`, `,"errors":"openai","headers":"both"`))
