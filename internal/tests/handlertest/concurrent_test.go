@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -366,6 +368,52 @@ func TestConcurrentHijack(t *testing.T) {
 			wantPass(t, "once it is closed", h, true)
 		})
 	}
+}
+
+// pipe is a response whose connection handlers can take over.
+type pipe struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (p *pipe) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return p.conn, bufio.NewReadWriter(bufio.NewReader(p.conn), bufio.NewWriter(p.conn)), nil
+}
+
+// A WebSocket of six hours counts to its end, and not longer.
+func TestConcurrentSixHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx := New(t, OfZone(t, `"key":"all","concurrent":{"max":1,"lease":"2s"}`, ``))
+		here, there := net.Pipe()
+		defer here.Close()
+		begin := time.Now()
+		go func() {
+			_ = AnswerWith(h, &pipe{httptest.NewRecorder(), there}, Get(), func(w http.ResponseWriter, _ *http.Request) error {
+				w.WriteHeader(http.StatusSwitchingProtocols)
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				_, err = io.Copy(io.Discard, conn)
+				return err
+			})
+		}()
+		synctest.Wait()
+		before := Metric(t, ctx, "caddy_sliding_window_concurrent_held_seconds", "zone", ZoneName(t))
+		for time.Since(begin) < 6*time.Hour {
+			wantPass(t, "after "+time.Since(begin).String(), h, false)
+			_, _ = io.WriteString(here, "ping")
+			time.Sleep(7 * time.Minute)
+		}
+		_ = here.Close()
+		synctest.Wait()
+		wantPass(t, "afterwards", h, true)
+		if n := Metric(t, ctx, "caddy_sliding_window_concurrent_held_seconds", "zone", ZoneName(t)); n != before+2 {
+			t.Errorf("%v times were measured, want 2", n-before)
+		}
+	})
 }
 
 // A client that leaves frees its slot when the handlers return.
