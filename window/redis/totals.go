@@ -134,7 +134,7 @@ func (s engineStore) Totals(ctx context.Context, charge window.Charge) ([]engine
 		if !ok || len(n) != 7 {
 			return nil, s.words.Fail(ctx, errTotals)
 		}
-		units, at, lease, since := n[2], n[4], n[5], n[6]
+		units, at, lease, since := n[2]-n[3], n[4], n[5], n[6]
 		if units > 0 && at+lease > now {
 			all = append(all, engine.Total{Instance: instance, Units: units, Age: millis(now - since), Silent: millis(now - at)})
 		}
