@@ -13,6 +13,7 @@
 --
 -- c.own holds
 --   counted, exact, given, back, at, lease, since   what the field of the process has; counted is nil without a field
+--   had         there was a field
 --   others      units of the other processes
 --   expires     when the last of them is to be forgotten, in ms
 --   silent      names and units of processes that were silent for a lease
@@ -38,7 +39,7 @@ local function read(c, now)
         own.silent[#own.silent + 1] = given - back
       end
     elseif all[i] == c.option[1] then
-      own.counted, own.exact, own.since = counted, exact, since
+      own.counted, own.exact, own.since, own.had = counted, exact, since, true
       own.given, own.back = max(given, c.given), max(back, c.back)
     else
       own.others = own.others + given - back
@@ -47,10 +48,12 @@ local function read(c, now)
   end
 end
 
--- Writes what the process holds. The key is forgotten when the last process was silent for its lease.
+-- Writes what the process holds. The key is forgotten when the last process was silent for its lease. One that holds
+-- nothing any more needs it for no longer than before.
 local function write(c, now)
   local own, lease = c.own, c.window[1]
   call('HSET', c.key, c.option[1], pack(own.counted, own.exact, own.given, own.back, now, lease, own.since))
+  if own.had and own.given == own.back then return end
   call('PEXPIREAT', c.key, string.format('%d', max(own.expires, now + lease) + grace))
 end
 

@@ -152,16 +152,19 @@ func (a *account) standing(now int64) []window.Decision {
 // evicted if it no longer denies, and is dropped if no unit is left. Until when the key
 // matters does not change: units that are left may count under another limit for longer than
 // under those of this charge.
-func (a *account) gaveBack(now int64, ds []window.Decision) {
+func (a *account) gaveBack(now int64) {
 	if a.history().Empty(a.charge.Algorithm) {
 		a.shard.drop(a.slot)
 		a.slot = none
 		return
 	}
+	if isHeld(a.charge) {
+		return
+	}
 	sl := a.shard.slot(a.slot)
 	expires := sl.expires
 	sl.heldUntil = 0
-	a.note(now, ds)
+	a.note(now, a.standing(now))
 	sl.expires = max(expires, sl.expires)
 }
 

@@ -150,8 +150,8 @@ func (s *Store) GiveBack(_ context.Context, charge window.Charge, at, units int6
 		return nil
 	}
 	a.keep(now)
-	a.shard.write(a.slot, a.history().GiveBack(now, &charge, at, units))
-	a.gaveBack(now, a.standing(now))
+	a.shard.write(a.slot, a.history().GiveBack(now, a.charge, at, units))
+	a.gaveBack(now)
 	return nil
 }
 
