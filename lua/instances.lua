@@ -5,7 +5,8 @@
 -- ARGV[1] now in ms, or "" for the clock of this server
 -- ARGV[2] the name of the process
 -- ARGV[3] how long it counts without another call, in ms; 0: not any more
--- Reply   how many there are
+-- ARGV[4] 'list': the process only asks
+-- Reply   how many there are; with 'list' the name of each, and the ms since its last call
 local key, name, life = KEYS[1], ARGV[2], tonumber(ARGV[3])
 
 local now = tonumber(ARGV[1])
@@ -16,6 +17,12 @@ end
 
 -- Whole numbers above 10^14 lose digits in Lua's own formatting.
 local function text(n) return string.format('%.0f', n) end
+
+if ARGV[4] == 'list' then
+  local all = redis.call('ZRANGEBYSCORE', key, '(' .. text(now - life), '+inf', 'WITHSCORES')
+  for i = 2, #all, 2 do all[i] = math.max(0, now - all[i]) end
+  return all
+end
 
 if life == 0 then
   redis.call('ZREM', key, name)

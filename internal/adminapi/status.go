@@ -34,7 +34,7 @@ func getStatus(r *http.Request, _ []byte) (int, any, error) {
 	answer := control.Status{Version: control.Version(), Stores: []control.StoreInfo{}, Alerts: running.Alerts()}
 	for _, s := range running.Zones.Stores() {
 		state := s.State()
-		state.Overrides = overrideState(s)
+		state.Overrides, state.Members = overrideState(s), s.Members(r.Context())
 		answer.Stores = append(answer.Stores, state)
 		answer.Bans = append(answer.Bans, countBans(s)...)
 	}

@@ -74,9 +74,28 @@ func printStatus(w io.Writer, answer *control.Status) {
 		}
 	}
 	t.render()
+	printMembers(w, answer.Stores)
 	printLoads(w, answer.Loads)
 	printBans(w, answer.Bans)
 	printAlerts(w, answer.Alerts)
+}
+
+// printMembers prints the Caddys that share stores.
+func printMembers(w io.Writer, stores []control.StoreInfo) {
+	t := newTable(w, "CADDY", "STORE", "HEARD OF")
+	for _, s := range stores {
+		for _, m := range s.Members {
+			heard := inSeconds(m.Silent) + " ago"
+			if m.Own {
+				heard += ", this one"
+			}
+			t.add(printable(m.Name), s.Name, heard)
+		}
+	}
+	if len(t.rows) > 0 {
+		_, _ = fmt.Fprintln(w)
+		t.render()
+	}
 }
 
 func printLoads(w io.Writer, loads []control.ZoneLoad) {

@@ -33,6 +33,20 @@ func TestStatusShowsLoads(t *testing.T) {
 	}
 }
 
+// The command shows which Caddys share a store, and when the store has heard of each.
+func TestStatusShowsMembers(t *testing.T) {
+	var text strings.Builder
+	printStatus(&text, &control.Status{Stores: []control.StoreInfo{
+		{Name: "memory", State: "ok"},
+		{Name: "redis r:6379/0 sw:", State: "ok", Members: []control.Member{{Name: "web-1-x7Kd", Silent: 4.25}, {Name: "web-2-Qm1\x1b", Own: true, Silent: 0.5}}},
+	}})
+	for _, want := range []string{"CADDY", "web-1-x7Kd ", "4.25s ago", `"web-2-Qm1\x1b"`, "500ms ago, this one"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("got\n%s\nwant %s", text.String(), want)
+		}
+	}
+}
+
 // The status says in short what holds, in words, too.
 func TestOverrideState(t *testing.T) {
 	age := 1.7

@@ -174,12 +174,21 @@ type StoreInfo struct {
 	Cause string `json:"cause,omitempty"`
 	// Nodes of a Cluster that are away.
 	Nodes []Node `json:"nodes,omitempty"`
-	// How many Caddys share the store, itself included, as it was last seen; with `share` only.
+	// How many Caddys share the store, itself included, as it was last seen; with `share` and `concurrent` only.
 	Instances int64 `json:"instances,omitempty"`
+	// Which those are; empty while the store is away.
+	Members []Member `json:"members,omitempty"`
 	// Counters that are kept; the memory store only.
 	Keys *int64 `json:"keys,omitempty"`
 	// Overrides that this Caddy knows of the store.
 	Overrides OverrideState `json:"overrides"`
+}
+
+// Member is a Caddy that shares a store.
+type Member struct {
+	Name   string  `json:"name"`          // its host, and something random
+	Own    bool    `json:"own,omitempty"` // it is the Caddy that answers
+	Silent float64 `json:"silent"`        // seconds since the store has heard of it
 }
 
 // Node is a node of a Cluster that is away.

@@ -131,6 +131,19 @@ type Instancer interface {
 	Leave(ctx context.Context) error
 }
 
+// InstanceLister is implemented by Instancers that know their names.
+type InstanceLister interface {
+	// Instances returns the processes that have registered, from the one that did so longest ago on.
+	Instances(ctx context.Context) ([]Instance, error)
+}
+
+// Instance is a process that uses a store.
+type Instance struct {
+	Name   string        // of its host, and something random
+	Own    bool          // it is this one
+	Silent time.Duration // since it registered last
+}
+
 // TotalsLister is implemented by stores that know which process holds how many units of window.Concurrent.
 type TotalsLister interface {
 	// Totals returns what each process holds of the charge's counter, in the order of their names. It returns errors as Take does.

@@ -132,6 +132,20 @@ func (s *SharedStore) Leave() { s.fallback.Leave() }
 func (s *SharedStore) Instances() int64 { return s.fallback.Instances() }
 
 // Unsettled returns how many receipts are not settled yet, with the units that requests hold.
+// Members returns which instances share a remote store; nil while it is away, and if they are not counted.
+func (s *SharedStore) Members(ctx context.Context) (all []control.Member) {
+	lister, ok := s.Raw.(engine.InstanceLister)
+	if !ok || s.fallback.Counted() == 0 || len(s.outages.Away()) > 0 {
+		return nil
+	}
+	instances, _ := lister.Instances(ctx) // nil: what asks the store for decisions tells why
+	for _, i := range instances {
+		all = append(all, control.Member{Name: i.Name, Own: i.Own, Silent: i.Silent.Seconds()})
+	}
+	return all
+}
+
+// Unsettled returns how many receipts are not settled yet.
 func (s *SharedStore) Unsettled() int64 { return s.unsettled.Load() - 1 }
 
 // State returns how the store is, for the admin API. The overrides are not in it.

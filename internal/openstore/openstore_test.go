@@ -1,11 +1,14 @@
 package openstore
 
 import (
+	"context"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
 	"github.com/slidingwindow/caddy-sliding-window/internal/tests/handlertest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -76,5 +79,34 @@ func TestState(t *testing.T) {
 		if err != nil || window.Allowed(ds) != want {
 			t.Errorf("local: %+v, %v, want allowed %t", ds, err, want)
 		}
+	}
+}
+
+// fleet is a store that knows its two processes by name.
+type fleet struct{ *handlertest.Fake }
+
+func (f fleet) Instances(context.Context) ([]engine.Instance, error) {
+	return []engine.Instance{{Name: "web-1-a", Silent: 4 * time.Second}, {Name: "web-2-b", Own: true}}, nil
+}
+
+// A store has members from Join to Leave, and not while it is away.
+func TestMembers(t *testing.T) {
+	f, _ := handlertest.NewFake(t, handlertest.Decides(window.Decision{Allowed: true, Limit: 1}))
+	s := Acquire(fleet{f}, nil, true)
+	defer s.Release(true)
+	if all := s.Members(t.Context()); all != nil {
+		t.Errorf("%v before Join", all)
+	}
+	s.Join()
+	defer s.Leave()
+	want := []control.Member{{Name: "web-1-a", Silent: 4}, {Name: "web-2-b", Own: true}}
+	handlertest.Poll(t, "members", func() bool { return reflect.DeepEqual(s.Members(t.Context()), want) })
+	f.Become(handlertest.Away)
+	handlertest.Poll(t, "the store is away", func() bool {
+		_, _ = s.Take(t.Context(), request(), nil)
+		return s.State().State == control.StateAway
+	})
+	if all := s.Members(t.Context()); all != nil {
+		t.Errorf("%v while it is away", all)
 	}
 }

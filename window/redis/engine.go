@@ -27,6 +27,7 @@ var _ interface {
 	engine.AlgorithmChecker
 	engine.Describer
 	engine.Instancer
+	engine.InstanceLister
 	engine.Holder
 	engine.BatchSettler
 	engine.Fingerprinter

@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/scripts"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/wire"
@@ -175,16 +178,29 @@ const instanceLife = 15 * time.Second
 // Register implements engine.Instancer. Stores of one prefix on one database count as
 // those that share it.
 func (s engineStore) Register(ctx context.Context) (int64, error) {
-	return s.register(ctx, instanceLife)
+	n, err := s.registry(ctx, instanceLife, "").Int64()
+	return n, s.words.Fail(ctx, err)
 }
 
 // Leave implements engine.Instancer.
 func (s engineStore) Leave(ctx context.Context) error {
-	_, err := s.register(ctx, 0)
-	return err
+	return s.words.Fail(ctx, s.registry(ctx, 0, "").Err())
 }
 
-func (s *Store) register(ctx context.Context, life time.Duration) (int64, error) {
+// Instances implements engine.InstanceLister.
+func (s engineStore) Instances(ctx context.Context) ([]engine.Instance, error) {
+	reply, err := s.registry(ctx, instanceLife, "list").Slice()
+	var all []engine.Instance
+	for i := 1; i < len(reply); i += 2 {
+		name, _ := reply[i-1].(string)
+		silent, _ := reply[i].(int64)
+		all = append(all, engine.Instance{Name: name, Own: name == s.writer.Instance, Silent: time.Duration(silent) * time.Millisecond})
+	}
+	return all, s.words.Fail(ctx, err)
+}
+
+// registry runs the script that knows the processes, with the name of this one.
+func (s *Store) registry(ctx context.Context, life time.Duration, mode string) *goredis.Cmd {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var now any = ""
@@ -192,6 +208,5 @@ func (s *Store) register(ctx context.Context, life time.Duration) (int64, error)
 		now = s.now()
 	}
 	key := s.namings[0].KeyBeside("instances")
-	n, err := s.client.EvalSha(ctx, scripts.Instances, []string{key}, now, s.writer.Instance, life.Milliseconds()).Int64()
-	return n, s.words.Fail(ctx, err)
+	return s.client.EvalSha(ctx, scripts.Instances, []string{key}, now, s.writer.Instance, life.Milliseconds(), mode)
 }

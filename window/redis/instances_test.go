@@ -1,6 +1,8 @@
 package redis_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +43,53 @@ func TestInstances(t *testing.T) {
 	register(a, 2)
 	now += 15_000
 	register(a, 1) // b has not come since
+}
+
+// TestInstancesAreListed names the processes that have registered, and says when. To ask registers nobody.
+func TestInstancesAreListed(t *testing.T) {
+	own := redistest.Start(t)
+	now := int64(1_800_000_000_000)
+	open := func() *redis.Store {
+		return newStore(t, redis.Options{Addresses: []string{own.Addr}, Prefix: "p", Now: func() int64 { return now }})
+	}
+	a, b := open(), open()
+	list := func(s *redis.Store) (told []string) {
+		t.Helper()
+		all, err := redis.Full(s).Instances(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		seen := make(map[string]bool)
+		for _, i := range all {
+			if i.Name == "" || seen[i.Name] {
+				t.Errorf("an instance is called %q", i.Name)
+			}
+			seen[i.Name] = true
+			told = append(told, fmt.Sprint(i.Own, i.Silent))
+		}
+		return told
+	}
+	want := func(s *redis.Store, want ...string) {
+		t.Helper()
+		if got := list(s); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	want(a)
+	for _, s := range []*redis.Store{a, b} {
+		if _, err := redis.Full(s).Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		now += 4_000
+	}
+	want(a, "true 8s", "false 4s")
+	want(b, "false 8s", "true 4s")
+	now += 6_999
+	want(b, "false 14.999s", "true 10.999s")
+	now++
+	want(b, "true 11s") // a has not come for 15 s
+	now -= time.Hour.Milliseconds()
+	want(b, "false 0s", "true 0s") // the clock has stepped back: both may be there
 }
 
 // TestInstancesExpire leaves nothing behind when no process comes any more.
