@@ -33,6 +33,7 @@ func (c *command) overrideSetCommand() *cobra.Command {
 	cmd := c.onOverride(&cobra.Command{
 		Use: "set", Short: "Sets the limit of a client, or of several", Args: noKey,
 		Example: `  $ caddy sliding-window override set --zone per_client --key 192.0.2.1 --limit 1000/1m --ttl 2h --reason TICKET-7
+  $ caddy sliding-window override set --zone chats --key anna --concurrent 20
   $ caddy sliding-window override set --zone per_client --cidr 198.51.100.0/24 --deny --ttl 1h
   $ caddy sliding-window override set --zone per_user --all --factor 0.5`,
 	}, &r, func(cmd *cobra.Command) error {
@@ -55,6 +56,7 @@ func (c *command) overrideSetCommand() *cobra.Command {
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVar(&limits, "limit", nil, "Limit in place of those of the zone, as 1000/1m; repeat it for several")
+	flags.Int64Var(&r.Concurrent, "concurrent", 0, "Requests at the same time in place of those of the zone; alone or with --limit")
 	flags.Float64Var(&r.Factor, "factor", 0, "Number by which the limits of the zone are multiplied")
 	flags.BoolVar(&r.Deny, "deny", false, "Deny all requests")
 	flags.BoolVar(&r.Exempt, "exempt", false, "Let all requests pass, and count none")
@@ -62,7 +64,8 @@ func (c *command) overrideSetCommand() *cobra.Command {
 	flags.StringVar(&until, "until", "", "When it ends, as 2026-12-31T23:59:59Z")
 	why(cmd, &r.Reason, &r.By, "those who read the list")
 	cmd.MarkFlagsMutuallyExclusive("limit", "factor", "deny", "exempt")
-	cmd.MarkFlagsOneRequired("limit", "factor", "deny", "exempt")
+	cmd.MarkFlagsMutuallyExclusive("concurrent", "factor", "deny", "exempt")
+	cmd.MarkFlagsOneRequired("limit", "concurrent", "factor", "deny", "exempt")
 	cmd.MarkFlagsMutuallyExclusive("ttl", "until")
 	_ = cmd.MarkFlagRequired("zone") // the flag is there
 	cmd.MarkFlagsOneRequired("key", "value", "cidr", "pattern", "all")

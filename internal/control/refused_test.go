@@ -29,7 +29,7 @@ func TestRefusedBodies(t *testing.T) {
 		"replace": {func(b []byte) error { _, err := control.DecodeSet(b); return err }, map[string]string{
 			`[]`:                                    "body: must be an object with records",
 			`1`:                                     "body: must be an object with records",
-			`{"overrides":[]}`:                      "body: unknown field; use records and store, and in a record zone, store, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by",
+			`{"overrides":[]}`:                      "body: unknown field; use records and store, and in a record zone, store, one of key, values, cidr, pattern and all, one of limits or concurrent, factor, deny and exempt, until or ttl, reason and by",
 			`{"records":[{"zone":"a","zone":"b"}]}`: twice,
 		}},
 		"top": {func(b []byte) error { _, err := control.DecodeTop(b); return err }, map[string]string{

@@ -71,8 +71,11 @@ func (r *Record) checkSelector() error {
 }
 
 func (r *Record) checkLimit() error {
-	if n := count(r.Limits != nil, r.Factor != 0, r.Deny, r.Exempt); n != 1 {
-		return fmt.Errorf("limits: %d of limits, factor, deny and exempt are given; send exactly one", n)
+	if n := r.effects(); n != 1 {
+		return fmt.Errorf("limits: %d of limits or concurrent, factor, deny and exempt are given; send exactly one", n)
+	}
+	if r.Concurrent < 0 {
+		return errors.New("concurrent: must be 1 or more; send deny to deny everything")
 	}
 	if r.Factor != 0 && !(r.Factor > 0 && r.Factor <= 1e6) {
 		return errors.New("factor: must be above 0 and at most 1000000; send deny to deny everything")
@@ -88,6 +91,11 @@ func (r *Record) checkLimit() error {
 		r.Limits[i].Window = normalize.Duration(p.Window)
 	}
 	return nil
+}
+
+// effects returns how many of what a record can say of its keys are given. Limits and concurrent go together.
+func (r *Record) effects() int {
+	return count(r.Limits != nil || r.Concurrent != 0, r.Factor != 0, r.Deny, r.Exempt)
 }
 
 // policies returns the limits as the engine takes them; nil for a record without.

@@ -48,7 +48,9 @@ type Record struct {
 
 	// Limits in place of those of the zone.
 	Limits []RecordLimit `json:"limits,omitempty"`
-	// By which the zone's limits are multiplied.
+	// Requests at the same time, in place of those of the zone.
+	Concurrent int64 `json:"concurrent,omitempty"`
+	// By which the zone's limits, and its requests at the same time, are multiplied.
 	Factor float64 `json:"factor,omitempty"`
 	// Whether requests are denied, and charge nothing.
 	Deny bool `json:"deny,omitempty"`
@@ -164,7 +166,7 @@ func plainError(err error) error {
 	case errors.As(err, &at), strings.HasPrefix(err.Error(), "Time."):
 		return errors.New("until: must be a time as 2026-12-31T23:59:59Z; send ttl for a time from now on")
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return errors.New("body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by")
+		return errors.New("body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits or concurrent, factor, deny and exempt, until or ttl, reason and by")
 	}
 	return errors.New("body: not valid JSON")
 }
@@ -178,7 +180,7 @@ func wordFor(field string) string {
 		return "a list of strings"
 	case "limits":
 		return `a list such as [{"max":1000,"window":"1m"}]`
-	case "limits.max":
+	case "limits.max", "concurrent":
 		return "a whole number"
 	case "factor":
 		return "a number"

@@ -15,8 +15,12 @@ func TestCompleteRefuses(t *testing.T) {
 		`{"zone":"z","deny":true}`: `key: 0 of key, values, cidr, pattern and all are given` + one,
 		`{"zone":"z","key":"a","all":true,"deny":true}`:                                      `key: 2 of key, values, cidr, pattern and all are given` + one,
 		`{"zone":"z","values":[],"deny":true}`:                                               `values: empty; send a value for each placeholder of the key, or all for all keys`,
-		`{"zone":"z","key":"a"}`:                                                             `limits: 0 of limits, factor, deny and exempt are given` + one,
-		`{"zone":"z","key":"a","deny":true,"factor":2}`:                                      `limits: 2 of limits, factor, deny and exempt are given` + one,
+		`{"zone":"z","key":"a"}`:                                                             `limits: 0 of limits or concurrent, factor, deny and exempt are given` + one,
+		`{"zone":"z","key":"a","concurrent":0}`:                                              `limits: 0 of limits or concurrent, factor, deny and exempt are given` + one,
+		`{"zone":"z","key":"a","concurrent":4,"factor":2}`:                                   `limits: 2 of limits or concurrent, factor, deny and exempt are given` + one,
+		`{"zone":"z","key":"a","concurrent":-1}`:                                             `concurrent: must be 1 or more; send deny to deny everything`,
+		`{"zone":"z","key":"a","concurrent":"4"}`:                                            `concurrent: must be a whole number`,
+		`{"zone":"z","key":"a","deny":true,"factor":2}`:                                      `limits: 2 of limits or concurrent, factor, deny and exempt are given` + one,
 		`{"zone":"z","key":"a","limits":[]}`:                                                 `limits: empty; send one limit or more, deny or exempt`,
 		`{"zone":"z","key":"a","limits":[{"max":-1,"window":"1m"}]}`:                         `limits: limit -1 is negative; use 0 to deny everything`,
 		`{"zone":"z","key":"a","limits":[{"max":1,"window":"soon"}]}`:                        `limits: window: must be a duration such as 90s, 5m, 1h, 1d or 1w`,
@@ -38,7 +42,7 @@ func TestCompleteRefuses(t *testing.T) {
 		`{"zone":"z","key":7,"deny":true}`:                                                   `key: must be a string`,
 		`{"zone":"z","key":"a","deny":"yes"}`:                                                `deny: must be true, or left out`,
 		`{"zone":"z","key":"a","limits":[{"max":"1","window":"1m"}]}`:                        `limits.max: must be a whole number`,
-		`{"zone":"z","key":"a","limit":"1/1m"}`:                                              `body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits, factor, deny and exempt, until or ttl, reason and by`,
+		`{"zone":"z","key":"a","limit":"1/1m"}`:                                              `body: unknown field; use zone, store, one of key, values, cidr, pattern and all, one of limits or concurrent, factor, deny and exempt, until or ttl, reason and by`,
 		`{"zone":"z","key":"a","deny":true} {}`:                                              `body: more than one JSON value; send one object, or a list`,
 		`{"zone":"z","key":"secret`:                                                          `body: not valid JSON`,
 		"\"\xff\"":                                                                           `body: not valid UTF-8; a key with other bytes cannot be named`,
@@ -123,4 +127,21 @@ func FuzzDecode(f *testing.F) {
 			s.Find("192.0.2.1")
 		}
 	})
+}
+
+// A record says in a few words what it does.
+func TestEffect(t *testing.T) {
+	limits := []RecordLimit{{600, "1m"}, {2000, "24h"}}
+	for want, r := range map[string]Record{
+		"deny":                                {Deny: true},
+		"exempt":                              {Exempt: true},
+		"times 2.5":                           {Factor: 2.5},
+		"600 in 1m, 2000 in 24h":              {Limits: limits},
+		"20 at a time":                        {Concurrent: 20},
+		"600 in 1m, 2000 in 24h, 1 at a time": {Limits: limits, Concurrent: 1},
+	} {
+		if got := r.Effect(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

@@ -123,8 +123,8 @@ func (s *Set) add(r *Rule, z *Target) error {
 	if err != nil {
 		return err
 	}
-	if n := count(r.Limits != nil, r.Factor != 0, r.Deny, r.Exempt); n != 1 || !(r.Factor >= 0 && r.Factor <= 1e6) {
-		return errors.New("limits: the record has not exactly one of limits, factor, deny and exempt as this version knows them")
+	if r.effects() != 1 || r.Concurrent < 0 || !(r.Factor >= 0 && r.Factor <= 1e6) {
+		return errors.New("limits: the record has not exactly one of limits or concurrent, factor, deny and exempt as this version knows them")
 	}
 	if r.Policies, err = r.policies(); err != nil {
 		return err

@@ -132,7 +132,7 @@ func TestOverridesAPI(t *testing.T) {
 	second = change("delete", `{"zone":"api","key":"huge"}`)
 	refused("set", `{"zone":"api","key":"carl","deny":true}`, first.Version, http.StatusPreconditionFailed, second.Version)
 	refused("set", `{"zone":"none","key":"carl","deny":true}`, "", http.StatusNotFound, "zone: no zone of this name runs")
-	refused("set", `{"zone":"api","key":"carl"}`, "", http.StatusBadRequest, "limits: 0 of limits, factor, deny and exempt")
+	refused("set", `{"zone":"api","key":"carl"}`, "", http.StatusBadRequest, "limits: 0 of limits or concurrent, factor, deny and exempt")
 	refused("set", `{"zone":"two","key":"carl","deny":true}`, "", http.StatusBadRequest, "send values")
 	refused("set", `{"zone":"two","cidr":"192.0.2.0/24","deny":true}`, "", http.StatusBadRequest, "cidr: the zone's key is more than one placeholder")
 	refused("set", `{"zone":"api","key":"carl","factor":1000000,"limits":[]}`, "", http.StatusBadRequest, "send exactly one")
