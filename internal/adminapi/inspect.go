@@ -55,7 +55,7 @@ func inspectCharge(ctx context.Context, z *running.ActiveZone, c *window.Charge,
 	if err != nil {
 		return nil, Unavailable(z, err)
 	}
-	i := z.Inspection(c, rule, needs, ds, z.Used(ctx, peek, c, ds), by, cause)
+	i := z.Inspection(ctx, c, rule, needs, ds, z.Used(ctx, peek, c, ds), by, cause)
 	z.NoteBan(i)
 	return i, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,20 @@ func printInspection(w io.Writer, i *control.Inspection) {
 		t.add(row...)
 	}
 	t.render()
+	printHolders(w, i.Concurrent)
+}
+
+// printHolders prints which Caddys hold requests of a key.
+func printHolders(w io.Writer, c *control.HeldState) {
+	if c == nil || len(c.Holders) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	t := newTable(w, "CADDY", "HOLDS", "FOR", "HEARD OF")
+	for _, h := range c.Holders {
+		t.add(cmp.Or(printableOrNone(h.Name), "this one"), h.Held, inSeconds(h.Age), inSeconds(h.Silent)+" ago")
+	}
+	t.render()
 }
 
 // needed says what needs a request.
@@ -171,6 +186,9 @@ func limitRows(i *control.Inspection) (rows [][]any) {
 			retry = inSeconds(*l.RetryAfter)
 		}
 		rows = append(rows, []any{ofTier(fmt.Sprintf("%d in %s", l.Max, l.Window), i), l.Used, l.Remaining, retry, inSeconds(l.ResetAfter), l.Source})
+	}
+	if c := i.Concurrent; c != nil {
+		rows = append(rows, []any{fmt.Sprintf("%d at the same time", c.Max), c.Held, c.Remaining, "", "", c.Source})
 	}
 	if i.Tier != "" && rows == nil { // an override decides
 		rows = append(rows, []any{ofTier(i.Override.Effect(), i), "", "", "", "", control.SourceOverride})

@@ -223,6 +223,8 @@ type Inspection struct {
 	Misfit   string            `json:"misfit,omitempty"`
 	// The networks of the address, if the zone has tiers.
 	Tiers []TierInspection `json:"tiers,omitempty"`
+	// What is held of the requests at the same time; nil without concurrent.
+	Concurrent *HeldState `json:"concurrent,omitempty"`
 	// The ban of the key, which denies requests while the limits are not looked at; nil if it is not banned.
 	Ban *InspectedBan `json:"ban,omitempty"`
 }
@@ -239,9 +241,53 @@ type TierInspection struct {
 	Misfit    string            `json:"misfit,omitempty"`
 }
 
-// AddTier adds what the next request meets in a tier.
+// HeldState is how many requests of a key are open at the same time, before the next one.
+type HeldState struct {
+	Max       int64 `json:"max"`
+	Held      int64 `json:"held"` // above Max where that was higher, and where Caddys decided by themselves
+	Remaining int64 `json:"remaining"`
+	// As in LimitState and Inspection.
+	Source    string `json:"source"`
+	RedisKey  string `json:"redis_key,omitempty"`
+	DecidedBy string `json:"decided_by"`
+	// Which Caddys hold them; empty while the store is away.
+	Holders []Holder `json:"holders"`
+}
+
+// Holder is a Caddy that has requests open.
+type Holder struct {
+	Name   string  `json:"name,omitempty"` // as in Member; empty with the memory store
+	Held   int64   `json:"held"`
+	Age    float64 `json:"age"`    // seconds for which it has had any open, without a break
+	Silent float64 `json:"silent"` // seconds since the store has heard of it
+}
+
+// AddTier adds what the next request meets in a tier, or at the same time as others.
 func (i *Inspection) AddTier(t *Inspection) {
+	if t.Tier == "" {
+		i.Concurrent = t.Concurrent
+		if n := t.NeedsRequest; n != nil {
+			i.NeedsRequest = &NeedsRequest{Limits: append(i.neededLimits(), n.Limits...), Cost: n.Cost}
+		}
+		if i.Override == nil {
+			i.Override, i.Misfit = t.Override, t.Misfit
+		}
+		i.joinVerdict(t)
+		return
+	}
 	i.Tiers = append(i.Tiers, TierInspection{t.Tier, t.Key, t.RedisKey, t.DecidedBy, t.Limits, t.WouldPass, t.Override, t.Misfit})
+	i.joinVerdict(t)
+}
+
+func (i *Inspection) neededLimits() []NeededLimit {
+	if i.NeedsRequest == nil {
+		return nil
+	}
+	return i.NeedsRequest.Limits
+}
+
+// joinVerdict takes up that a part denies the request, or may.
+func (i *Inspection) joinVerdict(t *Inspection) {
 	if !t.Passes() && (i.WouldPass == nil || *i.WouldPass) {
 		i.WouldPass = t.WouldPass
 	}

@@ -145,6 +145,26 @@ func (s *SharedStore) Members(ctx context.Context) (all []control.Member) {
 	return all
 }
 
+// Holders returns which instances hold units of a charge with window.Concurrent, and for how long.
+func (s *SharedStore) Holders(ctx context.Context, c window.Charge) []control.Holder {
+	var totals []engine.Total
+	switch store := s.Raw.(type) {
+	case engine.TotalsLister:
+		totals, _ = store.Totals(ctx, c) // nil: what has decided on the charge tells why
+	case interface {
+		Held(window.Charge) (int64, time.Duration)
+	}:
+		if units, age := store.Held(c); units > 0 {
+			totals = []engine.Total{{Units: units, Age: age}}
+		}
+	}
+	all := []control.Holder{}
+	for _, t := range totals {
+		all = append(all, control.Holder{Name: t.Instance, Held: t.Units, Age: t.Age.Seconds(), Silent: t.Silent.Seconds()})
+	}
+	return all
+}
+
 // Unsettled returns how many receipts are not settled yet.
 func (s *SharedStore) Unsettled() int64 { return s.unsettled.Load() - 1 }
 

@@ -133,12 +133,12 @@ func FuzzDecode(f *testing.F) {
 func TestEffect(t *testing.T) {
 	limits := []RecordLimit{{600, "1m"}, {2000, "24h"}}
 	for want, r := range map[string]Record{
-		"deny":                                {Deny: true},
-		"exempt":                              {Exempt: true},
-		"times 2.5":                           {Factor: 2.5},
-		"600 in 1m, 2000 in 24h":              {Limits: limits},
-		"20 at a time":                        {Concurrent: 20},
-		"600 in 1m, 2000 in 24h, 1 at a time": {Limits: limits, Concurrent: 1},
+		"deny":                   {Deny: true},
+		"exempt":                 {Exempt: true},
+		"times 2.5":              {Factor: 2.5},
+		"600 in 1m, 2000 in 24h": {Limits: limits},
+		"20 at the same time":    {Concurrent: 20},
+		"600 in 1m, 2000 in 24h, 1 at the same time": {Limits: limits, Concurrent: 1},
 	} {
 		if got := r.Effect(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Effect says in a few words what a record does: deny, exempt, times 2.5, or 600 in 1m, 2000 in 24h, 4 at a time.
+// Effect says in a few words what a record does: deny, exempt, times 2.5, or 600 in 1m, 2000 in 24h, 4 at the same time.
 func (r *Record) Effect() string {
 	switch {
 	case r.Deny:
@@ -21,7 +21,7 @@ func (r *Record) Effect() string {
 		limits[i] = fmt.Sprintf("%d in %s", l.Max, l.Window)
 	}
 	if r.Concurrent > 0 {
-		limits = append(limits, fmt.Sprintf("%d at a time", r.Concurrent))
+		limits = append(limits, fmt.Sprintf("%d at the same time", r.Concurrent))
 	}
 	return strings.Join(limits, ", ")
 }

@@ -28,7 +28,7 @@ type plan struct {
 	// There are no handlers of a site: each value has to be in the log.
 	siteless bool
 
-	holds  bool // answers take their time, as what they cost is settled when they end
+	holds  bool // answers take their time: what they cost is settled when they end, or they hold slots
 	fields bool // answers need the fields of their header
 
 	defined      map[string]bool   // placeholders that handlers define
@@ -224,6 +224,9 @@ func (p *plan) addZone(name string, zone object) {
 			text += fmt.Sprintf(" tier %v", tier)
 		}
 		z.limits = append(z.limits, text)
+	}
+	if concurrent := asObject(zone["concurrent"]); concurrent != nil {
+		z.limits = append(z.limits, fmt.Sprintf("%v at the same time", concurrent["max"]))
 	}
 	p.zones = append(p.zones, z)
 }

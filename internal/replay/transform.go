@@ -300,6 +300,11 @@ func (t *transformer) limiter(h object) {
 			t.plan.holds = true
 			t.plan.fields = t.plan.fields || match["headers"] != nil
 		}
+		if concurrent := asObject(zone["concurrent"]); concurrent != nil {
+			if t.plan.holds = true; concurrent["hold"] == "status" {
+				t.plan.note("zone " + name + ": requests hold their slots until their answers end, as a log does not tell when an answer began")
+			}
+		}
 		t.scanMatchers(zone["match"])
 		if ban := asObject(zone["ban"]); ban != nil {
 			delete(ban, "spread") // two replays of a log decide the same

@@ -117,7 +117,7 @@ func (w *tracedRequest) peek(h *Handler, r *http.Request, req *request) error {
 			req.allowed = false
 		}
 		c, ds := &req.charges[i], req.decisionsOf(i)
-		i := z.Running.Inspection(c, req.ruleIn(z), running.Needs{}, ds, z.Running.Used(w.ctx, peek, c, ds), by, cause)
+		i := z.Running.Inspection(w.ctx, c, req.ruleIn(z), running.Needs{}, ds, z.Running.Used(w.ctx, peek, c, ds), by, cause)
 		for _, t := range z.InTiers(c) {
 			if t.Rule.Decides() {
 				i.AddTier(z.Running.Overridden(&t.Charge, t.Rule, running.Needs{}))

@@ -2,6 +2,7 @@ package running
 
 import (
 	"cmp"
+	"context"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // Inspection returns what is said of a charge with these decisions, and with what Used tells. The rule is the override of its key; nil
 // without one. The cause is why the store did not decide.
-func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
+func (z *ActiveZone) Inspection(ctx context.Context, c *window.Charge, rule *overrides.Rule, needs Needs, ds []window.Decision, used []int64, by engine.Source, cause error) *control.Inspection {
 	store, known := z.Store.Name(), ds[:len(ds)-needs.Looks]
 	answer := &control.Inspection{
 		Zone: c.Zone, Key: c.Key, Tier: z.Decider.TierOf(c.Key), Algorithm: z.Configured.Algorithm, DecidedBy: string(by), Limits: []control.LimitState{},
@@ -33,6 +34,16 @@ func (z *ActiveZone) Inspection(c *window.Charge, rule *overrides.Rule, needs Ne
 		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
 	}
 	answer.Enforce, _ = z.Enforced()
+	if window.FactsOf(c.Algorithm).Held && len(known) > 0 {
+		answer.Concurrent = &control.HeldState{
+			Max: c.Policies[0].Limit, Held: used[0], Remaining: ds[0].Remaining, Source: z.Decider.SourceOf(c, c.Policies[0]),
+			RedisKey: answer.RedisKey, DecidedBy: answer.DecidedBy, Holders: []control.Holder{},
+		}
+		if by == engine.SourceStore {
+			answer.Concurrent.Holders = z.Store.Holders(ctx, *c)
+		}
+		known = nil
+	}
 	for i := range known {
 		state := z.limitState(c, c.Policies[i], &ds[i], used[i])
 		if needs.Cost != "" {
@@ -78,6 +89,9 @@ func (z *ActiveZone) noteOverride(answer *control.Inspection, rule *overrides.Ru
 		answer.Override = rule.Record
 		for i := range answer.Limits {
 			answer.Limits[i].Source = control.SourceOverride
+		}
+		if answer.Concurrent != nil {
+			answer.Concurrent.Source = control.SourceOverride
 		}
 	} else if m := z.Store.Overrides.Misfit(z.InBook, answer.Key); m != nil {
 		answer.Override, answer.Misfit = m.Record, m.Err.Error()

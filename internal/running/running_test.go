@@ -129,12 +129,12 @@ func TestInspection(t *testing.T) {
 	z := newZone(newStore(t, "fake of a test"), "api")
 	z.Decider, z.Control, z.Percent = &decider{}, enforce.Of(h), 100
 	z.InBook = &overridebook.Subscriber{Name: "api", InForce: new(overridebook.InForce)}
-	c := window.Charge{Zone: "api", Key: "anna", Cost: 2, Policies: []window.Policy{{Limit: 5, Window: time.Minute}, {Limit: 0, Window: 90 * time.Second}}}
+	c := window.Charge{Zone: "api", Key: "anna", Cost: 2, Algorithm: window.Zset{}, Policies: []window.Policy{{Limit: 5, Window: time.Minute}, {Limit: 0, Window: 90 * time.Second}}}
 	ds := []window.Decision{
 		{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 30 * time.Second},
 		{Limit: 0, RetryAfter: window.Never},
 	}
-	i := z.Inspection(&c, nil, running.Needs{}, ds, []int64{3, 0}, engine.SourceStore, nil)
+	i := z.Inspection(t.Context(), &c, nil, running.Needs{}, ds, []int64{3, 0}, engine.SourceStore, nil)
 	if i.Zone != "api" || i.Key != "anna" || *i.Cost != 2 || i.WouldPass == nil || *i.WouldPass || i.DecidedBy != "fake" || i.Enforce != "on" || i.Override != nil {
 		t.Errorf("got %+v", i)
 	}
@@ -146,8 +146,21 @@ func TestInspection(t *testing.T) {
 		t.Errorf("the second limit: got %+v", second)
 	}
 
-	rule := &overrides.Rule{Record: &overrides.Record{ID: "0123456789abcdef"}}
-	i = z.Inspection(&c, rule, running.Needs{}, ds, []int64{3, 0}, engine.SourceLocal, window.ErrUnavailable)
+	rule := &overrides.Rule{Record: &overrides.Record{ID: "0123456789abcdef", Concurrent: 4}}
+	held := window.Charge{Zone: "api", Key: "anna", Cost: 1, Algorithm: window.Concurrent{}, Policies: []window.Policy{{Limit: 4, Window: 15 * time.Second}}}
+	slots := z.Inspection(t.Context(), &held, rule, running.Needs{}, []window.Decision{{Limit: 4}}, []int64{5}, engine.SourceLocal, window.ErrUnavailable)
+	if c := slots.Concurrent; c == nil || len(slots.Limits) != 0 || c.Max != 4 || c.Held != 5 || c.Remaining != 0 || c.Source != control.SourceOverride || c.DecidedBy != "local" || c.Holders == nil {
+		t.Errorf("at the same time: got %+v, %+v", slots, c)
+	}
+	passes := true
+	if i.WouldPass = &passes; i.Concurrent != nil {
+		t.Errorf("without concurrent: got %+v", i.Concurrent)
+	}
+	if i.AddTier(slots); i.Passes() || i.Concurrent != slots.Concurrent || i.Override != rule.Record || i.Tiers != nil {
+		t.Errorf("beside limits: got %+v", i)
+	}
+
+	i = z.Inspection(t.Context(), &c, rule, running.Needs{}, ds, []int64{3, 0}, engine.SourceLocal, window.ErrUnavailable)
 	if i.Override != rule.Record || i.Limits[0].Source != control.SourceOverride || i.Limits[1].Source != control.SourceOverride {
 		t.Errorf("with an override: got %+v", i)
 	}

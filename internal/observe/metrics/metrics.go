@@ -144,7 +144,7 @@ var (
 
 	StoreInstances = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "store_instances",
-		Help: "Caddys that share a store, this one included, as they were last counted; with share only.",
+		Help: "Caddys that share a store, this one included, as they were last counted; with share or concurrent only.",
 	}, []string{"store"})
 
 	AlertFiring = prometheus.NewGaugeVec(prometheus.GaugeOpts{

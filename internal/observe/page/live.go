@@ -40,6 +40,8 @@ type zoneView struct {
 	// Shares of the ten keys with the most.
 	TopDenied  float64 `json:"top_denied,omitempty"`
 	TopCharged float64 `json:"top_charged,omitempty"`
+	// Requests that are open; nil without concurrent.
+	Held *float64 `json:"held,omitempty"`
 }
 
 type storeView struct {
@@ -97,6 +99,7 @@ func problem(err error) string {
 const (
 	decisionsMetric = "caddy_sliding_window_decisions_total"
 	topTenMetric    = "caddy_sliding_window_top_ten_ratio"
+	heldMetric      = "caddy_sliding_window_concurrent"
 	memoryMetric    = "caddy_sliding_window_store_memory_bytes"
 	memoryMaxMetric = "caddy_sliding_window_store_memory_max_bytes"
 	clockMetric     = "caddy_sliding_window_store_clock_offset_seconds"
@@ -139,6 +142,7 @@ func (m *metrics) read(text []byte) (troubles float64, err error) {
 			z.TopCharged = value
 		}
 	})
+	each(families, heldMetric, func(label func(string) string, value float64) { zoneOf(zones, label("zone")).Held = &value })
 	each(families, memoryMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).Memory = value })
 	each(families, memoryMaxMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).MemoryMax = value })
 	each(families, clockMetric, func(label func(string) string, value float64) { storeOf(stores, label("store")).ClockOffset = &value })

@@ -27,6 +27,8 @@ caddy_sliding_window_decisions_total{outcome="allowed",zone="logins"} 1e+06
 # TYPE caddy_sliding_window_top_ten_ratio gauge
 caddy_sliding_window_top_ten_ratio{by="denied",zone="api"} 0.5
 caddy_sliding_window_top_ten_ratio{by="charged",zone="api"} 0.25
+# TYPE caddy_sliding_window_concurrent gauge
+caddy_sliding_window_concurrent{zone="logins"} 4
 # TYPE caddy_sliding_window_store_memory_bytes gauge
 caddy_sliding_window_store_memory_bytes{store="redis localhost:6379/0 sw"} 1024
 # TYPE caddy_sliding_window_store_clock_offset_seconds gauge
@@ -153,7 +155,7 @@ func TestLive(t *testing.T) {
 	_, _, text := send(p, "GET", "/live", host, "", page.TokenHeader, p.Token())
 	for _, want := range []string{
 		`"address":"localhost:2019"`,
-		`{"name":"api","outcomes":{"allowed":12,"denied":3},"top_denied":0.5,"top_charged":0.25},{"name":"logins","outcomes":{"allowed":1000000}}`,
+		`{"name":"api","outcomes":{"allowed":12,"denied":3},"top_denied":0.5,"top_charged":0.25},{"name":"logins","outcomes":{"allowed":1000000},"held":4}`,
 		`{"name":"redis localhost:6379/0 sw","memory":1024,"clock_offset":0}`,
 		`"answer":{"version":"v1","stores":[]}`,
 		`"began":1500,`,
