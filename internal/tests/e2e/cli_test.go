@@ -56,6 +56,11 @@ http://{site} {
 			limit 2 1h
 			ban 10m
 		}
+		zone chats {
+			key {header.X-Chat}
+			empty_key skip
+			concurrent 4
+		}
 	}
 	respond ok
 }

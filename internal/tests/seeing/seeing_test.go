@@ -76,6 +76,10 @@ http://%s {
 			limit 1000000 1s
 			load cpu 70%% 95%%
 		}
+		zone chats {
+			key {header.X-Key}
+			concurrent 100
+		}
 		zone watched {
 			top_talkers
 			key {header.X-Key}
