@@ -131,7 +131,6 @@ func (s *SharedStore) Leave() { s.fallback.Leave() }
 // Instances returns how many instances were last seen to share a remote store; 1 if none were.
 func (s *SharedStore) Instances() int64 { return s.fallback.Instances() }
 
-// Unsettled returns how many receipts are not settled yet, with the units that requests hold.
 // Members returns which instances share a remote store; nil while it is away, and if they are not counted.
 func (s *SharedStore) Members(ctx context.Context) (all []control.Member) {
 	lister, ok := s.Raw.(engine.InstanceLister)
@@ -165,7 +164,7 @@ func (s *SharedStore) Holders(ctx context.Context, c window.Charge) []control.Ho
 	return all
 }
 
-// Unsettled returns how many receipts are not settled yet.
+// Unsettled returns how many receipts are not settled yet, with the units that requests hold.
 func (s *SharedStore) Unsettled() int64 { return s.unsettled.Load() - 1 }
 
 // State returns how the store is, for the admin API. The overrides are not in it.
