@@ -180,7 +180,7 @@ func selectorOf(r *overrides.Record) (*running.ActiveZone, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Limits, r.Factor, r.Deny, r.Exempt, r.Until, r.TTL = nil, 0, true, false, nil, ""
+	r.Limits, r.Concurrent, r.Factor, r.Deny, r.Exempt, r.Until, r.TTL = nil, 0, 0, true, false, nil, ""
 	if err := complete(found[0], r, found[0].Store.Overrides.Clock().Now()); err != nil {
 		return nil, refused(http.StatusBadRequest, err)
 	}

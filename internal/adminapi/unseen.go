@@ -74,8 +74,13 @@ func limitsOf(z *running.ActiveZone, r *overrides.Record) string {
 	if key, ok := keyOf(z, r); ok {
 		network = z.Decider.TierOf(key)
 	}
+	concurrentAlone := r.Limits == nil && r.Concurrent > 0
 	for _, l := range z.Configured.Limits {
-		if l.Tier == network || network == "" && r.Limits == nil {
+		is := !concurrentAlone && (l.Tier == network || network == "" && r.Limits == nil)
+		if l.Concurrent {
+			is = network == "" && (r.Limits == nil || r.Concurrent > 0)
+		}
+		if is {
 			limits = append(limits, l.String())
 		}
 	}

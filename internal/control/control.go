@@ -264,11 +264,8 @@ type Holder struct {
 
 // AddTier adds what the next request meets in a tier, or at the same time as others.
 func (i *Inspection) AddTier(t *Inspection) {
-	if t.Tier == "" {
+	if t.Concurrent != nil {
 		i.Concurrent = t.Concurrent
-		if n := t.NeedsRequest; n != nil {
-			i.NeedsRequest = &NeedsRequest{Limits: append(i.neededLimits(), n.Limits...), Cost: n.Cost}
-		}
 		if i.Override == nil {
 			i.Override, i.Misfit = t.Override, t.Misfit
 		}
@@ -277,13 +274,6 @@ func (i *Inspection) AddTier(t *Inspection) {
 	}
 	i.Tiers = append(i.Tiers, TierInspection{t.Tier, t.Key, t.RedisKey, t.DecidedBy, t.Limits, t.WouldPass, t.Override, t.Misfit})
 	i.joinVerdict(t)
-}
-
-func (i *Inspection) neededLimits() []NeededLimit {
-	if i.NeedsRequest == nil {
-		return nil
-	}
-	return i.NeedsRequest.Limits
 }
 
 // joinVerdict takes up that a part denies the request, or may.

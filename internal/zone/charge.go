@@ -69,13 +69,16 @@ func (z *Live) override(c *window.Charge) *overrides.Rule {
 // apply gives a charge the limits of its rule, which may be nil, and the lookback that the overrides of its key
 // need. It reports whether the limits are those of the rule.
 func (z *Live) apply(rule *overrides.Rule, c *window.Charge) bool {
+	if z.Held {
+		return z.applyHeld(rule, c)
+	}
 	if c.Lease.Units > 0 && !z.Overrides.MayLease() {
 		c.Lease = window.Lease{}
 	}
 	if back := z.Overrides.LookBack(c.Key); back > 0 {
 		c.Lookback = max(c.Lookback, z.Longest, back)
 	}
-	if rule == nil {
+	if rule == nil || rule.Policies == nil && rule.Factor == 0 {
 		return false
 	}
 	policies := rule.Policies
@@ -90,6 +93,24 @@ func (z *Live) apply(rule *overrides.Rule, c *window.Charge) bool {
 		c.Lease = window.Lease{}
 	}
 	c.Algorithm, c.Policies, c.Lookback = z.Algorithm, policies, max(c.Lookback, z.Longest) // fitRule: a server never decides on native here
+	return true
+}
+
+// applyHeld is apply for a limit of requests at the same time. Limits of a rule leave it as it is.
+func (z *Live) applyHeld(rule *overrides.Rule, c *window.Charge) bool {
+	switch {
+	case rule == nil || rule.Concurrent == 0 && rule.Factor == 0:
+		return false
+	case rule.Concurrent > 0:
+		c.Policies = []window.Policy{{Limit: rule.Concurrent, Window: c.Policies[0].Window}}
+		return true
+	}
+	scaled, err := z.Scale(c.Policies, rule.Factor)
+	if err != nil {
+		z.Counters.Misfits.Inc()
+		return false
+	}
+	c.Policies = scaled
 	return true
 }
 

@@ -26,7 +26,7 @@ func (z *Live) Charge(key string) (window.Charge, *overrides.Rule, running.Needs
 		z.lookForLimits(&c, &needs, repl)
 		rule = z.override(&c)
 	}
-	if rule.Decides() || rule != nil && rule.Policies != nil {
+	if rule.Decides() || rule != nil && (rule.Policies != nil || z.Held && rule.Concurrent > 0) {
 		needs = running.Needs{}
 	}
 	switch {

@@ -12,6 +12,9 @@ import (
 
 // fitRule reports why the limits of a record cannot hold in the zone. The limits of a factor are known if those of the zone are.
 func (z *Live) fitRule(r *overrides.Rule) error {
+	if err := z.fitConcurrent(r); err != nil || r.Policies == nil && r.Factor == 0 {
+		return err
+	}
 	if z.onServer() {
 		return errors.New("limits: CL.THROTTLE may count the zone, and keeps its limits itself; send deny or exempt, or turn native off")
 	}
@@ -20,6 +23,11 @@ func (z *Live) fitRule(r *overrides.Rule) error {
 			return fmt.Errorf("limits: %w", err)
 		}
 		return nil
+	}
+	if c := z.Concurrent; c != nil {
+		if _, err := c.Scale(c.Policies, r.Factor); err != nil {
+			return fmt.Errorf("factor: concurrent: %w", err)
+		}
 	}
 	for _, t := range z.Tiers {
 		if _, err := t.Scale(t.Policies, r.Factor); err != nil {
@@ -35,6 +43,26 @@ func (z *Live) fitRule(r *overrides.Rule) error {
 	}
 	if z.Load == nil { // else the factor multiplies what the load leaves
 		r.Policies = scaled
+	}
+	return nil
+}
+
+// fitConcurrent reports why what a record says of requests at the same time, or of limits beside them, cannot hold in the zone.
+func (z *Live) fitConcurrent(r *overrides.Rule) error {
+	c := z.Concurrent
+	if z.Held {
+		c = z.Settings
+	}
+	switch {
+	case r.Policies != nil && z.Held:
+		return errors.New("limits: the zone has no limit, only concurrent; send concurrent, or write a limit in the zone")
+	case r.Concurrent == 0:
+		return nil
+	case c == nil:
+		return errors.New("concurrent: the zone has no concurrent; send limits, or write concurrent in the zone")
+	}
+	if err := c.Fits([]window.Policy{{Limit: r.Concurrent, Window: c.Longest}}); err != nil {
+		return fmt.Errorf("concurrent: %w", err)
 	}
 	return nil
 }
@@ -63,6 +91,8 @@ func (z *Live) forOverrides(hasher overrides.Hasher) overrides.Target {
 func (z *Live) SourceOf(c *window.Charge, p window.Policy) string {
 	if t := z.tierOf(c.Key); t != nil {
 		z = t
+	} else if z.Concurrent != nil && window.FactsOf(c.Algorithm).Held {
+		z = z.Wider[0]
 	}
 	switch {
 	case z.Load.Scales(p):

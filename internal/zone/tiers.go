@@ -42,12 +42,12 @@ func (z *Live) widen(o Options) (err error) {
 	return nil
 }
 
-// ChargeBeside returns what a request spends in the tier z that spends c in its zone, and the override of the network. It
+// ChargeBeside returns what a request spends in the tier z that spends c in its zone, and the override of the network, or of the key. It
 // reports false for a key that is no address, which has no network.
 func (z *Live) ChargeBeside(c *window.Charge, repl *caddy.Replacer) (tier window.Charge, rule *overrides.Rule, ok bool) {
 	if z.Held {
 		tier, _ = z.charge(c.Key, repl)
-		return tier, nil, true
+		return tier, z.override(&tier), true
 	}
 	network, ok := z.Networks.NetworkOf(c.Key)
 	if !ok {
