@@ -142,7 +142,14 @@ func notDivisible(_ *Config, z *zone) (all []problem) {
 	if !z.handler.IsRemote {
 		return nil
 	}
-	for i, p := range z.Policies {
+	concurrent, policies := z.Concurrent, z.Policies
+	if z.Held {
+		concurrent, policies = z.Settings, nil
+	}
+	if concurrent != nil && z.handler.Share && slices.ContainsFunc(concurrent.Policies, func(p window.Policy) bool { return p.Limit == 1 }) {
+		all = append(all, problem{what: "concurrent 1 cannot be shared: each Caddy lets one request pass while the store is away", option: "concurrent", cure: "raise the number, or write on_error deny"})
+	}
+	for i, p := range policies {
 		if p.Limit > 0 && z.Lease.Units > p.Limit/2 {
 			all = append(all, problem{
 				what: fmt.Sprintf("lease %d is more than half of limit %s: while one Caddy holds it, the others deny", z.Lease.Units, policy(p)), option: "lease",

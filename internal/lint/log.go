@@ -206,9 +206,17 @@ func deniesMuch(c *Config, z *zone) (all []problem) {
 		return nil
 	}
 	decided := c.log.decided[z.Name]
+	nth := 0 // of the limits that have windows
 	for i, l := range decided.Limits {
+		p := problem{option: "limit", nth: nth}
+		if z.Configured.Limits[i].Concurrent {
+			p = problem{option: "concurrent"}
+		} else {
+			nth++
+		}
 		if share := float64(l.Denied) / float64(decided.Requests); decided.Requests >= fewest && share > muchDenied {
-			all = append(all, problem{what: fmt.Sprintf("limit %s would have denied %.1f %% of %d requests in the log", l.Limit, 100*share, decided.Requests), option: "limit", nth: i})
+			p.what = fmt.Sprintf("limit %s would have denied %.1f %% of %d requests in the log", l.Limit, 100*share, decided.Requests)
+			all = append(all, p)
 		}
 	}
 	return all

@@ -217,16 +217,19 @@ func (p *plan) addZone(name string, zone object) {
 	text, _ := json.Marshal(zone) // it was read as JSON
 	z := &zoneInfo{name: name, text: string(text)}
 	z.enforce, _ = zone["enforce"].(string)
+	ofKey := 0
 	for _, l := range list(zone["limits"]) {
 		limit := asObject(l)
 		text := fmt.Sprintf("%v in %v", limit["max"], limit["window"])
 		if tier, ok := limit["tier"]; ok {
 			text += fmt.Sprintf(" tier %v", tier)
+		} else {
+			ofKey++
 		}
 		z.limits = append(z.limits, text)
 	}
-	if concurrent := asObject(zone["concurrent"]); concurrent != nil {
-		z.limits = append(z.limits, fmt.Sprintf("%v at the same time", concurrent["max"]))
+	if concurrent := asObject(zone["concurrent"]); concurrent != nil { // is decided on before tiers
+		z.limits = slices.Insert(z.limits, ofKey, fmt.Sprintf("%v at the same time", concurrent["max"]))
 	}
 	p.zones = append(p.zones, z)
 }
