@@ -200,6 +200,59 @@ func TestTiersInLogs(t *testing.T) {
 	}
 }
 
+// Requests at the same time are looked at by themselves, before tiers, and alone. No rule takes them for a limit with a window.
+func TestConcurrentInLogs(t *testing.T) {
+	file := accessLog(t, 1)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := strings.ReplaceAll(string(text), `"duration":0.001`, `"duration":3.5`)
+	if err := os.WriteFile(file, []byte(slow), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for zones, want := range map[string][]string{
+		"zone chats {\n limit 500 1h\n limit 10 1m tier 24/48\n concurrent 1\n}\nzone free {\n key all\n concurrent 100\n}": {"SW021:3", "SW022:5", "SW022:6"},
+		"zone full {\n key all\n concurrent 2 {\n hold status\n }\n}":                                                       {"SW022:5"},
+	} {
+		if got := codes(check(t, ":8080 {\nsliding_window {\n"+zones+"\n}\nrespond ok\n}\n", file)); !slices.Equal(got, want) {
+			t.Errorf("%s: found %q, want %q", zones, got, want)
+		}
+	}
+}
+
+// Two Caddys cannot divide one request at the same time, alone or beside limits.
+func TestConcurrentShared(t *testing.T) {
+	const caddyfile = `{
+	sliding_window {
+		store redis redis://localhost:6379/0
+		on_error local {
+			share
+		}
+	}
+}
+:8080 {
+	sliding_window {
+		zone one {
+			concurrent 1
+		}
+		zone two {
+			limit 100 1m
+			concurrent 1
+		}
+		zone more {
+			concurrent 2
+		}
+	}
+	respond ok
+}
+`
+	got := codes(check(t, caddyfile))
+	if want := []string{"SW015:12", "SW015:16"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
 // A comment hides what its rule finds on its line or the line below. One that hides nothing, names no rule or gives no reason
 // is a finding.
 func TestIgnored(t *testing.T) {

@@ -72,3 +72,20 @@ func TestConcurrentUntilStatus(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 }
+
+// Zones that do not deny hold slots of their own.
+func TestConcurrentInShadow(t *testing.T) {
+	var log strings.Builder
+	for i := range 20 {
+		log.WriteString(strings.Replace(logged(start+float64(i)+3.5, "", ""), `"duration":0.001`, `"duration":3.5`, 1))
+	}
+	for _, enforce := range []string{"on", "shadow", "mark", "50%"} {
+		report, err := replay.Run(options(file(t, "Caddyfile", strings.Replace(site("", "concurrent 1\nenforce "+enforce), "limit 2 1m", "", 1)), file(t, "access.log", log.String())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if z := report.Zones[0]; z.Requests != 20 || z.Denied != 15 || z.Limits[0].Denied != 15 { // every fourth passes
+			t.Errorf("enforce %s: got %+v", enforce, z)
+		}
+	}
+}

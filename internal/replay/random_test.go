@@ -80,6 +80,9 @@ func randomZone(rng *rand.Rand, name string) string {
 	if dynamic {
 		add("fallback 2 7s")
 	}
+	if rng.IntN(4) == 0 {
+		add("concurrent " + pick(rng, "1", "2", "{header.X-Cost} {\n fallback 2\n}"))
+	}
 	if rng.IntN(3) == 0 {
 		add("cost " + pick(rng, "2", "{header.X-Cost}"))
 	}
