@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/suggest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -102,7 +104,9 @@ func checkConcurrent(z *Zone, c *compiled.Settings) error {
 		return fmt.Errorf("concurrent %w", err)
 	}
 	c.AddConcurrent(limit, fallback, o.Hold == holdStatus)
-	c.Configured.Limits = slices.Insert(c.Configured.Limits, min(len(c.Limits), len(c.Configured.Limits)), control.LimitInfo{Max: template.Short(string(o.Max.canonicalInt())), Concurrent: true})
+	c.Configured.Limits = slices.Insert(c.Configured.Limits, min(len(c.Limits), len(c.Configured.Limits)), control.LimitInfo{
+		Max: template.Short(string(o.Max.canonicalInt())), Concurrent: true, Lease: normalize.Duration(limit.Known.Window), Hold: cmp.Or(o.Hold, holdBody),
+	})
 	return nil
 }
 

@@ -196,7 +196,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		Store: h.store, OnError: h.OnError, Share: h.Share, Status: h.Status, Busy: busy, Jitter: h.Jitter, LogKey: h.LogKey, Logger: ctx.Logger(),
 		IETF: h.Headers == fieldsIETF || h.Headers == fieldsBoth, Legacy: h.Headers == fieldsLegacy || h.Headers == fieldsBoth, API: apis[h.Errors],
 	})
-	if h.Share {
+	if h.Share || slices.ContainsFunc(h.zones, func(z *zone.Live) bool { return z.Held || z.Concurrent != nil }) {
 		app.join(h.store)
 	}
 	for _, z := range h.zones {

@@ -103,6 +103,9 @@ type LimitInfo struct {
 	Tier string `json:"tier,omitempty"`
 	// Whether the limit is one of requests at the same time, which has no window.
 	Concurrent bool `json:"concurrent,omitempty"`
+	// Of such a limit: see the options of concurrent.
+	Lease string `json:"lease,omitempty"`
+	Hold  string `json:"hold,omitempty"`
 }
 
 // String writes the limit as in `600 in 1m tier 24/48`.
