@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/observe/metrics"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
@@ -116,6 +117,9 @@ func (r *Redis) Provision(caddy.Context) error {
 	}
 	options.Report = new(reports).add
 	options.Few = tellFew
+	options.Reclaimed = func(zone string, units int64) {
+		metrics.ConcurrentReclaimedTotal.WithLabelValues(zone).Add(float64(units))
+	}
 	r.opened = options
 	ownMasters.Store(options.Master, nil)
 	if r.pooled, err = acquire(clients, expanded.fingerprint(), func() window.Store { return redis.New(options).Engine() }); err != nil {

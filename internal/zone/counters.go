@@ -46,6 +46,7 @@ func newCounters(z *Live) Counters {
 	}
 	if z.Held || z.Concurrent != nil {
 		c.Open, c.Held = metrics.Concurrent.WithLabelValues(z.Name), metrics.ConcurrentHeldSeconds.WithLabelValues(z.Name)
+		metrics.ConcurrentReclaimedTotal.WithLabelValues(z.Name) // so that it is there before the first is
 	}
 	if z.Settles() {
 		c.Settled = settler.NewAccount(z.Name, func(key string, units int64) { z.Top.Charged(key, units) })

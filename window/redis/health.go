@@ -194,7 +194,7 @@ func (s engineStore) Instances(ctx context.Context) ([]engine.Instance, error) {
 	for i := 1; i < len(reply); i += 2 {
 		name, _ := reply[i-1].(string)
 		silent, _ := reply[i].(int64)
-		all = append(all, engine.Instance{Name: name, Own: name == s.writer.Instance, Silent: time.Duration(silent) * time.Millisecond})
+		all = append(all, engine.Instance{Name: name, Own: name == s.writer.Name, Silent: time.Duration(silent) * time.Millisecond})
 	}
 	return all, s.words.Fail(ctx, err)
 }
@@ -208,5 +208,5 @@ func (s *Store) registry(ctx context.Context, life time.Duration, mode string) *
 		now = s.now()
 	}
 	key := s.namings[0].KeyBeside("instances")
-	return s.client.EvalSha(ctx, scripts.Instances, []string{key}, now, s.writer.Instance, life.Milliseconds(), mode)
+	return s.client.EvalSha(ctx, scripts.Instances, []string{key}, now, s.writer.Name, life.Milliseconds(), mode)
 }

@@ -117,6 +117,11 @@ var (
 		Buckets: []float64{0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600},
 	}, []string{"zone"})
 
+	ConcurrentReclaimedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "sliding_window", Name: "concurrent_reclaimed_total",
+		Help: "Slots of zones with concurrent that were freed because the Caddy that held them was silent for the lease. Each is counted by the Caddy that found it.",
+	}, []string{"zone"})
+
 	StoreOpen = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "caddy", Subsystem: "sliding_window", Name: "breaker_open",
 		Help: "1 while a store, or a node of a Cluster, is not asked because it does not answer. Node is empty for the store as a whole.",
@@ -163,7 +168,7 @@ var All = []prometheus.Collector{
 	BansTotal, BanLiftsTotal, BannedRequestsTotal,
 	DecisionsTotal, UnitsTotal, NearLimitTotal, UsedRatio, DecisionSeconds, StoreErrorsTotal, NoValueTotal,
 	SettledTotal, SettleErrorsTotal, SettleMissingTotal, UnreadBodiesTotal, SettleSeconds,
-	Concurrent, ConcurrentHeldSeconds,
+	Concurrent, ConcurrentHeldSeconds, ConcurrentReclaimedTotal,
 	StoreOpen, StoreClockOffset, StoreMemory, StoreMemoryMax, StoreInfo, StoreInstances,
 	AlertFiring, EventsDroppedTotal,
 	OverridesHeld, OverrideMisfitsTotal, OverridesNotApplied, OverrideErrorsTotal,

@@ -48,10 +48,11 @@ func Main(m interface{ Run() int }, end func(), options ...goleak.Option) int {
 	http.DefaultClient.CloseIdleConnections()
 	end()
 	// The owners of these goroutines have ended, and the goroutines end when they wake up: the lock of Caddy's
-	// storage after 5 s at most, a pool that found no server after one.
+	// storage after 5 s at most, a pool that found no server after one, a store that held units once it is closed.
 	for _, function := range []string{
 		"github.com/caddyserver/certmagic.keepLockfileFresh",
 		"github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial",
+		"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/totals.(*Table).run",
 	} {
 		options = append(options, goleak.IgnoreAnyFunction(function))
 	}

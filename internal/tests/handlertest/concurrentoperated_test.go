@@ -5,11 +5,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/window"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
 // openUntilDenied begins requests of anna until one is denied, or 9 are open. The function ends them.
@@ -37,6 +41,8 @@ func openUntilDenied(h caddyhttp.MiddlewareHandler) (n int, end func()) {
 func TestOverrideConcurrent(t *testing.T) {
 	anna := "anna"
 	const slots = `"concurrent":{"max":2}`
+	onRedis := fmt.Sprintf(`,"store":{"module":"redis","address":[%q],"timeout":"10s"}`, redistest.Start(t).Addr)
+	hashed := strings.Replace(onRedis, `"module"`, `"prefix":"hashed","hash_keys":["a secret of 16 bytes or more"],"module"`, 1)
 	limits := func(max int64) []overrides.RecordLimit { return []overrides.RecordLimit{{Max: max, Window: "2h"}} }
 	for name, c := range map[string]struct {
 		record        overrides.Record
@@ -56,13 +62,20 @@ func TestOverrideConcurrent(t *testing.T) {
 		"deny":                 {overrides.Record{Key: &anna, Deny: true}, 0, 0},
 		"exempt":               {overrides.Record{Key: &anna, Exempt: true}, 9, 9},
 	} {
-		for kind, zone := range map[string]string{"alone": slots, "beside": `"limits":[{"max":20,"window":"1h"}],` + slots, "placeholder": `"concurrent":{"max":"{http.request.header.X-Max}","fallback":2}`} {
+		for kind, of := range map[string][2]string{
+			"alone": {slots}, "beside": {`"limits":[{"max":20,"window":"1h"}],` + slots},
+			"placeholder": {`"concurrent":{"max":"{http.request.header.X-Max}","fallback":2}`},
+			"redis":       {slots, onRedis}, "hashed": {slots, hashed},
+		} {
+			if kind == "hashed" && c.record.Pattern != "" {
+				continue // is refused
+			}
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				want := c.alone
 				if kind == "beside" {
 					want = c.beside
 				}
-				h, ctx := operated(t, OfZone(t, ofKey+zone, ""))
+				h, ctx := operated(t, OfZone(t, ofKey+of[0], of[1]))
 				setRecords(t, c.record)
 				if want < 0 {
 					if got := misfits(t, ZoneName(t)); len(got) != 1 || !strings.HasPrefix(got[0], "limits: the zone has no limit, only concurrent; send concurrent") {
@@ -183,6 +196,60 @@ func TestInspectConcurrent(t *testing.T) {
 				_ = it.end()
 			}
 		})
+	}
+}
+
+// On a store that is shared, an inspection shows what each Caddy holds, by the names that status lists, and a reset has each write
+// its number again.
+func TestInspectConcurrentFleet(t *testing.T) {
+	server := redistest.Start(t)
+	h, _ := operated(t, OfZone(t, ofKey+`"concurrent":{"max":5}`, fmt.Sprintf(`,"store":{"module":"redis","address":[%q],"timeout":"10s"}`, server.Addr)))
+	other := redis.New(redis.Options{Addresses: []string{server.Addr}, Timeout: 10 * time.Second})
+	t.Cleanup(func() { _ = other.Close() })
+	charge := window.Charge{Zone: ZoneName(t), Key: "anna", Cost: 1, Algorithm: window.Concurrent{}, Policies: []window.Policy{{Limit: 5, Window: 15 * time.Second}}}
+	if ds, err := other.Take(t.Context(), []window.Charge{charge}); err != nil || !window.Allowed(ds) {
+		t.Fatalf("another Caddy: %+v, %v", ds, err)
+	}
+	var all []*one
+	for range 2 {
+		all = append(all, (&open{h: h}).begin(Get("X-Key", "anna")))
+	}
+	var own string
+	Poll(t, "this Caddy is a member", func() bool {
+		for _, m := range status(t).Stores[0].Members {
+			if m.Own {
+				own = m.Name
+			}
+		}
+		return own != ""
+	})
+	held := func() (told string) {
+		i := inspect(t, ZoneName(t), "anna")
+		if c := i.Concurrent; c.Held != 3 || c.Remaining != 2 || c.RedisKey == "" || c.DecidedBy != "redis" || len(i.Limits) != 0 || !i.Passes() {
+			t.Errorf("got %+v, %+v", i, c)
+		}
+		for _, by := range i.Concurrent.Holders {
+			told += fmt.Sprintf("%d by this one: %t; ", by.Held, by.Name == own)
+		}
+		return told
+	}
+	want := func() bool {
+		told := held()
+		return told == "2 by this one: true; 1 by this one: false; " || told == "1 by this one: false; 2 by this one: true; "
+	}
+	if !want() {
+		t.Errorf("held %s, and this one is %s", held(), own)
+	}
+	answer := told[control.Reset](t, http.MethodPost, "reset", fmt.Sprintf(`{"zone":%q,"key":"anna"}`, ZoneName(t)))
+	if !answer.Done || !strings.Contains(answer.Note, "each Caddy writes its true number again") {
+		t.Errorf("reset: %+v", answer)
+	}
+	Poll(t, "each has written its number again", func() bool {
+		i := inspect(t, ZoneName(t), "anna")
+		return i.Concurrent.Held == 3 && len(i.Concurrent.Holders) == 2
+	})
+	for _, it := range all {
+		_ = it.end()
 	}
 }
 
