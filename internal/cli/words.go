@@ -9,7 +9,7 @@ import (
 // flags has the flags for fields of bodies, and for a header field.
 var flags = map[string]string{
 	"request.uri": "url", "request.remote": "remote", "request.method": "method", "request.headers": "header", "request.server": "server",
-	"zone": "zone", "store": "store", "key": "key", "values": "value", "cidr": "cidr", "pattern": "pattern", "limits": "limit", "factor": "factor",
+	"zone": "zone", "store": "store", "key": "key", "values": "value", "cidr": "cidr", "pattern": "pattern", "limits": "limit", "factor": "factor", "concurrent": "concurrent",
 	"id": "id", "ttl": "ttl", "until": "until", "reason": "reason", "by": "by", "count": "count", "since": "since", "format": "format", "If-Match": "if-match",
 }
 
@@ -27,6 +27,8 @@ var commands = strings.NewReplacer(
 	"send key", "write --key",
 	"send deny", "write --deny",
 	"send all", "write --all",
+	"send limits", "write --limit",
+	"send concurrent", "write --concurrent",
 	"send cidr", "write --cidr",
 	"send server", "write --server",
 	"send ", "write ",

@@ -45,7 +45,7 @@ func TestInstances(t *testing.T) {
 	register(a, 1) // b has not come since
 }
 
-// TestInstancesAreListed names the processes that have registered, and says when. To ask registers nobody.
+// TestInstancesAreListed names the processes that have registered, and says when. A question registers no process.
 func TestInstancesAreListed(t *testing.T) {
 	own := redistest.Start(t)
 	now := int64(1_800_000_000_000)

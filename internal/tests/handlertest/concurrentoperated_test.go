@@ -97,7 +97,7 @@ func TestOverrideConcurrent(t *testing.T) {
 				i := inspect(t, ZoneName(t), anna)
 				switch {
 				case c.record.Exempt || c.record.Deny:
-				case i.NeedsRequest != nil && i.NeedsRequest.Limits[0].Used != nil: // of the placeholder, for which no override stands
+				case i.NeedsRequest != nil && i.NeedsRequest.Limits[0].Used != nil: // of the placeholder, which no override replaces
 					if used := *i.NeedsRequest.Limits[0].Used; used != int64(want) {
 						t.Errorf("inspected: %d are used", used)
 					}
