@@ -11,7 +11,7 @@ import "math"
 //
 // The promise: the units held by processes that are heard of are at most the limit, whatever is lost, doubled or
 // late on the way. A process that was silent for a lease, or of which the server has lost the total, writes its
-// total before it takes more: until then the others may take as many.
+// total before it takes more: until then the others may take what it holds.
 //
 // Source: total counts by replica as in the state-based counters of Shapiro, Preguiça, Baquero and Zawirski,
 // "A comprehensive study of convergent and commutative replicated data types", INRIA RR-7506, 2011, with leases

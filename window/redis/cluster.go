@@ -210,6 +210,11 @@ func behind(at, other int64) int32 {
 func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (undo []*wire.Call) {
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.Requests[0][0].Cost
+		if c.Op == wire.Take && isHeld(&c.Requests[0][0]) && &c.Names[0] != &s.namings[0] {
+			if passed := own != nil && window.Allowed(own); passed || own == nil && !failure.Uncharged(answers[i].Err) {
+				s.totals.GiveBack(&c.Requests[0][0], 0, false) // it may have passed under this name alone
+			}
+		}
 		if own == nil || !window.Allowed(own) || cost == 0 || c.Op == wire.Peek {
 			continue
 		}

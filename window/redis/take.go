@@ -25,14 +25,14 @@ func (s *Store) TakeInto(ctx context.Context, room []window.Decision, charges []
 	if err := engine.CheckCharges(charges); err != nil || len(charges) == 0 {
 		return nil, err
 	}
-	if err := s.awaitTotals(ctx, charges); err != nil {
+	var end time.Time // of all calls together, if there are several
+	if err := s.awaitTotals(ctx, &end, charges); err != nil {
 		return nil, err
 	}
 	var leased *leases.Holder
 	if len(charges) == 1 && charges[0].Lease.Units > 0 {
 		leased = s.leases.Holder(&charges[0])
 	}
-	var end time.Time // of all calls together, if there are several
 	if leased != nil {
 		var ds []window.Decision
 		var err error
@@ -78,13 +78,14 @@ func (s *Store) TakeBatch(ctx context.Context, requests [][]window.Charge) []win
 	asked := s.denials.Ask()
 	results := make([]window.Result, len(requests))
 	var rest [][]window.Charge
-	var places []int // of the rest among all
+	var places []int  // of the rest among all
+	var end time.Time // of the wait for totals
 	for i, charges := range requests {
 		results[i].Err = engine.CheckCharges(charges)
 		if results[i].Err != nil || len(charges) == 0 {
 			continue
 		}
-		if results[i].Err = s.awaitTotals(ctx, charges); results[i].Err != nil {
+		if results[i].Err = s.awaitTotals(ctx, &end, charges); results[i].Err != nil {
 			continue
 		}
 		if results[i].Decisions = s.denials.Answer(asked, charges, nil); results[i].Decisions != nil {

@@ -21,14 +21,18 @@ const totalsTogether = 64
 // isHeld reports whether a charge holds its units until they are given back.
 func isHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
 
-// awaitTotals waits until it is known what the server counts of units that are held, as it is but after a call was lost.
-func (s *Store) awaitTotals(ctx context.Context, charges []window.Charge) error {
+// awaitTotals waits until it is known what the server counts of units that are held, as it is but after a call was lost. If
+// it has to wait, it sets end, unless that is set, and returns by then.
+func (s *Store) awaitTotals(ctx context.Context, end *time.Time, charges []window.Charge) error {
 	for i := range charges {
 		if !isHeld(&charges[i]) {
 			continue
 		}
 		if doubt := s.totals.Doubt(&charges[i]); doubt != nil {
-			timer := time.NewTimer(s.timeout)
+			if end.IsZero() {
+				*end = time.Now().Add(s.timeout)
+			}
+			timer := time.NewTimer(time.Until(*end))
 			defer timer.Stop()
 			select {
 			case <-doubt:

@@ -45,20 +45,25 @@ type entry struct {
 	added       int64         // units of given that the server was not asked for, and has not heard of
 	onTheWay    int64         // units of takes
 	since       time.Duration // from when units are held
-	changed     time.Duration // when given or back has changed
+	changed     time.Duration // when given or back has changed, or was in doubt
 	heard       int64         // highest number that the server is known to have counted
 	told        time.Duration // when a total was sent
 	queued      bool          // the server is to be told
+	missed      bool          // the server has not counted the last total
 	doubt       chan struct{} // closed when an exact total was counted; nil: what the server counts is known
-	telling     struct {      // the total that is on its way
-		exact bool
-		added int64
-	}
+	telling     telling
+}
+
+// telling is the total that is on its way.
+type telling struct {
+	exact  bool  // it ends the doubt
+	added  int64 // what it has of entry.added
+	number int64
 }
 
 func (e *entry) held() int64 { return e.given - e.back }
 
-// Message is what the server is told of a counter with a request: see lua/concurrent.lua.
+// Message is what a request tells the server about a counter: see lua/concurrent.lua.
 type Message struct{ Number, Given, Back int64 }
 
 // Sent is a take on its way.
@@ -146,7 +151,7 @@ func (t *Table) Total(c *window.Charge) (m Message, age, heard int64) {
 	if e.held() > 0 {
 		age = (e.told - e.since).Milliseconds()
 	}
-	e.telling.added = min(e.telling.added, e.added)
+	e.telling.added, e.telling.number = min(e.telling.added, e.added), min(e.telling.number, m.Number)
 	if e.onTheWay > 0 {
 		e.telling.exact, age = false, -1-age
 	}
@@ -183,11 +188,12 @@ func (t *Table) Answered(sent Sent, o Outcome) {
 	t.tidy(s, e)
 }
 
-// isInDoubt has takes wait for an exact total. The lock of the entry's shard is held.
+// isInDoubt makes takes wait for an exact total that is sent from now on. The lock of the entry's shard is held.
 func (t *Table) isInDoubt(e *entry) {
 	if e.doubt == nil {
 		e.doubt = make(chan struct{})
 	}
+	e.telling.exact, e.changed = false, t.env.Now()
 }
 
 // give gives an entry units. The lock of its shard is held.
@@ -209,9 +215,10 @@ func (t *Table) Add(c *window.Charge, units int64) {
 	t.queue(e)
 }
 
-// GiveBack ends units that are held. sure says that the server has counted them, if it was asked for them.
+// GiveBack ends units that are held. sure says that the server has counted them, if it was asked for them; else it may
+// have counted more than these.
 func (t *Table) GiveBack(c *window.Charge, units int64, sure bool) {
-	s, e := t.lock(c, false)
+	s, e := t.lock(c, !sure)
 	defer s.mu.Unlock()
 	if e == nil {
 		return
@@ -222,7 +229,7 @@ func (t *Table) GiveBack(c *window.Charge, units int64, sure bool) {
 	if !sure {
 		mine = units
 	}
-	if mine > 0 { // the server may have heard of them
+	if mine > 0 || !sure { // the server may have heard of them
 		t.isInDoubt(e)
 	}
 	e.given -= mine

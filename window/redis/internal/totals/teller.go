@@ -2,6 +2,8 @@ package totals
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -10,7 +12,7 @@ import (
 )
 
 const (
-	// Gap is the least time between two totals of a counter: what is given back meanwhile goes in one.
+	// Gap is the least time between two totals of a counter: what is given back in between goes in one.
 	Gap = 50 * time.Millisecond
 	// pace is the least time between two calls, so that totals of several counters go in one.
 	pace = 5 * time.Millisecond
@@ -21,6 +23,8 @@ const (
 	witnesses = 64
 	// together is how many totals go in one round trip.
 	together = 1024
+	// spare is how many entries are kept until the server has counted that they hold nothing, however long it is away.
+	spare = 1 << 16
 )
 
 // Env is what a Table needs of its store.
@@ -32,12 +36,15 @@ type Env struct {
 	// Tell sends the totals of the counters of charges, by Table.Total, and returns for each the reply of the script,
 	// which is negative if the total was not counted. It does not wait longer than a request would.
 	Tell func(ctx context.Context, charges []window.Charge) []int64
-	// Reclaimed is told of units of a zone that were free as their process was silent. Nil: none is.
+	// Reclaimed is called with units of a zone that are free, as their process was silent. Nil: not called.
 	Reclaimed func(zone string, units int64)
 }
 
-// Replies of the script to a total that was not counted. See lua/concurrent.lua.
-const Stale = -4 // a later message was counted before: the next total will be
+// Replies to a total that was not counted.
+const (
+	Stale  = -4 // of lua/concurrent.lua: a later message was counted before, and the next total will be
+	unsent = -1
+)
 
 // teller tells the server, in a goroutine from the first message to Close.
 type teller struct {
@@ -92,7 +99,7 @@ func (t *Table) Close() {
 	t.tell(context.WithoutCancel(t.teller.ctx), all)
 }
 
-// queue has the server told of an entry. The lock of its shard is held.
+// queue makes the teller send the total of an entry. The lock of its shard is held.
 func (t *Table) queue(e *entry) {
 	if e.queued {
 		return
@@ -112,35 +119,41 @@ func (t *Table) run() {
 	defer close(t.teller.done)
 	beat := time.NewTicker(Beat)
 	defer beat.Stop()
-	again := time.NewTimer(time.Hour) // for what was told less than Gap ago
-	defer again.Stop()
-	wake := t.teller.wake // nil: the server is away, and is asked at the next beat
+	timer := time.NewTimer(time.Hour) // for what was told less than Gap ago
+	defer timer.Stop()
+	away := false // the server is asked at the next beat
 	for {
+		wake, again := t.teller.wake, timer.C
+		if away {
+			wake, again = nil, nil
+		}
 		var entries []*entry
 		select {
 		case <-t.teller.ctx.Done():
 			return
 		case <-beat.C:
-			wake = t.teller.wake
 			entries = t.due(false)
 		case <-wake:
-			entries = t.ready(again)
-		case <-again.C:
-			entries = t.ready(again)
+			entries = t.ready(timer)
+		case <-again:
+			entries = t.ready(timer)
 		}
-		away, lost := t.tell(t.teller.ctx, entries)
-		if lost {
-			away, _ = t.tell(t.teller.ctx, t.due(true))
-		}
-		if away {
-			wake = nil
-		} else if len(entries) > 0 {
+		if away = t.round(entries); !away && len(entries) > 0 {
 			select {
 			case <-time.After(pace):
 			case <-t.teller.ctx.Done():
 			}
 		}
 	}
+}
+
+// round tells the totals of entries, and all if the server has lost some. It reports whether the server is away.
+func (t *Table) round(entries []*entry) (away bool) {
+	away, lost := t.tell(t.teller.ctx, entries)
+	if lost {
+		away, _ = t.tell(t.teller.ctx, t.due(true))
+	}
+	return away
 }
 
 // ready takes the entries out of the queue that may be told. The timer wakes for the next one.
@@ -170,23 +183,23 @@ func (t *Table) ready(again *time.Timer) (ready []*entry) {
 	return ready
 }
 
-// due returns the entries that are to be told at a beat, or all that hold units. What the server could not be told, and is
-// not to be held any more, it forgets after a lease.
+// due returns the entries that are to be told at a beat, or all that hold units. Where many hold none, as the server could
+// not be told, it forgets them after a lease.
 func (t *Table) due(all bool) (due []*entry) {
 	now := t.env.Now()
-	some := 0
+	some, first := 0, rand.IntN(len(t.shards)) // so that every counter may be a witness
 	for i := range t.shards {
-		s := &t.shards[i]
+		s := &t.shards[(first+i)%len(t.shards)]
 		s.mu.Lock()
 		for _, e := range s.entries {
 			lease := e.charge.Policies[0].Window
 			switch {
-			case e.held() == 0 && e.onTheWay == 0 && now-e.changed > lease:
+			case len(s.entries) > spare/len(t.shards) && e.held() == 0 && e.onTheWay == 0 && now-e.changed > lease:
 				e.queued = false
 				t.settle(e)
 				t.tidy(s, e)
 			case e.held() == 0 && (e.onTheWay > 0 || e.queued):
-			case all, some < witnesses, now-e.changed < 2*Beat, now-e.told >= lease/3-Beat:
+			case all, e.missed, some < witnesses, now-e.changed < 2*Beat, now-e.told >= lease/3-Beat:
 				due = append(due, e)
 				some++
 			}
@@ -198,16 +211,22 @@ func (t *Table) due(all bool) (due []*entry) {
 
 // tell tells the totals of entries. It reports whether the server is away, and whether it has lost what it had counted.
 func (t *Table) tell(ctx context.Context, all []*entry) (away, lost bool) {
-	away = len(all) > 0
 	for part := range slices.Chunk(all, together) {
+		if away {
+			for _, e := range part {
+				t.counted(e, unsent)
+			}
+			continue
+		}
 		charges := make([]window.Charge, len(part))
 		for i, e := range part {
 			s := t.shardOf(e)
 			s.mu.Lock()
 			charges[i] = e.charge
-			e.telling.exact, e.telling.added = true, e.added
+			e.telling = telling{true, e.added, math.MaxInt64}
 			s.mu.Unlock()
 		}
+		away = true
 		for i, reply := range t.env.Tell(ctx, charges) {
 			away = away && reply < 0 && reply != Stale
 			lost = t.counted(part[i], reply) || lost
@@ -222,6 +241,7 @@ func (t *Table) counted(e *entry, reply int64) (lost bool) {
 	s := t.shardOf(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.missed = reply < 0 && reply != Stale
 	if reply == Stale {
 		t.queue(e)
 	}
@@ -229,14 +249,19 @@ func (t *Table) counted(e *entry, reply int64) (lost bool) {
 		return false
 	}
 	e.added -= min(e.added, e.telling.added)
+	e.heard = max(e.heard, e.telling.number)
+	lost = reply%2 == 1 && e.held() > 0
 	if e.telling.exact {
 		t.settle(e)
+	} else if lost { // and may have found what is not held any more
+		t.isInDoubt(e)
+		t.queue(e)
 	}
 	if free := reply / 2; free > 0 && t.env.Reclaimed != nil {
 		t.env.Reclaimed(e.charge.Zone, free)
 	}
 	t.tidy(s, e)
-	return reply%2 == 1 && e.held() > 0
+	return lost
 }
 
 // settle ends the doubt on an entry. The lock of its shard is held.
