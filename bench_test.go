@@ -82,6 +82,8 @@ func BenchmarkHandler(b *testing.B) {
 		{"two_zones", `{"zones":[
 			{"name":"bench_1",` + limit + `,"algorithm":{"name":"gcra"}},
 			{"name":"bench_2",` + limit + `,"algorithm":{"name":"gcra"}}]}`},
+		{"concurrent", `{"zones":[{"name":"bench_concurrent","concurrent":{"max":100}}]}`},
+		{"concurrent_limit", `{"zones":[{"name":"bench_beside",` + limit + `,"algorithm":{"name":"gcra"},"concurrent":{"max":100}}]}`},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var h caddyhttp.MiddlewareHandler = nothing{}
@@ -130,6 +132,8 @@ func TestAllocations(t *testing.T) {
 		{"mark", `{"zones":[{"name":"allocations_mark",` + limit + `,"enforce":"mark"}]}`, 3},
 		// An atomic load tells that no key is banned.
 		{"ban", `{"zones":[{"name":"allocations_ban","key":"{http.request.header.X-Key}",` + limit + `,"ban":{"for":"10m"}}]}`, 4},
+		// The writer that sees the end of the answer, and the counter, which is new each time.
+		{"concurrent", `{"zones":[{"name":"allocations_concurrent","concurrent":{"max":100}}]}`, 14},
 		{"alert", `{"zones":[{"name":"allocations_alert",` + limit + `,"alert":{}}],"log_key":true}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {

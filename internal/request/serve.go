@@ -202,6 +202,9 @@ func (rs readers) Write(p []byte) (int, error) {
 
 // done returns what the answer costs by each source.
 func (rs readers) done(whole bool) map[*usage.Source]usage.Result {
+	if rs == nil {
+		return nil
+	}
 	results := make(map[*usage.Source]usage.Result, len(rs))
 	for _, r := range rs {
 		results[r.source] = r.Done(whole)

@@ -16,6 +16,22 @@ type slots struct {
 	store    *openstore.SharedStore
 	all      []*slot
 	hijacked bool // they are held until the connection is closed
+
+	room     [1]slot // one piece of memory is enough for most requests
+	pointers [1]*slot
+}
+
+// next adds a slot.
+func (s *slots) next(z *zone.Live, c *window.Charge, beside bool) *slot {
+	held := &s.room[0]
+	if s.all == nil {
+		s.all = s.pointers[:0]
+	} else {
+		held = new(slot)
+	}
+	held.zone, held.charge, held.store, held.beside = z, *c, s.store, beside
+	s.all = append(s.all, held)
+	return held
 }
 
 // add adds what a request that passes holds: nothing where no store decided.
@@ -26,9 +42,7 @@ func (s *slots) add(req *request) {
 	for i, z := range req.zones {
 		if z.Held {
 			s.store.Hold()
-			held := &slot{zone: z, charge: req.charges[i], free: s.store.Free}
-			s.all = append(s.all, held)
-			held.take()
+			s.next(z, &req.charges[i], false).take()
 		}
 	}
 }
@@ -43,8 +57,7 @@ func (s *slots) addShadow(r *shadowed) {
 		c = &r.wider[0].Charge
 	}
 	if window.FactsOf(c.Algorithm).Held {
-		r.slot = &slot{zone: r.zone.Live, charge: *c, free: s.store.Shadow.Free}
-		s.all = append(s.all, r.slot)
+		r.slot = s.next(r.zone.Live, c, true)
 	}
 }
 
@@ -80,7 +93,8 @@ func (s *slots) closed() {
 type slot struct {
 	zone   *zone.Live
 	charge window.Charge
-	free   func(window.Charge)
+	store  *openstore.SharedStore
+	beside bool // the zone does not deny the request, and decides beside the handlers
 	since  time.Duration
 	state  atomic.Int32
 }
@@ -110,7 +124,11 @@ func (s *slot) over() {
 func (s *slot) end() {
 	s.zone.Counters.Open.Dec()
 	s.zone.Counters.Held.Observe((uptime.Now() - s.since).Seconds())
-	s.free(s.charge)
+	if s.beside {
+		s.store.Shadow.Free(s.charge)
+	} else {
+		s.store.Free(s.charge)
+	}
 }
 
 // untilStatus reports whether the slot is free once the answer begins.

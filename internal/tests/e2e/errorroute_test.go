@@ -32,6 +32,28 @@ func wantAnswer(t *testing.T, a caddyrun.Answer, status int, body string) {
 	}
 }
 
+// A denial by concurrent comes by the error routes, with a status of its own and without Retry-After.
+func TestErrorRouteConcurrent(t *testing.T) {
+	for key, status := range map[string]int{"{header.X-Key}": http.StatusTooManyRequests, "all": http.StatusServiceUnavailable} {
+		address := runSite(t, "", `
+	sliding_window {
+		zone err_concurrent {
+			key `+key+`
+			concurrent 0
+		}
+	}
+	handle_errors {
+		respond "{err.status_code} {err.message} {http.sliding_window.retry_after} {http.sliding_window.err_concurrent.limit}"
+	}
+	respond ok`)
+		a := caddyrun.MustGet(t, caddyrun.NewClient(t), address, "k")
+		wantAnswer(t, a, status, fmt.Sprintf("%d too many requests at the same time 0 0", status))
+		if after := a.Header["Retry-After"]; after != nil {
+			t.Errorf("key %s: Retry-After %q", key, after)
+		}
+	}
+}
+
 // A denial comes by the error routes, with its placeholders and its fields.
 func TestErrorRoute(t *testing.T) {
 	address := runSite(t, "", `

@@ -165,44 +165,46 @@ func TestConcurrentPanic(t *testing.T) {
 
 // A zone with a limit as well spends on both, or on neither.
 func TestConcurrentBesideLimit(t *testing.T) {
-	h, _ := New(t, OfZone(t, oneAtOnce+`,"limits":[{"max":3,"window":"1h"}]`, `,"headers":"both"`))
-	o := &open{h: h}
-	first := o.begin(Get())
-	w := Serve(t, Get(), h)
-	name := ZoneName(t)
-	if w.Code != http.StatusTooManyRequests || w.Header()["Retry-After"] != nil {
-		t.Errorf("denied by concurrent: status %d, Retry-After %q", w.Code, w.Header()["Retry-After"])
-	}
-	for field, want := range map[string]string{
-		"RateLimit-Policy":      `"` + name + `";q=3;w=3600, "` + name + `:concurrent";q=1;qu="concurrent-requests"`,
-		"X-RateLimit-Limit":     "1",
-		"X-RateLimit-Remaining": "0",
-		"X-RateLimit-Reset":     "",
-	} {
-		if got := w.Header().Get(field); got != want {
-			t.Errorf("%s: %s, want %s", field, got, want)
+	eachStore(t, func(t *testing.T, store string) {
+		h, _ := New(t, OfZone(t, oneAtOnce+`,"limits":[{"max":3,"window":"1h"}]`, `,"headers":"both",`+store))
+		o := &open{h: h}
+		first := o.begin(Get())
+		w := Serve(t, Get(), h)
+		name := ZoneName(t)
+		if w.Code != http.StatusTooManyRequests || w.Header()["Retry-After"] != nil {
+			t.Errorf("denied by concurrent: status %d, Retry-After %q", w.Code, w.Header()["Retry-After"])
 		}
-	}
-	if got := w.Header().Get("RateLimit"); !strings.HasPrefix(got, `"`+name+`";r=2;t=`) || !strings.HasSuffix(got, `, "`+name+`:concurrent";r=0`) {
-		t.Errorf("RateLimit: %s", got)
-	}
-	want := `{"detail":"Too many requests are open at the same time.","status":429,"title":"Concurrency limit exceeded","type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["` + name + `:concurrent"]}`
-	if w.Body.String() != want {
-		t.Errorf("body %s, want %s", w.Body, want)
-	}
-	_ = first.end()
-	wantPass(t, "the second", h, true)
-	last := o.begin(Get()) // the third of three
-	w = Serve(t, Get(), h)
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("X-RateLimit-Limit") != "3" {
-		t.Errorf("denied by both: status %d, fields %v", w.Code, w.Header())
-	}
-	_ = last.end()
-	for range 3 { // denied by the limit alone: nothing is held
-		if w = Serve(t, Get(), h); w.Code != http.StatusTooManyRequests || !strings.HasSuffix(w.Header().Get("RateLimit"), `:concurrent";r=1`) {
-			t.Errorf("denied by the limit: status %d, RateLimit %s", w.Code, w.Header().Get("RateLimit"))
+		for field, want := range map[string]string{
+			"RateLimit-Policy":      `"` + name + `";q=3;w=3600, "` + name + `:concurrent";q=1;qu="concurrent-requests"`,
+			"X-RateLimit-Limit":     "1",
+			"X-RateLimit-Remaining": "0",
+			"X-RateLimit-Reset":     "",
+		} {
+			if got := w.Header().Get(field); got != want {
+				t.Errorf("%s: %s, want %s", field, got, want)
+			}
 		}
-	}
+		if got := w.Header().Get("RateLimit"); !strings.HasPrefix(got, `"`+name+`";r=2;t=`) || !strings.HasSuffix(got, `, "`+name+`:concurrent";r=0`) {
+			t.Errorf("RateLimit: %s", got)
+		}
+		want := `{"detail":"Too many requests are open at the same time.","status":429,"title":"Concurrency limit exceeded","type":"https://iana.org/assignments/http-problem-types#quota-exceeded","violated-policies":["` + name + `:concurrent"]}`
+		if w.Body.String() != want {
+			t.Errorf("body %s, want %s", w.Body, want)
+		}
+		_ = first.end()
+		wantPass(t, "the second", h, true)
+		last := o.begin(Get()) // the third of three
+		w = Serve(t, Get(), h)
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || w.Header().Get("X-RateLimit-Limit") != "3" {
+			t.Errorf("denied by both: status %d, fields %v", w.Code, w.Header())
+		}
+		_ = last.end()
+		for range 3 { // denied by the limit alone: nothing is held
+			if w = Serve(t, Get(), h); w.Code != http.StatusTooManyRequests || !strings.HasSuffix(w.Header().Get("RateLimit"), `:concurrent";r=1`) {
+				t.Errorf("denied by the limit: status %d, RateLimit %s", w.Code, w.Header().Get("RateLimit"))
+			}
+		}
+	})
 }
 
 // Where all clients share the key none is to blame: the status is 503, unless another one is configured.
@@ -253,61 +255,65 @@ func two(t *testing.T, configs ...string) (caddy.Context, []caddyhttp.Middleware
 
 // Zones of one handler count a request in all of them, or in none.
 func TestConcurrentZones(t *testing.T) {
-	h, _ := New(t, `{"zones":[{"name":"wide","key":"a","concurrent":{"max":3}},{"name":"narrow","key":"{http.request.header.X-Key}","concurrent":{"max":1}}]}`)
-	o := &open{h: h}
-	a := o.begin(Get("X-Key", "a"))
-	for range 5 {
-		wantPass(t, "a second one of a", h, false, "X-Key", "a") // holds nothing in wide
-	}
-	b := o.begin(Get("X-Key", "b"))
-	wantPass(t, "the third", h, true, "X-Key", "c")
-	c := o.begin(Get("X-Key", "c"))
-	wantPass(t, "the fourth", h, false, "X-Key", "d")
-	for _, it := range []*one{a, b, c} {
-		_ = it.end()
-	}
-	wantPass(t, "afterwards", h, true, "X-Key", "a")
+	eachStore(t, func(t *testing.T, store string) {
+		h, _ := New(t, `{"zones":[{"name":"wide","key":"a","concurrent":{"max":3}},{"name":"narrow","key":"{http.request.header.X-Key}","concurrent":{"max":1}}],`+store+`}`)
+		o := &open{h: h}
+		a := o.begin(Get("X-Key", "a"))
+		for range 5 {
+			wantPass(t, "a second one of a", h, false, "X-Key", "a") // holds nothing in wide
+		}
+		b := o.begin(Get("X-Key", "b"))
+		wantPass(t, "the third", h, true, "X-Key", "c")
+		c := o.begin(Get("X-Key", "c"))
+		wantPass(t, "the fourth", h, false, "X-Key", "d")
+		for _, it := range []*one{a, b, c} {
+			_ = it.end()
+		}
+		wantPass(t, "afterwards", h, true, "X-Key", "a")
+	})
 }
 
 // mark decides in line, and holds if the zone would let the request pass. shadow and a percentage hold beside the handlers.
 func TestConcurrentEnforce(t *testing.T) {
-	for name, word := range map[string]string{"mark": "mark", "shadow": "shadow", "part": "50%"} {
-		t.Run(name, func(t *testing.T) {
-			h, ctx := New(t, OfZone(t, oneAtOnce+`,"enforce":"`+word+`"`, ``))
-			isOpen := func() float64 { return Metric(t, ctx, "caddy_sliding_window_concurrent", "zone", ZoneName(t)) }
-			denials := func() float64 {
-				return Metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", ZoneName(t), "outcome", "shadow_denied")
-			}
-			o, before := &open{h: h}, denials()
-			keys := []string{"a"}
-			if word == "50%" {
-				keys = strings.Split("abcdefghij", "")
-			}
-			var all []*one
-			for _, key := range keys {
-				all = append(all, o.begin(Get("X-Key", key)))
-			}
-			Poll(t, "all are open", func() bool { return isOpen() == float64(len(keys)) })
-			denied := 0
-			for _, key := range keys {
-				if !isAdmitted(t, h, "X-Key", key) {
-					denied++
+	eachStore(t, func(t *testing.T, store string) {
+		for name, word := range map[string]string{"mark": "mark", "shadow": "shadow", "part": "50%"} {
+			t.Run(name, func(t *testing.T) {
+				h, ctx := New(t, OfZone(t, oneAtOnce+`,"enforce":"`+word+`"`, `,`+store))
+				isOpen := func() float64 { return Metric(t, ctx, "caddy_sliding_window_concurrent", "zone", ZoneName(t)) }
+				denials := func() float64 {
+					return Metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", ZoneName(t), "outcome", "shadow_denied")
 				}
-			}
-			if word == "50%" && (denied == 0 || denied == len(keys)) || word != "50%" && denied > 0 {
-				t.Errorf("%d of %d keys are denied", denied, len(keys))
-			}
-			Poll(t, "the others are decided on", func() bool { return denials()-before == float64(len(keys)-denied) })
-			for _, it := range all {
-				_ = it.end()
-			}
-			Poll(t, "none is open", func() bool { return isOpen() == 0 })
-			for _, key := range keys {
-				Serve(t, Get("X-Key", key), h) // decided after its end, in shadow
-			}
-			Poll(t, "none is open", func() bool { return isOpen() == 0 })
-		})
-	}
+				o, before := &open{h: h}, denials()
+				keys := []string{"a"}
+				if word == "50%" {
+					keys = strings.Split("abcdefghij", "")
+				}
+				var all []*one
+				for _, key := range keys {
+					all = append(all, o.begin(Get("X-Key", key)))
+				}
+				Poll(t, "all are open", func() bool { return isOpen() == float64(len(keys)) })
+				denied := 0
+				for _, key := range keys {
+					if !isAdmitted(t, h, "X-Key", key) {
+						denied++
+					}
+				}
+				if word == "50%" && (denied == 0 || denied == len(keys)) || word != "50%" && denied > 0 {
+					t.Errorf("%d of %d keys are denied", denied, len(keys))
+				}
+				Poll(t, "the others are decided on", func() bool { return denials()-before == float64(len(keys)-denied) })
+				for _, it := range all {
+					_ = it.end()
+				}
+				Poll(t, "none is open", func() bool { return isOpen() == 0 })
+				for _, key := range keys {
+					Serve(t, Get("X-Key", key), h) // decided after its end, in shadow
+				}
+				Poll(t, "none is open", func() bool { return isOpen() == 0 })
+			})
+		}
+	})
 }
 
 // server serves requests over HTTP/1.1.
