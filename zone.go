@@ -23,7 +23,7 @@ type Zone struct {
 	// `{http.vars.client_ip}`.
 	Key string `json:"key,omitempty"`
 
-	// The limits; all of them hold. One or more, or `concurrent`.
+	// The limits; all of them hold. Default: none, which takes `concurrent`.
 	Limits []Limit `json:"limits,omitempty"`
 
 	// How many requests of a key may be open at the same time, beside the limits, all or nothing, or alone. Not with

@@ -54,6 +54,10 @@ func TestClients(t *testing.T) {
 	answers("empty_key deny 401", http.StatusUnauthorized, h)
 	h, _ = handlertest.New(t, `{"zones":[{"name":"promised.away",`+one+`}],"on_error":"deny","store":{"module":"redis","address":["127.0.0.1:1"]}}`)
 	answers("on_error deny", http.StatusServiceUnavailable, h)
+	for key, status := range map[string]int{"{http.request.header.X-Key}": http.StatusTooManyRequests, "all": http.StatusServiceUnavailable} {
+		h, _ = handlertest.New(t, fmt.Sprintf(`{"zones":[{"name":"promised.concurrent%d","key":%q,"concurrent":{"max":0}}]}`, status, key))
+		answers(fmt.Sprintf("concurrent, denied with %d", status), status, h)
+	}
 	for _, word := range []string{"openai", "anthropic"} {
 		h, _ := handlertest.New(t, fmt.Sprintf(`{"zones":[{"name":"promised.%s",%s}],"errors":%[1]q}`, word, one))
 		answers("errors "+word, http.StatusNoContent, h)
