@@ -93,7 +93,7 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		o.By = cmp.Or(o.By, clientOf(r))
 		if err = complete(z, o, s.Overrides.Clock().Now()); err == nil {
-			err = overrides.Check(o, z.InBook.Records(s.Overrides.Hasher()))
+			err = cmp.Or(overrides.Check(o, z.InBook.Records(s.Overrides.Hasher())), checkNetwork(z, &sent[i]))
 		}
 		if err != nil {
 			return 0, nil, refused(http.StatusBadRequest, err)
@@ -128,6 +128,14 @@ func setOverrides(r *http.Request, body []byte) (int, any, error) {
 		}
 		return all, nil
 	})
+}
+
+// checkNetwork refuses what cannot hold for a key that is a network of a tier.
+func checkNetwork(z *running.ActiveZone, sent *overrides.Record) error {
+	if key, ok := keyOf(z, sent); ok && sent.Concurrent > 0 && z.Decider.TierOf(key) != "" {
+		return errors.New("concurrent: only addresses count requests at the same time, and no networks; send cidr for all addresses of the network")
+	}
+	return nil
 }
 
 // deleteOverrides deletes the record with an ID, or with a selector.

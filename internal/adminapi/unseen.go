@@ -51,6 +51,9 @@ func unseenKey(ctx context.Context, z *running.ActiveZone, o *overrides.Record) 
 		return err.Error()
 	}
 	c := &found.charge
+	if window.FactsOf(c.Algorithm).Held { // a key without a request that is open
+		return ""
+	}
 	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Snapshot(), func(k toptalkers.Key) bool { return isKey(&k, c.Key) }) {
 		return ""
 	}

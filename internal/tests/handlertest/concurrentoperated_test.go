@@ -113,7 +113,7 @@ func TestOverrideConcurrent(t *testing.T) {
 	}
 }
 
-// The endpoint refuses what the zone does not count, and names what an override takes the place of. Header fields show it.
+// The endpoint refuses what the zone does not count.
 func TestOverrideConcurrentSet(t *testing.T) {
 	for name, c := range map[string]struct{ zone, record, want string }{
 		"no concurrent":           {`"limits":[{"max":20,"window":"1h"}]`, `"concurrent":5`, "concurrent: the zone has no concurrent; send limits, or write concurrent in the zone"},
@@ -123,12 +123,24 @@ func TestOverrideConcurrentSet(t *testing.T) {
 		"factor":                  {`"limits":[{"max":20,"window":"1h"}],"concurrent":{"max":100000000000}`, `"factor":100`, "factor: concurrent: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			operated(t, OfZone(t, ofKey+c.zone, ""))
-			if got := Admin(t, http.MethodPost, "overrides/set", fmt.Sprintf(`{"zone":%q,"key":"anna",%s}`, ZoneName(t), c.record)); !strings.Contains(got, c.want) {
+			key, of := "anna", ofKey
+			if name == "a network" {
+				key, of = "192.0.2.0/24", ""
+			}
+			operated(t, OfZone(t, of+c.zone, ""))
+			if got := Admin(t, http.MethodPost, "overrides/set", fmt.Sprintf(`{"zone":%q,"key":%q,%s}`, ZoneName(t), key, c.record)); !strings.Contains(got, c.want) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
 	}
+	operated(t, OfZone(t, ofKey+`"concurrent":{"max":2}`, ""))
+	if change := told[control.OverrideChange](t, http.MethodPost, "overrides/set", fmt.Sprintf(`{"zone":%q,"key":"anna","concurrent":5}`, ZoneName(t))); len(change.Warnings) != 0 {
+		t.Errorf("a key without a request that is open: %v", change.Warnings)
+	}
+}
+
+// An answer names what an override takes the place of, and header fields and placeholders show it.
+func TestOverrideConcurrentTold(t *testing.T) {
 	h, _ := operated(t, OfZone(t, ofKey+`"limits":[{"max":20,"window":"1h"}],"concurrent":{"max":2}`, ""))
 	for record, want := range map[string]string{
 		`"concurrent":5`:                                     "2 at the same time",
@@ -248,6 +260,32 @@ func TestInspectConcurrentFleet(t *testing.T) {
 		i := inspect(t, ZoneName(t), "anna")
 		return i.Concurrent.Held == 3 && len(i.Concurrent.Holders) == 2
 	})
+	for _, it := range all {
+		_ = it.end()
+	}
+}
+
+// While the store is away an inspection shows what this Caddy holds, and decides on that.
+func TestInspectConcurrentAway(t *testing.T) {
+	server := redistest.Start(t)
+	h, _ := operated(t, OfZone(t, ofKey+`"concurrent":{"max":2}`, fmt.Sprintf(`,"store":{"module":"redis","address":[%q],"timeout":"1s"}`, server.Addr)))
+	all := []*one{(&open{h: h}).begin(Get("X-Key", "anna"))}
+	server.Kill()
+	var i control.Inspection
+	Poll(t, "the store is away", func() bool {
+		i = inspect(t, ZoneName(t), "anna")
+		return i.Concurrent != nil && i.Concurrent.DecidedBy == "local"
+	})
+	if c := i.Concurrent; c.Held != 1 || c.Remaining != 1 || len(c.Holders) != 0 || !i.Passes() || i.Store.State != control.StateAway {
+		t.Errorf("one is held: got %+v, %+v", i, c)
+	}
+	if members := status(t).Stores[0].Members; members != nil && status(t).Stores[0].State == control.StateAway {
+		t.Errorf("members of a store that is away: %+v", members)
+	}
+	all = append(all, (&open{h: h}).begin(Get("X-Key", "anna")))
+	if i = inspect(t, ZoneName(t), "anna"); i.Concurrent.Held != 2 || i.Passes() {
+		t.Errorf("two are held: got %+v", i.Concurrent)
+	}
 	for _, it := range all {
 		_ = it.end()
 	}
