@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,11 +13,12 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// A Caddy counts as long as its configuration has share, through reloads, and is no
+// A Caddy counts as long as its configuration has share, or a zone with concurrent, through reloads, and is no
 // instance any more when it has not.
 func TestShareInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	redis, ctx := server.Client(t), context.Background()
+	options := ""
 	load := func(share string, limit int) {
 		t.Helper()
 		if err := loadCaddy(fmt.Sprintf(`{
@@ -33,9 +35,14 @@ func TestShareInRedis(t *testing.T) {
 	}
 }
 http://%s {
-	sliding_window shared {client_ip} %d 1h
+	sliding_window {
+		zone shared {
+			limit %d 1h
+			%s
+		}
+	}
 }
-`, server.Addr, share, caddyrun.FreeAddress(t), limit)); err != nil {
+`, server.Addr, share, caddyrun.FreeAddress(t), limit, options)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,6 +59,17 @@ http://%s {
 	load("", 20)
 	if all := instances(); len(all) != 0 {
 		t.Errorf("without share there are the instances %q, want none", all)
+	}
+	options = "concurrent 4"
+	load("", 20)
+	caddyrun.Eventually(t, 20*time.Second, "one instance with concurrent", func() bool { return len(instances()) == 1 })
+	if all := instances(); all[0] != first || !regexp.MustCompile(`^[\w-]{1,16}-[\w-]{8}$`).MatchString(first) {
+		t.Errorf("the instance is %q and then %q, want the host and something random", first, all)
+	}
+	options = ""
+	load("", 20)
+	if all := instances(); len(all) != 0 {
+		t.Errorf("without share and concurrent there are the instances %q, want none", all)
 	}
 	load("{\n share\n }", 20)
 	caddyrun.Eventually(t, 20*time.Second, "one instance again", func() bool { return len(instances()) == 1 })

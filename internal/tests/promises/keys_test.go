@@ -63,6 +63,7 @@ func TestKeys(t *testing.T) {
 		{"layers", window.Layers{Coarse: time.Second, Fine: 100 * time.Millisecond}, 0},
 		{"packed gcra", window.GCRA{}, 1_000},
 		{"packed slices", window.Slices{Count: 3}, 1_000},
+		{"concurrent", window.Concurrent{}, 0},
 	}
 	seen := map[reflect.Type]bool{}
 	for _, c := range counters {
