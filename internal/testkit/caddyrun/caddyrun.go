@@ -184,14 +184,31 @@ func (p *Process) LimitFiles(tb testing.TB, n int) {
 	}
 }
 
+// Kill ends the process at once, as kill -9 does, and waits for it.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
 // End ends the process as if somebody had pressed Ctrl-C, and waits for it. It may
 // be called before the end of the test.
 func (p *Process) End(tb testing.TB) {
 	tb.Helper()
+	p.end(tb, os.Interrupt)
+}
+
+// Terminate is End as systemd and containers do it, with SIGTERM.
+func (p *Process) Terminate(tb testing.TB) {
+	tb.Helper()
+	p.end(tb, syscall.SIGTERM)
+}
+
+func (p *Process) end(tb testing.TB, signal os.Signal) {
+	tb.Helper()
 	if p.cmd.ProcessState != nil {
 		return
 	}
-	_ = p.cmd.Process.Signal(os.Interrupt)
+	_ = p.cmd.Process.Signal(signal)
 	if err := p.cmd.Wait(); err != nil {
 		tb.Errorf("caddy ended with %v:\n%s", err, p.Log)
 	}
