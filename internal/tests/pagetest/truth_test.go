@@ -2,12 +2,16 @@ package pagetest
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
@@ -168,6 +172,37 @@ func TestPageOverrides(t *testing.T) {
 	s.caddy.Logged(t, "overrides/list")
 	if lines := strings.Count(s.caddy.Log.String(), "overrides/list"); lines > 6 {
 		t.Errorf("the overrides were asked for %d times", lines)
+	}
+	b.checkQuiet(s.page)
+}
+
+// A zone with concurrent says how many requests may be open, and how many are now. An override of their number is a sentence.
+func TestPageConcurrent(t *testing.T) {
+	leave := make(chan struct{})
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+	t.Cleanup(backend.Close)
+	s := newSite(t, zone("chats", "limit 2000 1m\nconcurrent 4")+"}\nhandle /chats {\nreverse_proxy "+backend.Listener.Addr().String()+"\n}\nsliding_window {\n"+zone("other", "limit 1 1m"))
+	var ended sync.WaitGroup
+	for range 3 {
+		ended.Go(func() { s.get("/chats", "anna") })
+	}
+	b := s.open(1280, 900)
+	const what = `document.querySelector("#zones tr[data-zone=chats] .what").textContent`
+	b.until(20*time.Second, what+`.includes("at the same time")`)
+	if got := eval[string](b, what); !regexp.MustCompile(`^2,000.in.1m, 4.at the same time · `).MatchString(got) {
+		t.Errorf("the zone shows %q", got)
+	}
+	eval[bool](b, `(document.querySelector("#zones tr[data-zone=chats] button").focus(), true)`)
+	b.run(chromedp.KeyEvent(kb.Enter))
+	const open = `[...document.querySelectorAll("#zones .detail dt")].find(n => n.textContent === "Open now")?.nextSibling.textContent`
+	b.until(20*time.Second, open+`?.startsWith("3 requests")`)
+	close(leave)
+	ended.Wait()
+	b.until(20*time.Second, open+`.startsWith("0 requests")`)
+	s.cli("override", "set", "--zone", "chats", "--key", "anna", "--limit", "5000/1m", "--concurrent", "2000")
+	b.until(30*time.Second, `document.querySelectorAll("#overrides-table tbody tr").length === 1`)
+	if got := b.text("#overrides-table tbody tr"); !regexp.MustCompile(`5,000.in.1m, 2,000.at the same time`).MatchString(got) {
+		t.Errorf("the override is %q", got)
 	}
 	b.checkQuiet(s.page)
 }
