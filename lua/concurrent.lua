@@ -16,25 +16,27 @@
 --   had         there was a field
 --   others      units of the other processes
 --   expires     when the last of them is to be forgotten, in ms
---   silent      names and units of processes that were silent for a lease
---   ahead       names and values of fields that are in the future: a clock has stepped back
+--   silent      names and units of processes that were silent for a lease, or nil
+--   ahead       names and values of fields that are in the future, or nil: a clock has stepped back
 local call, max = redis.call, math.max
 local pack, read_all = cmsgpack.pack, cmsgpack.unpack
 
 local function read(c, now)
-  local own = {others = 0, expires = 0, given = c.given, back = c.back, since = now, counted = nil, exact = 0, silent = {}, ahead = {}}
-  c.own = own
+  local own = c.own or {others = 0, expires = 0, given = 0, back = 0, since = 0, exact = 0, counted = nil, had = nil, silent = nil, ahead = nil}
+  c.own, own.others, own.expires, own.given, own.back, own.since = own, 0, 0, c.given, c.back, now
+  own.exact, own.counted, own.had, own.silent, own.ahead = 0, nil, nil, nil, nil
   local all = call('HGETALL', c.key)
   for i = 1, #all, 2 do
     local counted, exact, given, back, at, lease, since = read_all(all[i + 1])
     if not since then error('WRONGTYPE the key holds no state of concurrent', 0) end
     if at > now then
-      at = now
+      at, own.ahead = now, own.ahead or {}
       own.ahead[#own.ahead + 1] = all[i]
       own.ahead[#own.ahead + 1] = pack(counted, exact, given, back, now, lease, since)
     end
     if at + lease <= now then
       if all[i] ~= c.option[1] then
+        own.silent = own.silent or {}
         own.silent[#own.silent + 1] = all[i]
         own.silent[#own.silent + 1] = given - back
       end
@@ -106,11 +108,11 @@ local function settle(c, now, age, heard)
     own.exact, own.given, own.back = c.number, c.given, c.back
   end
   own.since = now - age
-  for i = 1, #own.silent, 2 do
+  for i = 1, own.silent and #own.silent or 0, 2 do
     free = free + own.silent[i + 1]
     call('HDEL', c.key, own.silent[i])
   end
-  for i = 1, #own.ahead, 2 do call('HSET', c.key, own.ahead[i], own.ahead[i + 1]) end
+  for i = 1, own.ahead and #own.ahead or 0, 2 do call('HSET', c.key, own.ahead[i], own.ahead[i + 1]) end
   write(c, now)
   return 2 * free + (heard > before and 1 or 0)
 end
