@@ -291,6 +291,27 @@ func TestInspectConcurrentAway(t *testing.T) {
 	}
 }
 
+// Who is denied most, and how much is denied, includes denials by requests at the same time: alone, beside limits and before tiers.
+func TestConcurrentIsSeen(t *testing.T) {
+	for name, zone := range map[string]string{"alone": `"concurrent":{"max":1}`, "beside": `"limits":[{"max":100,"window":"1h"}],"concurrent":{"max":1}`, "tiers": `"limits":[{"max":100,"window":"1h"},{"max":100,"window":"1h","tier":"24/48"}],"concurrent":{"max":1}`} {
+		t.Run(name, func(t *testing.T) {
+			h, ctx := operated(t, OfZone(t, `"top_talkers":true,`+zone, ""))
+			it := (&open{h: h}).begin(Get())
+			for range 3 {
+				wantPass(t, "while one is open", h, false)
+			}
+			_ = it.end()
+			top := told[control.Top](t, http.MethodPost, "top", fmt.Sprintf(`{"zone":%q}`, ZoneName(t)))
+			if len(top.Keys) != 1 || top.Keys[0].Key != "192.0.2.1" || top.Keys[0].Count != 3 {
+				t.Errorf("denied most: %+v", top)
+			}
+			if n := Metric(t, ctx, "caddy_sliding_window_decisions_total", "zone", ZoneName(t), "outcome", "denied"); n != 3 {
+				t.Errorf("%v are counted as denied, want 3", n)
+			}
+		})
+	}
+}
+
 // To reset a key frees nothing that is held, and the answer says so.
 func TestResetConcurrent(t *testing.T) {
 	for name, zone := range map[string]string{"alone": `"concurrent":{"max":1}`, "beside": `"limits":[{"max":1,"window":"1h"}],"concurrent":{"max":2}`} {
