@@ -43,10 +43,11 @@ PART ?= 100
 # A walk is one goroutine's: the race detector would find nothing, and take three times as long. Most
 # of the time here is that of the scripts: a walk is decided in memory, and played to Redis at once.
 .PHONY: test-long
-test-long: ## Run all random walks of both stores, also on bans, and 10,000 traces of replay, with seeds that are printed; make test runs some
+test-long: ## Run all random walks of both stores, also on bans, 100,000 schedules of concurrent, and 10,000 traces of replay, with seeds that are printed; make test runs some
 	scripts/install-redis.sh
 	RACE= scripts/test.sh -run '^Test(Conformance|Agree)' ./window/memory ./window/redis -windowtest.seed 0 -windowtest.part $(PART)
 	RACE= scripts/test.sh -run '^TestAgree(OnBans)?$$' ./internal/bans ./window/redis -bans.seed 0 -bans.writes 1000000
+	RACE= scripts/test.sh -run '^TestSchedules$$' ./window/redis/internal/totals -totals.seed 0 -totals.schedules 100000
 	RACE= scripts/test.sh -run '^TestAsLive$$' ./internal/replay -replay.seed 0 -replay.traces 10000
 
 .PHONY: test-versions

@@ -5,11 +5,12 @@
 --         those that it has given back, when it was heard of in ms, its lease in ms, and since when it holds any in ms
 -- Options the name of the process
 --
--- A process holds what it was given less what it has given back. Both sums only grow, so that the larger of two is the
--- newer: a message that comes twice or late changes nothing, and one that is lost is made good by the next. Messages are
+-- A process holds what it was given less what it has given back. Both sums only grow between two totals that are exact, so that the larger of two is
+-- the newer: a message that comes twice or late changes nothing, and one that is lost is made good by the next. Messages are
 -- numbered, and have the sums as the process knows them. take adds units to the first sum. The process may not have
 -- heard of some of these yet: settle, which tells a total, leaves the larger sum, unless no take is on its way, and the
--- total is exact. It then replaces the sum, and a take with a lower number, which the process has given up, is denied.
+-- total is exact. It then replaces the sum, and messages with a lower number say nothing any more: the process has given up
+-- their takes, which are denied, and may have lowered its sum.
 --
 -- c.own holds
 --   counted, exact, given, back, at, lease, since   what the field of the process has; counted is nil without a field
@@ -42,7 +43,8 @@ local function read(c, now)
       end
     elseif all[i] == c.option[1] then
       own.counted, own.exact, own.since, own.had = counted, exact, since, true
-      own.given, own.back = max(given, c.given), max(back, c.back)
+      own.given, own.back = given, back
+      if c.number > exact then own.given, own.back = max(given, c.given), max(back, c.back) end
     else
       own.others = own.others + given - back
       own.expires = max(own.expires, at + lease)

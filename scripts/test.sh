@@ -61,9 +61,9 @@ single="^Test($(paste -sd '|' scripts/single))\$"
 
 # So do these, of one goroutine and long: they read a hundred megabytes, change thousands of scripts, or count hundreds of
 # thousands of keys or requests. They have to be in the packages that come next.
-long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd|KnownMixes|FoldTimes|Dominates|MarkDecidesAsOn|RetryingProlongsNoBan|FloodOfStrikes|TiersAreThreeZones|Scripts)$'
+long='^Test(MemoryIsFlat|EnforcedShare|Zipf|Distinct|LoadBeforeABackEnd|KnownMixes|FoldTimes|Dominates|MarkDecidesAsOn|RetryingProlongsNoBan|FloodOfStrikes|TiersAreThreeZones|Scripts|Schedules)$'
 mapfile -t ofLong < <(among internal/usage internal/enforce internal/observe/toptalkers internal/observe/alert internal/tests/handlertest \
-	internal/lint internal/replay/suggest internal/replay/series internal/bans internal/tests/mutants)
+	internal/lint internal/replay/suggest internal/replay/series internal/bans internal/tests/mutants window/redis/internal/totals)
 
 # The longest come first.
 own=('' internal/tests/e2e internal/tests/settling internal/tests/handlertest)

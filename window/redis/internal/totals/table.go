@@ -49,7 +49,7 @@ type entry struct {
 	heard       int64         // highest number that the server is known to have counted
 	told        time.Duration // when a total was sent
 	queued      bool          // the server is to be told
-	missed      bool          // the server has not counted the last total
+	missed      bool          // a total was sent, or is to be, that the server has not counted yet
 	doubt       chan struct{} // closed when an exact total was counted; nil: what the server counts is known
 	telling     telling
 }
@@ -250,7 +250,7 @@ func (t *Table) Tell(c *window.Charge) {
 // tidy forgets an entry of which the server has nothing to hear any more. The lock of its shard is held.
 func (t *Table) tidy(s *shard, e *entry) {
 	n := name{e.charge.Zone, e.charge.Key}
-	if e.held() > 0 || e.onTheWay > 0 || e.queued || e.doubt != nil || s.entries[n] != e {
+	if e.held() > 0 || e.onTheWay > 0 || e.queued || e.missed || e.doubt != nil || s.entries[n] != e {
 		return
 	}
 	for base := t.base.Load(); e.back > base && !t.base.CompareAndSwap(base, e.back); base = t.base.Load() {

@@ -134,9 +134,9 @@ func (t *Table) run() {
 		case <-beat.C:
 			entries = t.due(false)
 		case <-wake:
-			entries = t.ready(timer)
+			entries = t.ready(timer.Reset)
 		case <-again:
-			entries = t.ready(timer)
+			entries = t.ready(timer.Reset)
 		}
 		if away = t.round(entries); !away && len(entries) > 0 {
 			select {
@@ -156,8 +156,8 @@ func (t *Table) round(entries []*entry) (away bool) {
 	return away
 }
 
-// ready takes the entries out of the queue that may be told. The timer wakes for the next one.
-func (t *Table) ready(again *time.Timer) (ready []*entry) {
+// ready takes the entries out of the queue that may be told. It calls again with the time until the next one may be.
+func (t *Table) ready(again func(time.Duration) bool) (ready []*entry) {
 	t.teller.mu.Lock()
 	queue := t.teller.queue
 	t.teller.queue = nil
@@ -170,7 +170,7 @@ func (t *Table) ready(again *time.Timer) (ready []*entry) {
 		if left := e.told + Gap - now; e.told > 0 && left > 0 {
 			rest, wait = append(rest, e), min(wait, left)
 		} else {
-			ready, e.queued = append(ready, e), false
+			ready, e.queued, e.missed = append(ready, e), false, true
 		}
 		s.mu.Unlock()
 	}
@@ -178,7 +178,7 @@ func (t *Table) ready(again *time.Timer) (ready []*entry) {
 		t.teller.mu.Lock()
 		t.teller.queue = append(t.teller.queue, rest...)
 		t.teller.mu.Unlock()
-		again.Reset(wait)
+		again(wait)
 	}
 	return ready
 }
@@ -195,7 +195,7 @@ func (t *Table) due(all bool) (due []*entry) {
 			lease := e.charge.Policies[0].Window
 			switch {
 			case len(s.entries) > spare/len(t.shards) && e.held() == 0 && e.onTheWay == 0 && now-e.changed > lease:
-				e.queued = false
+				e.queued, e.missed = false, false
 				t.settle(e)
 				t.tidy(s, e)
 			case e.held() == 0 && (e.onTheWay > 0 || e.queued):
@@ -223,7 +223,7 @@ func (t *Table) tell(ctx context.Context, all []*entry) (away, lost bool) {
 			s := t.shardOf(e)
 			s.mu.Lock()
 			charges[i] = e.charge
-			e.telling = telling{true, e.added, math.MaxInt64}
+			e.telling, e.missed = telling{true, e.added, math.MaxInt64}, true
 			s.mu.Unlock()
 		}
 		away = true
