@@ -341,3 +341,55 @@ func TestAnswerEncodeOnEitherSide(t *testing.T) {
 		}
 	}
 }
+
+// hijackable is an answer whose connection can be taken over.
+type hijackable struct {
+	*httptest.ResponseRecorder
+	conn net.Conn
+}
+
+func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.conn, bufio.NewReadWriter(bufio.NewReader(h.conn), bufio.NewWriter(h.conn)), nil
+}
+
+// readerFrom is a connection that copies by itself.
+type readerFrom struct {
+	net.Conn
+	copied bool
+}
+
+func (c *readerFrom) ReadFrom(r io.Reader) (int64, error) {
+	c.copied = true
+	return io.Copy(c.Conn, r)
+}
+
+// The end of a connection that was taken over is seen, once, and only if it is asked for. The connection copies as before.
+func TestClosed(t *testing.T) {
+	here, there := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	inner, closed := &readerFrom{Conn: here}, 0
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	a := New(hijackable{httptest.NewRecorder(), inner}, r, func(int, http.Header) io.Writer { return nil })
+	a.Closed = func() { closed++ }
+	conn, _, err := a.Hijack()
+	if err != nil || !a.Hijacked || a.Status != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, hijacked %t, status %d", err, a.Hijacked, a.Status)
+	}
+	if _, err := io.Copy(conn, struct{ io.Reader }{strings.NewReader("text")}); err != nil || !inner.copied {
+		t.Errorf("%v, copied by the connection %t", err, inner.copied)
+	}
+	if err := conn.(interface{ CloseWrite() error }).CloseWrite(); !errors.Is(err, errors.ErrUnsupported) || closed != 0 {
+		t.Errorf("%v, closed %d times", err, closed)
+	}
+	for range 2 {
+		_ = conn.Close()
+	}
+	if closed != 1 {
+		t.Errorf("closed %d times, want once", closed)
+	}
+
+	b := New(hijackable{httptest.NewRecorder(), inner}, r, func(int, http.Header) io.Writer { return nil })
+	if conn, _, _ := b.Hijack(); conn != net.Conn(inner) {
+		t.Error("a connection is wrapped of which no one wants to see the end")
+	}
+}

@@ -273,6 +273,55 @@ func TestConcurrentZones(t *testing.T) {
 	})
 }
 
+// Keys are grouped and hashed as those of limits are.
+func TestConcurrentKeys(t *testing.T) {
+	eachStore(t, func(t *testing.T, store string) {
+		store = strings.Replace(store, `"timeout"`, `"hash_keys":["a secret of 16 bytes or more"],"timeout"`, 1)
+		h, _ := New(t, OfZone(t, `"concurrent":{"max":1}`, `,`+store))
+		from := func(address string) *http.Request {
+			r := Get()
+			r.RemoteAddr = "[" + address + "]:1"
+			return r
+		}
+		it := (&open{h: h}).begin(from("2001:db8::1"))
+		for address, want := range map[string]int{"2001:db8::ffff": http.StatusTooManyRequests, "2001:db8:0:1::1": http.StatusNoContent} {
+			if w := Serve(t, from(address), h); w.Code != want {
+				t.Errorf("%s: status %d, want %d", address, w.Code, want)
+			}
+		}
+		_ = it.end()
+		if w := Serve(t, from("2001:db8::ffff"), h); w.Code != http.StatusNoContent {
+			t.Errorf("afterwards: status %d, want 204", w.Code)
+		}
+	})
+}
+
+// The number comes from placeholders, and from fallback where they give none.
+func TestConcurrentPlaceholders(t *testing.T) {
+	for zone, more := range map[string]string{"alone": "", "beside": `,"limits":[{"max":1000,"window":"1h"}]`} {
+		t.Run(zone, func(t *testing.T) {
+			h, _ := New(t, OfZone(t, `"key":"{http.request.header.X-Key}","concurrent":{"max":"{http.request.header.X-Max}","fallback":2}`+more, ``))
+			for most, want := range map[string]int{"3": 3, "1": 1, "0": 0, "": 2, "-1": 2, "many": 2, "9007199254740993": 2} {
+				o, all := &open{h: h}, []*one(nil)
+				for len(all) <= want {
+					it := o.begin(Get("X-Key", "k"+most, "X-Max", most))
+					if it.status() != http.StatusNoContent {
+						_ = it.end()
+						break
+					}
+					all = append(all, it)
+				}
+				if len(all) != want {
+					t.Errorf("%q: %d requests are open, want %d", most, len(all), want)
+				}
+				for _, it := range all {
+					_ = it.end()
+				}
+			}
+		})
+	}
+}
+
 // mark decides in line, and holds if the zone would let the request pass. shadow and a percentage hold beside the handlers.
 func TestConcurrentEnforce(t *testing.T) {
 	eachStore(t, func(t *testing.T, store string) {
