@@ -125,7 +125,7 @@ func TestConcurrentBody(t *testing.T) {
 
 // With hold status a slot is free once the final status is known.
 func TestConcurrentStatus(t *testing.T) {
-	h, _ := New(t, OfZone(t, `"key":"a","concurrent":{"max":1,"hold":"status"}`, ``))
+	h, ctx := New(t, OfZone(t, `"key":"a","concurrent":{"max":1,"hold":"status"}`, ``))
 	for name, c := range map[string]struct {
 		next caddyhttp.HandlerFunc
 		free bool
@@ -142,6 +142,9 @@ func TestConcurrentStatus(t *testing.T) {
 		wantPass(t, name, h, c.free)
 		_ = it.end()
 		wantPass(t, name+", afterwards", h, true)
+		if n := Metric(t, ctx, "caddy_sliding_window_concurrent", "zone", ZoneName(t)); n != 0 {
+			t.Errorf("%s: %v requests are open at the end, want 0", name, n)
+		}
 	}
 }
 
@@ -233,24 +236,26 @@ func TestConcurrentShared(t *testing.T) {
 
 // A request that a later handler denies frees what it held as soon as it is denied, with the handlers around it still there.
 func TestConcurrentDeniedLater(t *testing.T) {
-	ctx, h := two(t, `{"zones":[{"name":"held","key":"a","concurrent":{"max":1}}]}`, `{"zones":[{"name":"later","key":"a","limits":[{"max":0,"window":"1h"}]}]}`)
-	_ = ctx
-	for range 2 {
-		if w := Serve(t, Get(), h...); w.Header().Get("RateLimit") == "" || strings.Contains(w.Body.String(), "Concurrency") {
-			t.Errorf("body %s", w.Body)
-		}
+	h := two(t, `{"zones":[{"name":"held","key":"a","concurrent":{"max":1}}]}`, `{"zones":[{"name":"later","key":"a","limits":[{"max":0,"window":"1h"}]}]}`)
+	it := (&open{h[0], func(w http.ResponseWriter, r *http.Request) error {
+		return h[1].ServeHTTP(w, r, caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil }))
+	}}).begin(Get())
+	if it.Code != http.StatusTooManyRequests || strings.Contains(it.Body.String(), "Concurrency") {
+		t.Errorf("status %d, body %s", it.Code, it.Body)
 	}
-	wantPass(t, "denied by the other one", h[0], true)
+	wantPass(t, "denied by the other one, and still there", h[0], true)
+	_ = it.end()
 }
 
-func two(t *testing.T, configs ...string) (caddy.Context, []caddyhttp.MiddlewareHandler) {
+// two returns handlers of one configuration.
+func two(t *testing.T, configs ...string) []caddyhttp.MiddlewareHandler {
 	t.Helper()
 	h, ctx := New(t, configs[0])
 	other, err := Another(ctx, configs[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ctx, []caddyhttp.MiddlewareHandler{h, other}
+	return []caddyhttp.MiddlewareHandler{h, other}
 }
 
 // Zones of one handler count a request in all of them, or in none.
