@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/heldtest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
@@ -172,7 +173,7 @@ func TestHeldByACaddy(t *testing.T) {
 		}
 		p.Cont()
 		woken := time.Now()
-		caddyrun.Eventually(t, healed, "the slots of the Caddy that was stopped count", func() bool { return left(t, client, other) < 0 })
+		caddyrun.Eventually(t, heldtest.Healed, "the slots of the Caddy that was stopped count", func() bool { return left(t, client, other) < 0 })
 		t.Logf("%d more than %d were admitted, until %s after the Caddy went on", more, slots, time.Since(woken).Round(time.Millisecond))
 		for _, conn := range conns {
 			_ = conn.Close()

@@ -1,49 +1,16 @@
 package faults_test
 
 import (
-	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/fallback"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/caddyrun"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/heldtest"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
-
-// census counts the units of a counter that all processes hold, as those know that hold them.
-type census struct {
-	limit int64
-
-	mu         sync.Mutex // guards what follows
-	open, most int64
-	admitted   int
-	over       []time.Time // when a unit above the limit was admitted
-}
-
-func (c *census) enter() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open++
-	c.admitted++
-	if c.most = max(c.most, c.open); c.open > c.limit {
-		c.over = append(c.over, time.Now())
-	}
-}
-
-func (c *census) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open--
-}
-
-func (c *census) now() (open int64, admitted int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.open, c.admitted
-}
 
 // sharer is what a process decides with: a store, and what protects requests from its absence.
 type sharer struct {
@@ -62,50 +29,18 @@ func newSharer(t *testing.T, o redis.Options) *sharer {
 	return s
 }
 
-// press has requests take a unit each as soon as they can, and hold it for a moment, until the function that it returns has run.
-func press(t *testing.T, c *census, charge window.Charge, sharers ...*sharer) (end func()) {
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	for _, s := range sharers {
-		for range c.limit {
-			group.Go(func() {
-				for {
-					pause := 5 * time.Millisecond
-					ds, err := s.guard.Take(t.Context(), []window.Charge{charge})
-					passes := err == nil && window.Allowed(ds)
-					if passes {
-						c.enter()
-						pause = time.Duration(100+rand.IntN(900)) * time.Millisecond
-					}
-					over := false
-					select {
-					case <-stop:
-						over = true
-					case <-time.After(pause):
-					}
-					if passes {
-						c.leave()
-						s.guard.Free(charge)
-					}
-					if over {
-						return
-					}
-				}
-			})
-		}
+// process returns what takes units of a charge, and gives them back.
+func (s *sharer) process(t *testing.T, charge window.Charge) heldtest.Process {
+	return heldtest.Process{
+		Take: func() bool {
+			ds, err := s.guard.Take(t.Context(), []window.Charge{charge})
+			return err == nil && window.Allowed(ds)
+		},
+		Free: func() { s.guard.Free(charge) },
 	}
-	end = sync.OnceFunc(func() {
-		close(stop)
-		group.Wait()
-	})
-	t.Cleanup(end)
-	return end
 }
 
-// healed is how soon after the server answers again no unit above the limit is admitted.
-const healed = time.Second
-
-// TestHeldThroughOutages has two processes hold all that they may when Redis loses their totals, or takes them for dead. What
+// TestHeldThroughOutages has two processes hold all that they may, some of it for long, when Redis loses their totals, or takes them for dead. What
 // they admit above the limit is at most what they held then, and nothing more from a second on after Redis answers again.
 func TestHeldThroughOutages(t *testing.T) {
 	const limit = 10
@@ -145,38 +80,22 @@ func TestHeldThroughOutages(t *testing.T) {
 			t.Parallel()
 			server, charge := redistest.Start(t), slotOf("k", limit)
 			o := redis.Options{Addresses: []string{server.Addr}}
-			a, b, c := newSharer(t, o), newSharer(t, o), &census{limit: limit}
-			end := press(t, c, charge, a, b)
-			caddyrun.Eventually(t, patient, "all is held", func() bool { open, n := c.now(); return open == limit && n > 2*limit })
+			c := heldtest.New(limit)
+			processes := []heldtest.Process{newSharer(t, o).process(t, charge), newSharer(t, o).process(t, charge)}
+			free := c.Keep(t, 3, processes...)
+			end := c.Press(t, processes...)
+			caddyrun.Eventually(t, patient, "all is held", func() bool { open, n := c.Now(); return open == limit && n > limit })
 			fail(t, server)
 			caddyrun.Eventually(t, patient, "the server answers", func() bool { return server.Client(t).Ping(t.Context()).Err() == nil })
 			back := time.Now()
-			_, before := c.now()
-			caddyrun.Eventually(t, patient, "units are held again", func() bool { open, n := c.now(); return open >= limit && n > before+4*limit })
-			checkCensus(t, c, limit, back)
+			_, before := c.Now()
+			caddyrun.Eventually(t, patient, "units are held again", func() bool { open, n := c.Now(); return open >= limit && n > before+2*limit })
+			c.Check(t, limit, back)
 			end()
+			free()
 			holdsNone(t, newHeld(t, server.Addr), "k")
 		})
 	}
-}
-
-// checkCensus holds that no more than lost was admitted above the limit, and none later than a second after the server was back.
-func checkCensus(t *testing.T, c *census, lost int64, back time.Time) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	over := max(0, c.most-c.limit)
-	if over > lost {
-		t.Errorf("%d units above the limit, want %d at most", over, lost)
-	}
-	last := time.Duration(0)
-	for _, at := range c.over {
-		last = max(last, at.Sub(back))
-	}
-	if last > healed {
-		t.Errorf("a unit above the limit was admitted %s after Redis was back", last)
-	}
-	t.Logf("%d admitted; at most %d above the limit of %d, the last of %d such admissions %s after Redis was back", c.admitted, over, c.limit, len(c.over), last.Round(time.Millisecond))
 }
 
 // TestHeldLocally has two processes decide on their own while Redis is away: each on what it holds already, and with share on its
@@ -237,7 +156,7 @@ func TestHeldLocally(t *testing.T) {
 				if n == held[0]+held[1] {
 					break
 				}
-				if time.Since(back) > healed {
+				if time.Since(back) > heldtest.Healed {
 					t.Fatalf("Redis counts %d of %v a second after it was back", n, held)
 				}
 				time.Sleep(5 * time.Millisecond)

@@ -200,9 +200,14 @@ func (l *load) least() int64 {
 // eventually waits until ok.
 func (l *load) eventually(what string, ok func() bool) {
 	l.Helper()
+	eventually(l.T, what, ok)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(start) > patience {
-			l.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", patience, what)
 		}
 	}
 }
