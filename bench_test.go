@@ -133,7 +133,7 @@ func TestAllocations(t *testing.T) {
 		// An atomic load tells that no key is banned.
 		{"ban", `{"zones":[{"name":"allocations_ban","key":"{http.request.header.X-Key}",` + limit + `,"ban":{"for":"10m"}}]}`, 4},
 		// The writer that sees the end of the answer, and the counter, which is new each time.
-		{"concurrent", `{"zones":[{"name":"allocations_concurrent","concurrent":{"max":100}}]}`, 14},
+		{"concurrent", `{"zones":[{"name":"allocations_concurrent","concurrent":{"max":100}}]}`, 17},
 		{"alert", `{"zones":[{"name":"allocations_alert",` + limit + `,"alert":{}}],"log_key":true}`, 3},
 		{"no fields", `{"zones":[{"name":"allocations_none",` + limit + `}],"headers":"none"}`, 2},
 	} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,50 +45,37 @@ const (
 	defaultHeld  = 15 * time.Second
 )
 
-// compile returns the limit and its fallback as requests use them, or what is wrong with the option by itself.
-func (o *Concurrent) compile() (limit compiled.LimitTemplate, fallback window.Policy, err error) {
-	p := window.Policy{Window: defaultHeld}
+// compile returns the limit as requests use it, of which the window is the lease, or what is wrong with the option by itself.
+func (o *Concurrent) compile() (limit compiled.LimitTemplate, err error) {
+	lease := defaultHeld
 	if o.Lease != "" {
-		if p.Window, err = o.Lease.duration(); err != nil {
-			return limit, p, fmt.Errorf("lease %w", err)
-		}
-		if p.Window < shortestHeld || p.Window > longestHeld {
-			return limit, p, fmt.Errorf("lease %s: must be from 2s to 10m; a request may be open for longer, for its Caddy renews the lease", o.Lease)
+		if lease, err = o.Lease.duration(); err != nil {
+			return limit, fmt.Errorf("lease %w", err)
 		}
 	}
-	if err := checkWord("hold", o.Hold, "", holdBody, holdStatus); err != nil {
-		return limit, p, err
+	known, field := o.Max, ""
+	if o.Max.dynamic() {
+		known, field = o.Fallback, "fallback "
 	}
-	if o.Max == "" {
-		return limit, p, errors.New("max is missing; write concurrent <max>, such as concurrent 4")
+	n, err := known.int()
+	switch most := window.MaxProduct / max(1, lease.Milliseconds()); {
+	case lease < shortestHeld || lease > longestHeld:
+		return limit, fmt.Errorf("lease %s: must be from 2s to 10m; a request may be open for longer, for its Caddy renews the lease", o.Lease)
+	case o.Max == "":
+		return limit, errors.New("max is missing; write concurrent <max>, such as concurrent 4")
+	case known == "":
+		return limit, fmt.Errorf("%s: holds a placeholder, so a fallback is required; write fallback 4, or another number, in the block of concurrent", o.Max)
+	case !o.Max.dynamic() && o.Fallback != "":
+		return limit, fmt.Errorf("fallback %s: max has no placeholder; take fallback out", o.Fallback)
+	case err != nil:
+		return limit, fmt.Errorf("%s%w", field, err)
+	case n < 0 || n > most:
+		return limit, fmt.Errorf("%s%d: must be from 0 to %d", field, n, most)
 	}
-	if err := template.Check(string(o.Max)); err != nil {
-		return limit, p, err
+	if err = cmp.Or(template.Check(string(o.Max)), checkWord("hold", o.Hold, "", holdBody, holdStatus)); err != nil {
+		return limit, err
 	}
-	number := func(v Value) (window.Policy, error) {
-		n, err := v.int()
-		if most := window.MaxProduct / p.Window.Milliseconds(); err == nil && (n < 0 || n > most) {
-			err = fmt.Errorf("%d: must be from 0 to %d", n, most)
-		}
-		return window.Policy{Limit: n, Window: p.Window}, err
-	}
-	switch {
-	case o.Max.dynamic() && o.Fallback == "":
-		return limit, p, fmt.Errorf("%s: holds a placeholder, so a fallback is required; write fallback 4, or another number, in the block of concurrent", o.Max)
-	case o.Fallback != "":
-		if !o.Max.dynamic() {
-			return limit, p, fmt.Errorf("fallback %s: max has no placeholder; take fallback out", o.Fallback)
-		}
-		if fallback, err = number(o.Fallback); err != nil {
-			return limit, p, fmt.Errorf("fallback %w", err)
-		}
-		p.Limit = fallback.Limit
-	default:
-		if p, err = number(o.Max); err != nil {
-			return limit, p, err
-		}
-	}
-	return compiled.NewLimitTemplate(string(o.Max), "", p), fallback, nil
+	return compiled.NewLimitTemplate(string(o.Max), "", window.Policy{Limit: n, Window: lease}), nil
 }
 
 // checkConcurrent reports what is wrong with concurrent, or with what is configured beside it.
@@ -96,14 +84,11 @@ func checkConcurrent(z *Zone, c *compiled.Settings) error {
 	if o == nil {
 		return nil
 	}
-	limit, fallback, err := o.compile()
-	if err == nil {
-		err = z.checkBeside(c)
-	}
-	if err != nil {
+	limit, err := o.compile()
+	if err = cmp.Or(err, z.checkBeside(c)); err != nil {
 		return fmt.Errorf("concurrent %w", err)
 	}
-	c.AddConcurrent(limit, fallback, o.Hold == holdStatus)
+	c.AddConcurrent(limit, o.Hold == holdStatus)
 	c.Configured.Limits = slices.Insert(c.Configured.Limits, min(len(c.Limits), len(c.Configured.Limits)), control.LimitInfo{
 		Max: template.Short(string(o.Max.canonicalInt())), Concurrent: true, Lease: normalize.Duration(limit.Known.Window), Hold: cmp.Or(o.Hold, holdBody),
 	})
@@ -113,22 +98,20 @@ func checkConcurrent(z *Zone, c *compiled.Settings) error {
 // checkBeside reports an option of the zone that does not go with concurrent.
 func (z *Zone) checkBeside(c *compiled.Settings) error {
 	switch {
-	case z.Lease != nil && len(z.Limits) > 0:
+	case len(z.Limits) > 0 && z.Lease != nil:
 		return errors.New("and lease cannot be combined, for a request that counts in several places takes no lease; take out one of them")
-	case c.Native.Native == window.NativeOn && len(z.Limits) > 0:
+	case len(z.Limits) > 0 && c.Native.Native == window.NativeOn:
 		return errNative(errors.New("the zone counts requests at the same time, too"))
 	case len(z.Limits) > 0:
 		return nil
 	}
-	for _, o := range []struct {
-		name string
-		set  bool
-	}{
-		{"fallback", z.Fallback != nil}, {"algorithm", z.Algorithm != nil}, {"pack", z.Pack != ""}, {"cost", z.Cost.canonicalInt() != "1" && z.Cost != ""},
-		{"lease", z.Lease != nil}, {"count_if", z.CountIf != nil}, {"settle", z.Settle != nil}, {"load", z.Load != nil},
-	} {
-		if o.set {
-			return fmt.Errorf("and %s cannot be combined in a zone without limit: a request holds one slot until its answer is over, and nothing else is counted; add limit <max> <window>, or take %[1]s out", o.name)
+	others := map[string]bool{
+		"fallback": z.Fallback != nil, "algorithm": z.Algorithm != nil, "pack": z.Pack != "", "cost": z.Cost.canonicalInt() != "1" && z.Cost != "",
+		"lease": z.Lease != nil, "count_if": z.CountIf != nil, "settle": z.Settle != nil, "load": z.Load != nil,
+	}
+	for _, option := range slices.Sorted(maps.Keys(others)) {
+		if others[option] {
+			return fmt.Errorf("and %s cannot be combined in a zone without limit: a request holds one slot until its answer is over, and nothing else is counted; add limit <max> <window>, or take %[1]s out", option)
 		}
 	}
 	return nil
@@ -148,26 +131,19 @@ func readConcurrent(z *Zone, d *caddyfile.Dispenser) error {
 	if z.Concurrent = o; !d.AllArgs((*string)(&o.Max)) {
 		return suggest.ArgErr(d)
 	}
-	z.concurrentAt = place(d)
+	z.concurrentAt = place(d) // what goes with it is known at the end of the zone
+	values := map[string]*string{"fallback": (*string)(&o.Fallback), "lease": (*string)(&o.Lease), "hold": &o.Hold}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		option, value := d.Val(), values[d.Val()]
 		if err := seen.Once(d); err != nil {
 			return err
 		}
-		if err := refuseEmpty(d, o.unmarshal); err != nil {
-			return err
+		switch {
+		case value == nil:
+			return suggest.NoOption(d, " of concurrent", []string{"fallback", "lease", "hold"})
+		case !d.AllArgs(value) || *value == "":
+			return d.Errf("%s takes one value: write %[1]s %s", option, map[string]string{"fallback": "4", "lease": "15s", "hold": holdBody}[option])
 		}
-	}
-	return nil // what goes with it is known at the end of the zone
-}
-
-func (o *Concurrent) unmarshal(d *caddyfile.Dispenser) error {
-	option := d.Val()
-	value, ok := map[string]*string{"fallback": (*string)(&o.Fallback), "lease": (*string)(&o.Lease), "hold": &o.Hold}[option]
-	if !ok {
-		return suggest.NoOption(d, " of concurrent", []string{"fallback", "lease", "hold"})
-	}
-	if !d.AllArgs(value) {
-		return d.Errf("%s takes one value: write %[1]s %s", option, map[string]string{"fallback": "4", "lease": "15s", "hold": holdBody}[option])
 	}
 	return nil
 }

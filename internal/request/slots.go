@@ -16,22 +16,12 @@ type slots struct {
 	store    *openstore.SharedStore
 	all      []*slot
 	hijacked bool // they are held until the connection is closed
-
-	room     [1]slot // one piece of memory is enough for most requests
-	pointers [1]*slot
 }
 
 // next adds a slot.
-func (s *slots) next(z *zone.Live, c *window.Charge, beside bool) *slot {
-	held := &s.room[0]
-	if s.all == nil {
-		s.all = s.pointers[:0]
-	} else {
-		held = new(slot)
-	}
-	held.zone, held.charge, held.store, held.beside = z, *c, s.store, beside
-	s.all = append(s.all, held)
-	return held
+func (s *slots) next(z *zone.Live, c *window.Charge, free func(window.Charge)) *slot {
+	s.all = append(s.all, &slot{zone: z, charge: *c, free: free})
+	return s.all[len(s.all)-1]
 }
 
 // add adds what a request that passes holds: nothing where no store decided.
@@ -42,22 +32,19 @@ func (s *slots) add(req *request) {
 	for i, z := range req.zones {
 		if z.Held {
 			s.store.Hold()
-			s.next(z, &req.charges[i], false).take()
+			s.next(z, &req.charges[i], s.store.Free).take()
 		}
 	}
 }
 
 // addShadow adds what a request comes to hold in a zone that does not deny it, if the zone admits it.
 func (s *slots) addShadow(r *shadowed) {
-	if s == nil {
-		return
-	}
 	c := &r.charge
 	if r.own() > len(c.Policies) {
 		c = &r.wider[0].Charge
 	}
-	if window.FactsOf(c.Algorithm).Held {
-		r.slot = s.next(r.zone.Live, c, true)
+	if s != nil && window.FactsOf(c.Algorithm).Held {
+		r.slot = s.next(r.zone.Live, c, s.store.Shadow.Free)
 	}
 }
 
@@ -93,8 +80,7 @@ func (s *slots) closed() {
 type slot struct {
 	zone   *zone.Live
 	charge window.Charge
-	store  *openstore.SharedStore
-	beside bool // the zone does not deny the request, and decides beside the handlers
+	free   func(window.Charge)
 	since  time.Duration
 	state  atomic.Int32
 }
@@ -124,11 +110,7 @@ func (s *slot) over() {
 func (s *slot) end() {
 	s.zone.Counters.Open.Dec()
 	s.zone.Counters.Held.Observe((uptime.Now() - s.since).Seconds())
-	if s.beside {
-		s.store.Shadow.Free(s.charge)
-	} else {
-		s.store.Free(s.charge)
-	}
+	s.free(s.charge)
 }
 
 // untilStatus reports whether the slot is free once the answer begins.

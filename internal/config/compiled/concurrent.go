@@ -10,8 +10,8 @@ import (
 const besideLimits = "concurrent"
 
 // AddConcurrent adds a limit of requests at the same time: beside the limits of the zone, which must be known, or in their
-// place. The window of its policy is the lease.
-func (z *Settings) AddConcurrent(limit LimitTemplate, fallback window.Policy, untilStatus bool) {
+// place. The window of its policy is the lease. What is known of a limit with placeholders is its fallback.
+func (z *Settings) AddConcurrent(limit LimitTemplate, untilStatus bool) {
 	to := z
 	if len(z.Limits) > 0 {
 		to = &Settings{Name: z.Name, Key: z.Key, Tier: besideLimits}
@@ -19,7 +19,7 @@ func (z *Settings) AddConcurrent(limit LimitTemplate, fallback window.Policy, un
 	} else {
 		z.Configured.Algorithm = window.Concurrent{}.Name()
 	}
-	to.Algorithm, to.Limits, to.Fallback, to.Longest = window.Concurrent{}, []LimitTemplate{limit}, fallback, limit.Known.Window
+	to.Algorithm, to.Limits, to.Fallback, to.Longest = window.Concurrent{}, []LimitTemplate{limit}, limit.Known, limit.Known.Window
 	to.Held, to.UntilStatus, to.Cost, to.Spends = true, untilStatus, 1, template.NewText("")
 	if !limit.Dynamic() {
 		to.Policies = []window.Policy{limit.Known}
