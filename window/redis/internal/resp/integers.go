@@ -23,7 +23,7 @@ func Integers(text string) (all []int64, ok bool) {
 		var b [8]byte
 		copy(b[8-size:], text[1:1+size])
 		n := int64(binary.BigEndian.Uint64(b[:]))
-		if n < 0 {
+		if n < 0 || kind >= 0xd0 && text[1] >= 0x80 { // its sign
 			return nil, false
 		}
 		all, text = append(all, n), text[1+size:]

@@ -42,7 +42,7 @@ type world struct {
 	tally     tally
 	traced    bool
 	quiet     bool       // no caller goes
-	restored  bool       // the server has gone back to an older state
+	restored  bool       // the server has gone back to an older state, or forgotten numbers
 	record    func(call) // for TestModelIsScript; nil: none
 	forever   bool       // the server forgets no key
 }
@@ -391,10 +391,14 @@ func (p *process) act() {
 	p.resume()
 }
 
-// expire forgets keys as Redis does.
+// expire forgets keys as Redis does: one may go before the lease of a process that holds nothing, and with it the number of
+// the last exact total.
 func (w *world) expire(now int64) {
 	for key, k := range w.server {
 		if k.expires <= now && !w.forever {
+			for _, f := range k.fields {
+				w.restored = w.restored || min(f.at, now)+f.lease > now
+			}
 			delete(w.server, key)
 		}
 	}
