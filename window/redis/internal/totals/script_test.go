@@ -16,7 +16,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/resp"
 )
 
-var replayed = flag.Int("totals.replayed", 60, "how many schedules TestModelIsScript plays to Redis")
+var replayed = flag.Int("totals.replayed", 100, "how many schedules TestModelIsScript plays to Redis")
 
 var scriptSHA = func() string {
 	sum := sha1.Sum([]byte(lua.Script))

@@ -126,27 +126,31 @@ func (t *Table) Take(request int, c *window.Charge) (Message, Sent) {
 	return m, Sent{request, e, m.Number, c.Cost}
 }
 
-// message returns the next message about an entry. The lock of its shard is held, so that messages about an entry are
-// numbered in the order of what they say.
-func (t *Table) message(e *entry) Message { return Message{t.numbers.Add(1), e.given, e.back} }
+// message returns the next message about an entry, or about a counter that has none. The lock of its shard is held, so that
+// messages about an entry are numbered in the order of what they say.
+func (t *Table) message(e *entry) Message {
+	if e == nil {
+		base := t.base.Load()
+		return Message{t.numbers.Add(1), base, base}
+	}
+	return Message{t.numbers.Add(1), e.given, e.back}
+}
 
 // Look returns the message of a request that takes nothing, or takes under another name what is counted already.
 func (t *Table) Look(c *window.Charge) Message {
 	s, e := t.lock(c, false)
 	defer s.mu.Unlock()
-	if e == nil {
-		base := t.base.Load()
-		return Message{t.numbers.Add(1), base, base}
-	}
 	return t.message(e)
 }
 
 // Total returns a message that tells the total of the counter, for how many ms it has held units, and which message the
 // server must have counted. The age is below 0, and counted from -1 on, if the total is not exact.
 func (t *Table) Total(c *window.Charge) (m Message, age, heard int64) {
-	s, e := t.lock(c, true)
+	s, e := t.lock(c, false)
 	defer s.mu.Unlock()
-	m = t.message(e)
+	if m = t.message(e); e == nil {
+		return m, 0, 0
+	}
 	e.told = t.env.Now()
 	if e.held() > 0 {
 		age = (e.told - e.since).Milliseconds()

@@ -42,7 +42,7 @@ type world struct {
 	tally     tally
 	traced    bool
 	quiet     bool       // no caller goes
-	restored  bool       // the server has gone back to an older state, or forgotten numbers
+	restored  bool       // the server has gone back to an older state, or forgotten which messages are late
 	record    func(call) // for TestModelIsScript; nil: none
 	forever   bool       // the server forgets no key
 }
@@ -454,8 +454,9 @@ func (w *world) check() {
 	for _, k := range w.counters {
 		for _, p := range w.processes {
 			if c := w.server[k.charge.Key]; c != nil && !p.dead {
-				f := c.fields[p.name]
-				k.tainted = k.tainted || f.given > f.back && min(f.at, now)+f.lease <= now
+				if f, ok := c.fields[p.name]; ok && min(f.at, now)+f.lease <= now {
+					k.tainted, w.restored = k.tainted || f.given > f.back, true
+				}
 			}
 		}
 	}
@@ -622,7 +623,13 @@ func (w *world) heal() {
 	w.pass(2 * Beat.Milliseconds())
 	w.exact(ghosts)
 	if ghosts {
-		w.pass(16_000)
+		lasts := w.now + w.step // until when fields last that nobody writes any more
+		for _, k := range w.server {
+			for _, f := range k.fields {
+				lasts = max(lasts, f.at+f.lease)
+			}
+		}
+		w.pass(lasts - w.now - w.step + 1_000)
 		w.exact(false)
 	}
 	for i, k := range w.counters {
@@ -635,7 +642,8 @@ func (w *world) heal() {
 
 // exact holds that the server counts what is held, and that tables have no other entries. With
 // ghosts, the server may count units of a process that holds none, until that tells a total or for a lease: of a take that
-// came twice, or that have been given back since the state to which the server has gone back.
+// came twice, or came after the server has forgotten the process; or that have been given back since the state to which
+// the server has gone back.
 func (w *world) exact(ghosts bool) {
 	w.t.Helper()
 	for _, p := range w.processes {
