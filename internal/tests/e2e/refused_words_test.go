@@ -15,7 +15,7 @@ func TestMisspelt(t *testing.T) {
 		{"Limit 5 1m", 0, ``, `zone api: unrecognized subdirective "Limit"; write limit`},
 		{"limit 5 1m\nsettel usage openai", 1, ``, `zone api: unrecognized subdirective "settel"; write settle`},
 		{"limit 5 1m\ntop-talkers", 1, ``, `zone api: unrecognized subdirective "top-talkers"; write top_talkers`},
-		{"limit 5 1m\ncolour red", 1, ``, `zone api: unrecognized subdirective "colour"; use match, key, limit, fallback, pack, algorithm, cost, lease, enforce, count_if, settle, load, alert, ban, ipv4_prefix, ipv6_prefix, fold_case, empty_key or top_talkers`},
+		{"limit 5 1m\ncolour red", 1, ``, `zone api: unrecognized subdirective "colour"; use match, key, limit, fallback, pack, algorithm, cost, lease, concurrent, enforce, count_if, settle, load, alert, ban, ipv4_prefix, ipv6_prefix, fold_case, empty_key or top_talkers`},
 		{"limit 5 1m\nload {\ncpus 70% 95%\n}", 2, ``, `zone api: unrecognized subdirective "cpus" of load; write cpu`},
 		{"limit 5 1m\nsettle {\nusage openai\non_mising keep\n}", 3, ``, `zone api: unrecognized subdirective "on_mising" of settle; write on_missing`},
 		{"limit 5 1m\nalert {\ndeny 10%\n}", 2, ``, `zone api: unrecognized subdirective "deny" of alert; use denied, over or min`},
