@@ -10,3 +10,7 @@ func TestLinearizable(t *testing.T) {
 	clock := windowtest.NewClock()
 	windowtest.Linearizable(t, clock, nil, nil, open(t, clock))
 }
+
+func TestLinearizableHeld(t *testing.T) {
+	windowtest.LinearizableHeld(t, nil, open(t, windowtest.NewClock()))
+}
