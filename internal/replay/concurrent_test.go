@@ -89,3 +89,20 @@ func TestConcurrentInShadow(t *testing.T) {
 		}
 	}
 }
+
+// An override of requests at the same time decides in a replay, too.
+func TestConcurrentOverride(t *testing.T) {
+	var log strings.Builder
+	for i := range 20 {
+		log.WriteString(strings.Replace(logged(start+float64(i)+3.5, "", ""), `"duration":0.001`, `"duration":3.5`, 1))
+	}
+	o := options(file(t, "Caddyfile", strings.Replace(site("", "concurrent 1"), "limit 2 1m", "", 1)), file(t, "access.log", log.String()))
+	o.Overrides = file(t, "overrides.json", `[{"zone":"z","key":"192.0.2.1","concurrent":2}]`)
+	report, err := replay.Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if z := report.Zones[0]; z.Denied != 10 { // two of four pass
+		t.Errorf("got %+v", z)
+	}
+}
