@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -128,7 +129,9 @@ func (a *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		a.Decided(http.StatusSwitchingProtocols)
 		a.body, a.Hijacked = nil, true
 		if a.Closed != nil {
-			conn = &watchedConn{Conn: conn, closed: sync.OnceFunc(a.Closed)}
+			watched := &watchedConn{Conn: conn, closed: sync.OnceFunc(a.Closed)}
+			runtime.AddCleanup(watched, func(closed func()) { closed() }, watched.closed) // of handlers that forget it, as in a panic
+			conn = watched
 		}
 	}
 	return conn, rw, err

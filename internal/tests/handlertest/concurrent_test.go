@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -427,6 +428,54 @@ func TestConcurrentHijack(t *testing.T) {
 			}
 			wantPass(t, "once it is closed", h, true)
 		})
+	}
+}
+
+// A handler that takes a connection over and forgets it, as one that panics, leaks no slot: the connection cannot be closed any
+// more.
+func TestConcurrentForgottenConnection(t *testing.T) {
+	h, _ := New(t, OfZone(t, `"key":"all","concurrent":{"max":1}`, ``))
+	here, there := net.Pipe()
+	defer here.Close()
+	err := AnswerWith(h, &pipe{httptest.NewRecorder(), there}, Get(), func(w http.ResponseWriter, _ *http.Request) error {
+		_, _, _ = http.NewResponseController(w).Hijack()
+		panic(http.ErrAbortHandler)
+	})
+	if err == nil {
+		t.Fatal("no panic")
+	}
+	Poll(t, "the slot is free", func() bool {
+		runtime.GC()
+		return isAdmitted(t, h)
+	})
+}
+
+// A reload keeps what is open: the new configuration counts it, and it is free once at its end, when its own configuration is gone.
+func TestConcurrentReload(t *testing.T) {
+	zone := func(most int) string {
+		return OfZone(t, fmt.Sprintf(`"key":"all","concurrent":{"max":%d}`, most), ``)
+	}
+	base, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	former, cancel := caddy.NewContext(base)
+	h, err := Another(former, zone(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := (&open{h: h}).begin(Get())
+	then, ctx := New(t, zone(2))
+	cancel()
+	second := (&open{h: then}).begin(Get())
+	wantPass(t, "a third one", then, false)
+	_ = first.end()
+	third := (&open{h: then}).begin(Get())
+	wantPass(t, "a third one after the first", then, false)
+	_, _ = second.end(), third.end()
+	wantPass(t, "afterwards", then, true)
+	if n := Metric(t, ctx, "caddy_sliding_window_concurrent", "zone", ZoneName(t)); n != 0 {
+		t.Errorf("%v requests are open, want 0", n)
 	}
 }
 
