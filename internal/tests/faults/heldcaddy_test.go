@@ -113,8 +113,8 @@ func left(t *testing.T, client *http.Client, address string) (n int) {
 	return n
 }
 
-// TestHeldByACaddy has a Caddy hold 1,000 slots, with streams and WebSockets, when it is killed, terminated or stopped for a
-// while. Another one says when they are free.
+// TestHeldByACaddy kills, terminates and stops a Caddy that holds 1,000 slots, with streams and WebSockets. Another one says when
+// they are free.
 func TestHeldByACaddy(t *testing.T) {
 	redis, backEnd, client := redistest.Start(t).Addr, backEnd(t), caddyrun.NewClient(t)
 	_, other := startHeld(t, redis, backEnd, slots)
@@ -182,7 +182,7 @@ func TestHeldByACaddy(t *testing.T) {
 	})
 }
 
-// TestCrowdOfStreams has 200 clients ask three Caddys for streams, and ask again as soon as they are denied. The back end counts
+// TestCrowdOfStreams lets 200 clients ask three Caddys for streams, and ask again as soon as they are denied. The back end counts
 // what is open: never more than the limit, and that nearly all the time, though no client waits in a queue.
 func TestCrowdOfStreams(t *testing.T) {
 	const (
@@ -191,7 +191,7 @@ func TestCrowdOfStreams(t *testing.T) {
 	)
 	var mu sync.Mutex // guards what follows
 	var open, most, served int
-	var at [limit + 2]time.Duration // how long so many were open
+	var at [limit + 2]time.Duration // how long each number was open
 	changed := time.Now()
 	change := func(by int) {
 		mu.Lock()

@@ -40,8 +40,9 @@ func (s *sharer) process(t *testing.T, charge window.Charge) heldtest.Process {
 	}
 }
 
-// TestHeldThroughOutages has two processes hold all that they may, some of it for long, when Redis loses their totals, or takes them for dead. What
-// they admit above the limit is at most what they held then, and nothing more from a second on after Redis answers again.
+// TestHeldThroughOutages lets two processes hold all that they may, some of it for long, when Redis loses their totals, or takes
+// them for dead. What they admit above the limit is at most what they held then, and nothing more from a second on after Redis
+// answers again.
 func TestHeldThroughOutages(t *testing.T) {
 	const limit = 10
 	for name, fail := range map[string]func(t *testing.T, s *redistest.Server){
@@ -98,8 +99,8 @@ func TestHeldThroughOutages(t *testing.T) {
 	}
 }
 
-// TestHeldLocally has two processes decide on their own while Redis is away: each on what it holds already, and with share on its
-// part of the limit. Redis has what they hold within a second once it is back.
+// TestHeldLocally lets two processes decide on their own while Redis is away: each on what it holds already, and with share on
+// its part of the limit. Redis has what they hold within a second once it is back.
 func TestHeldLocally(t *testing.T) {
 	const limit = 10
 	for name, c := range map[string]struct {

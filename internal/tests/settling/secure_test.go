@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ type secureSite struct {
 	testing.TB
 	address string // of 127.0.0.1
 	host    string // the name and port in URLs
+
+	caddy     *caddyrun.Process
+	caddyfile string
 }
 
 // serveSecurely starts a site with settle and count_if as they stand in a zone.
@@ -48,8 +52,8 @@ func serveDirectives(t testing.TB, store, directives string) *secureSite {
 	t.Helper()
 	address, plain := caddyrun.FreeAddress(t), caddyrun.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
-	s := &secureSite{t, address, "localhost:" + port}
-	caddyrun.Start(t, fmt.Sprintf(`{
+	s := &secureSite{TB: t, address: address, host: "localhost:" + port}
+	s.caddyfile = fmt.Sprintf(`{
 	admin {admin}
 	persist_config off
 	auto_https disable_redirects
@@ -67,7 +71,8 @@ https://%s {
 	bind 127.0.0.1
 	%s
 }
-`, store, plain, s.host, directives), plain)
+`, store, plain, s.host, directives)
+	s.caddy = caddyrun.Start(t, s.caddyfile, plain)
 	caddyrun.Eventually(t, 20*time.Second, "Caddy has a certificate", func() bool {
 		conn, err := tls.Dial("tcp", address, s.tls("http/1.1"))
 		if err != nil {
@@ -77,6 +82,15 @@ https://%s {
 		return true
 	})
 	return s
+}
+
+// reload loads another configuration, with the same site.
+func (s *secureSite) reload() {
+	s.Helper()
+	text := strings.NewReplacer("{admin}", s.caddy.Admin, "respond ok", "respond again").Replace(s.caddyfile)
+	if status, body := s.caddy.Tell(s, http.MethodPost, "/load", "text/caddyfile", text); status != http.StatusOK {
+		s.Fatalf("reload: status %d: %s", status, body)
+	}
 }
 
 // tls returns how clients connect that speak a protocol.

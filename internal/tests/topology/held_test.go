@@ -11,7 +11,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
 )
 
-// TestHeldOverAFailover has two processes hold all that they may of a counter when its master is killed. The replica that takes
+// TestHeldOverAFailover lets two processes hold all that they may of a counter when its master is killed. The replica that takes
 // its place lacks the last changes, and counts none of the processes that it has not heard of for their lease. What they admit
 // above the limit is at most what they held, and nothing more a second after both use the new master.
 func TestHeldOverAFailover(t *testing.T) {
