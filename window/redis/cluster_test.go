@@ -36,6 +36,7 @@ func TestCluster(t *testing.T) {
 	t.Run("Neighbours", func(t *testing.T) { testClusterNeighbours(t, nodes) })
 	t.Run("ManyNeighbours", func(t *testing.T) { testClusterManyNeighbours(t, nodes) })
 	t.Run("Native", func(t *testing.T) { testClusterNative(t, open(t), nodes) })
+	t.Run("Totals", func(t *testing.T) { testClusterTotals(t, nodes) })
 	t.Run("GiveBack", func(t *testing.T) { testClusterGiveBack(t, nodes) })
 	t.Run("Unknown", func(t *testing.T) { testClusterUnknown(t, open(t), nodes[1]) })
 	t.Run("NodeDown", func(t *testing.T) { testClusterNodeDown(t, nodes) }) // the last: it does harm

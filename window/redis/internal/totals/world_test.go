@@ -41,6 +41,7 @@ type world struct {
 	made      int // processes
 	tally     tally
 	traced    bool
+	clock     bool       // of the server was set back
 	quiet     bool       // no caller goes
 	restored  bool       // the server has gone back to an older state, or forgotten which messages are late
 	record    func(call) // for TestModelIsScript; nil: none
@@ -399,6 +400,9 @@ func (w *world) expire(now int64) {
 			for _, f := range k.fields {
 				w.restored = w.restored || min(f.at, now)+f.lease > now
 			}
+			for _, c := range w.counters { // its expiry was set while the clock was back
+				c.tainted = c.tainted || w.clock && c.charge.Key == key
+			}
 			delete(w.server, key)
 		}
 	}
@@ -550,6 +554,7 @@ func (w *world) disturb() {
 		w.step += w.Int64N(5_000)
 	case n == 4 && f.clock:
 		w.step -= w.Int64N(5_000)
+		w.clock = true
 	case n < 7 && f.silence:
 		w.hangs = w.now + w.Int64N(6_000)
 		w.trace("hangs until %d", w.hangs)
