@@ -52,13 +52,13 @@ local function read(c, now)
   end
 end
 
--- Writes what the process holds. The key is forgotten when the last process was silent for its lease. One that holds
--- nothing any more needs it for no longer than before.
+-- Writes what the process holds. The key is forgotten a lease after the last process was silent for its own, so that another
+-- one finds what was held. A process that holds nothing any more needs it for no longer than before.
 local function write(c, now)
   local own, lease = c.own, c.window[1]
   call('HSET', c.key, c.option[1], pack(own.counted, own.exact, own.given, own.back, now, lease, own.since))
   if own.had and own.given == own.back then return end
-  call('PEXPIREAT', c.key, string.format('%d', max(own.expires, now + lease) + grace))
+  call('PEXPIREAT', c.key, string.format('%d', max(own.expires, now + lease) + lease))
 end
 
 local function look(c, now)

@@ -12,9 +12,6 @@ type counter struct {
 
 type field struct{ counted, exact, given, back, at, lease, since int64 }
 
-// grace is the constant of this name in lua/constants.lua.
-const grace = 100
-
 // view is what the script reads.
 type view struct {
 	field
@@ -61,7 +58,7 @@ func (s server) write(now int64, key, process string, lease int64, own view) {
 	own.at, own.lease = now, lease
 	k.fields[process] = own.field
 	if !own.known || own.given != own.back {
-		k.expires = max(own.expires, now+lease) + grace
+		k.expires = max(own.expires, now+lease) + lease
 	}
 }
 

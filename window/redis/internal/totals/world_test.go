@@ -392,13 +392,16 @@ func (p *process) act() {
 	p.resume()
 }
 
-// expire forgets keys as Redis does: one may go before the lease of a process that holds nothing, and with it the number of
-// the last exact total.
+// expire forgets keys as Redis does.
 func (w *world) expire(now int64) {
 	for key, k := range w.server {
 		if k.expires <= now && !w.forever {
-			for _, f := range k.fields {
-				w.restored = w.restored || min(f.at, now)+f.lease > now
+			for name, f := range k.fields {
+				if silent := min(f.at, now)+f.lease <= now; !silent && f.given > f.back && !w.clock {
+					w.failf("%s is forgotten, and %s was not silent for its lease", key, name)
+				} else if !silent {
+					w.restored = true
+				}
 			}
 			for _, c := range w.counters { // its expiry was set while the clock was back
 				c.tainted = c.tainted || w.clock && c.charge.Key == key
