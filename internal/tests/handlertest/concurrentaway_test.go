@@ -1,10 +1,22 @@
 package handlertest
 
 import (
+	"context"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
@@ -90,4 +102,83 @@ func TestConcurrentStrikes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However requests end, never more of them are open than the limit says, and at the end all slots are free.
+func TestConcurrentManyEndings(t *testing.T) {
+	eachStore(t, func(t *testing.T, store string) {
+		const most, clients, each = 5, 16, 150
+		zone := ZoneName(t)
+		h := two(t, `{"zones":[{"name":"`+zone+`","key":"all","limits":[{"max":1000000,"window":"1h"}],"concurrent":{"max":5}}],`+store+`}`,
+			`{"zones":[{"name":"`+zone+`.later","key":"all","match":[{"header":{"X-End":["denied"]}}],"limits":[{"max":0,"window":"1h"}]}],`+store+`}`)
+		var isOpen, passed, over atomic.Int64
+		endings := map[string]caddyhttp.HandlerFunc{
+			"denied":  nil,
+			"nothing": func(http.ResponseWriter, *http.Request) error { return nil },
+			"error":   func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(http.StatusBadGateway, nil) },
+			"panic":   func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) },
+			"body": func(w http.ResponseWriter, _ *http.Request) error {
+				_, err := io.WriteString(w, "text")
+				return err
+			},
+			"hijack": func(w http.ResponseWriter, _ *http.Request) error {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				go func() { // after the handler has returned, perhaps
+					runtime.Gosched()
+					isOpen.Add(-1)
+					_ = conn.Close()
+					_ = conn.Close()
+				}()
+				return err
+			},
+		}
+		names := slices.Sorted(maps.Keys(endings))
+		var group sync.WaitGroup
+		for client := range clients {
+			group.Go(func() {
+				random := rand.New(rand.NewPCG(44, uint64(client)))
+				for range each {
+					name := names[random.IntN(len(names))]
+					here, there := net.Pipe()
+					ctx, cancel := context.WithCancel(t.Context())
+					if random.IntN(8) == 0 {
+						cancel() // the client has gone by then
+					}
+					_ = AnswerWith(h[0], &pipe{httptest.NewRecorder(), there}, Get("X-End", name).WithContext(ctx), func(w http.ResponseWriter, r *http.Request) error {
+						if isOpen.Add(1) > most {
+							over.Add(1)
+						}
+						passed.Add(1)
+						runtime.Gosched()
+						if name == "denied" { // which frees the slot at once
+							isOpen.Add(-1)
+							return h[1].ServeHTTP(w, r, caddyhttp.HandlerFunc(endings["nothing"]))
+						}
+						if name != "hijack" {
+							defer isOpen.Add(-1)
+						}
+						return endings[name](w, r)
+					})
+					cancel()
+					_ = here.Close()
+				}
+			})
+		}
+		group.Wait()
+		if passed.Load() < clients || over.Load() > 0 {
+			t.Errorf("%d of %d requests passed, %d above the limit", passed.Load(), clients*each, over.Load())
+		}
+		Poll(t, "all slots are free", func() bool {
+			var all []*one
+			for range most {
+				all = append(all, (&open{h: h[0]}).begin(Get()))
+			}
+			free := true
+			for _, it := range all {
+				free = free && it.status() == http.StatusNoContent
+				_ = it.end()
+			}
+			return free
+		})
+	})
 }
