@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
+	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/windowtest"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 	"github.com/slidingwindow/caddy-sliding-window/window/redis"
+	"github.com/slidingwindow/caddy-sliding-window/window/redis/internal/resp"
 )
 
 // held returns a charge that holds a unit.
@@ -205,4 +208,37 @@ func testClusterTotals(t *testing.T, nodes []*redistest.Server) {
 		isFree(t, s, c)
 	}
 	testTotalsTwoSecrets(t, redis.Options{Addresses: o.Addresses, Cluster: true})
+}
+
+// TestTotalsFormat holds what is in a field: other builds read it.
+func TestTotalsFormat(t *testing.T) {
+	clock := windowtest.NewClock()
+	o := redis.Options{Prefix: freshPrefix("totals"), Now: clock.Now}
+	s, c, client := newStore(t, o), held("k", 5), server.Client(t)
+	key := string(newNaming(o).AppendKey(nil, &c))
+	// Message 300, exact 7, given 9, back 6, heard of at the start of the clock, for a lease of 15,000 ms, held since then.
+	const field = "\xcd\x01\x2c\x07\x09\x06\xcf\x00\x00\x03\x46\x30\xb8\xa0\x00\xcd\x3a\x98\xcf\x00\x00\x03\x46\x30\xb8\xa0\x00"
+	if err := client.HSet(t.Context(), key, "another", field).Err(); err != nil {
+		t.Fatal(err)
+	}
+	clock.Add(1_000)
+	if ds := take(t, s, c); !ds[0].Allowed || ds[0].Remaining != 1 {
+		t.Errorf("beside 3 units of another process: %+v", ds)
+	}
+	want := engine.Total{Instance: "another", Units: 3, Age: time.Second, Silent: time.Second}
+	if totals := totalsOf(t, s, c); len(totals) != 2 || !slices.Contains(totals, want) {
+		t.Errorf("Totals = %+v, want %+v among two", totals, want)
+	}
+	all := client.HGetAll(t.Context(), key).Val()
+	delete(all, "another")
+	for name, own := range all {
+		// A beat may have told the total since.
+		if n, ok := resp.Integers(own); !ok || len(n) != 7 || n[0] < 1 || !slices.Equal(n[2:], []int64{1, 0, clock.Now(), 15_000, clock.Now()}) {
+			t.Errorf("%s has %q: %v", name, own, n)
+		}
+	}
+	clock.Add(14_000)
+	if c.Cost = 4; !holds(t, s, c) {
+		t.Error("the other process holds its units beyond its lease")
+	}
 }

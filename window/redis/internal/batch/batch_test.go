@@ -619,3 +619,42 @@ func TestFarOverdue(t *testing.T) {
 		s.end()
 	})
 }
+
+// TestGiveUp holds that the store hears of what became of a request whose caller has gone while it was in flight, and of no
+// other.
+func TestGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone []string
+		s := newServer(t, func(env *Env) {
+			env.GiveUp = func(charges []window.Charge, r window.Result) {
+				gone = append(gone, fmt.Sprintf("%s %v %v", charges[0].Key, r.Err == nil && window.Allowed(r.Decisions), r.Err))
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		take := func(ctx context.Context, key string) {
+			s.callers.Go(func() { s.Take(ctx, one(key), nil) })
+			synctest.Wait()
+		}
+		take(t.Context(), "1")
+		time.Sleep(stuckAfter + time.Millisecond) // so that the next ones go in a batch of their own
+		for _, key := range []string{"2", "denied", "fails", "3"} {
+			take(map[bool]context.Context{true: t.Context(), false: ctx}[key == "3"], key)
+		}
+		s.want("a solo request, and a batch", 3, 1, 1)
+		s.answer(0)
+		time.Sleep(stuckAfter + time.Millisecond)
+		take(t.Context(), "4")
+		s.want("all in flight", 0, 1, 4)
+		cancel()
+		synctest.Wait()
+		if len(gone) > 0 {
+			t.Errorf("told %q before there was an answer", gone)
+		}
+		s.answer(0)
+		s.answer(0)
+		s.end()
+		if want := []string{"2 true <nil>", "denied false <nil>", "fails false WRONGTYPE"}; !slices.Equal(gone, want) {
+			t.Errorf("told %q, want %q", gone, want)
+		}
+	})
+}

@@ -22,8 +22,8 @@ const patience = 100
 //   - processes hold the limit at most;
 //   - none holds more than the server counts of it.
 //
-// A fault makes units of a counter unknown to the server: it has lost or gone back to a state, a process that holds units
-// was silent for its lease, or units were admitted without the server. Then processes hold at most as much above the limit
+// A fault makes units of a counter unknown to the server: it has lost or gone back to a state, a process was silent for its
+// lease, or units were admitted without the server. Then processes hold at most as much above the limit
 // as has become unknown.
 type world struct {
 	*rand.Rand
@@ -462,7 +462,7 @@ func (w *world) check() {
 		for _, p := range w.processes {
 			if c := w.server[k.charge.Key]; c != nil && !p.dead {
 				if f, ok := c.fields[p.name]; ok && min(f.at, now)+f.lease <= now {
-					k.tainted, w.restored = k.tainted || f.given > f.back, true
+					k.tainted, w.restored = true, true
 				}
 			}
 		}
