@@ -78,9 +78,9 @@ test-size: ## Suggest limits by a log of 100,000,000 lines with 10,000,000 keys,
 	go test -v -count 1 -timeout 2h -run '^TestSize$$' ./internal/replay -replay.lines 100000000 -replay.keys 10000000
 
 .PHONY: soak
-soak: ## Ten minutes of load and faults at random, reported in internal/tests/soak/REPORT.md; make test-faults takes 15 seconds
+soak: ## Ten minutes of load and faults at random for one server and for a Cluster, reported in internal/tests/soak/REPORT.md; make test-faults takes 15 seconds
 	scripts/install-redis.sh
-	go -C internal/tests/soak test -race -v -count 1 -timeout 30m -run '^TestSoak$$' . -soak.length 10m -soak.report REPORT.md
+	go -C internal/tests/soak test -race -v -count 1 -timeout 40m -run '^TestSoak(Cluster)?$$' . -soak.length 10m -soak.report REPORT.md
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (5m); FUZZPKGS narrows it: make fuzz FUZZPKGS=./window

@@ -34,6 +34,8 @@ type world struct {
 	caddys    []*caddyrun.Process
 	addresses []string
 	reloads   int
+	streams   *streams
+	periods   []period
 }
 
 func startWorld(t *testing.T) *world {
@@ -52,11 +54,14 @@ func startWorld(t *testing.T) *world {
 }
 
 func (w *world) startCaddys() {
+	w.streams = startStreams(w.T)
 	for range 2 {
 		address := caddyrun.FreeAddress(w.T)
 		w.addresses = append(w.addresses, address)
-		w.caddys = append(w.caddys, caddyrun.Start(w.T, caddyfile(address, w.store, 0), address))
+		w.caddys = append(w.caddys, caddyrun.Start(w.T, w.caddyfile(address, 0), address))
 	}
+	w.streams.addresses = append(slices.Clone(w.addresses), caddyrun.FreeAddress(w.T))
+	w.startVictim()
 }
 
 // fault begins, and is over when the function that begin returns has run.
@@ -101,6 +106,10 @@ local start = ms() while ms() < start + %d do end`, ms), "0")
 		p.Stop()
 		time.Sleep(time.Duration(r.IntN(2_500)) * time.Millisecond)
 		return p.Cont
+	}},
+	{"a Caddy is killed that streams", func(w *world, _ *rand.Rand) func() {
+		w.streams.victim.Kill()
+		return w.startVictim
 	}},
 }
 
@@ -162,7 +171,7 @@ func (w *world) toxic(format string, args ...any) func() {
 
 func (w *world) reload(i int) {
 	w.reloads++
-	text := strings.ReplaceAll(caddyfile(w.addresses[i], w.store, w.reloads), "{admin}", w.caddys[i].Admin)
+	text := strings.ReplaceAll(w.caddyfile(w.addresses[i], w.reloads), "{admin}", w.caddys[i].Admin)
 	if status, body := w.caddys[i].Tell(w.T, http.MethodPost, "/load", "text/caddyfile", text); status != http.StatusOK {
 		w.Errorf("reload: status %d: %s", status, body)
 	}
@@ -171,7 +180,7 @@ func (w *world) reload(i int) {
 // healed waits until each Caddy decides by Redis again, and returns how long it took.
 func (w *world) healed(l *load) time.Duration {
 	start := time.Now()
-	for _, address := range w.addresses {
+	for _, address := range w.streams.addresses {
 		caddyrun.Eventually(w.T, time.Minute, "Redis decides", func() bool {
 			status, _, err := l.ask(address, counter{"reloaded", l.probe()})
 			return err == nil && status == http.StatusOK

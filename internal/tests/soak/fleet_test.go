@@ -16,12 +16,46 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/testkit/redistest"
 )
 
-// TestSoakCluster is TestSoak on a Cluster of three, whose slots move.
+// TestSoakCluster is TestSoak on a Cluster of three masters with replicas, whose slots move, and which change places.
 func TestSoakCluster(t *testing.T) {
-	w := &world{T: t, servers: redistest.StartCluster(t, 3), faults: append(slices.Clone(anywhere), fault{"slots move", moveSlots})}
+	w := &world{T: t, servers: redistest.StartCluster(t, 3), faults: append(slices.Clone(anywhere), fault{"slots move", moveSlots}, fault{"replica takes over", takeOver})}
 	w.store = "address " + addresses(w.servers)
+	for _, master := range slices.Clone(w.servers) {
+		w.servers = append(w.servers, redistest.AddReplica(t, nil, w.servers, master))
+	}
+	for _, s := range w.servers { // or a master that hangs would lose what no replica has yet
+		w.command(s, "CONFIG", "SET", "cluster-replica-no-failover", "yes")
+	}
 	w.startCaddys()
 	w.soak(*length)
+}
+
+// masters returns the servers of a Cluster that take writes, once all servers say that it is well.
+func (w *world) masters() []*redistest.Server {
+	caddyrun.Eventually(w.T, time.Minute, "the Cluster is well", func() bool {
+		return !slices.ContainsFunc(w.servers, func(s *redistest.Server) bool {
+			info, _ := s.Client(w.T).ClusterInfo(context.Background()).Result()
+			return !strings.Contains(info, "cluster_state:ok")
+		})
+	})
+	return slices.DeleteFunc(slices.Clone(w.servers), func(s *redistest.Server) bool { return !s.IsMaster(w.T) })
+}
+
+// takeOver makes a replica of a Cluster the master, which loses nothing.
+func takeOver(w *world, r *rand.Rand) func() {
+	masters := w.masters()
+	replicas := slices.DeleteFunc(slices.Clone(w.servers), func(s *redistest.Server) bool { return slices.Contains(masters, s) })
+	replica := replicas[r.IntN(len(replicas))]
+	caddyrun.Eventually(w.T, time.Minute, "the replica follows", func() bool {
+		info, _ := replica.Client(w.T).Info(context.Background(), "replication").Result()
+		return strings.Contains(info, "master_link_status:up")
+	})
+	caddyrun.Eventually(w.T, time.Minute, "the replica takes over", func() bool {
+		_ = replica.Client(w.T).ClusterFailover(context.Background()).Err() // an error once it is the master; it may give up before
+		return replica.IsMaster(w.T)
+	})
+	caddyrun.Eventually(w.T, time.Minute, "the others know", func() bool { return len(w.masters()) == len(masters) })
+	return func() {}
 }
 
 // slotCount is how many slots a Cluster has.
@@ -29,8 +63,9 @@ const slotCount = 16384
 
 // moveSlots takes a part of its slots from one node, and gives them to another.
 func moveSlots(w *world, r *rand.Rand) func() {
-	order := r.Perm(len(w.servers))
-	from, to := w.servers[order[0]], w.servers[order[1]]
+	masters := w.masters()
+	order := r.Perm(len(masters))
+	from, to := masters[order[0]], masters[order[1]]
 	var own []int
 	all, err := from.Client(w.T).ClusterShards(context.Background()).Result()
 	if err != nil {
@@ -48,7 +83,7 @@ func moveSlots(w *world, r *rand.Rand) func() {
 	}
 	if len(own) > slotCount/6 { // no node is left without
 		r.Shuffle(len(own), func(i, j int) { own[i], own[j] = own[j], own[i] })
-		redistest.MoveSlots(w.T, w.servers, from, to, own[:slotCount/16]...)
+		redistest.MoveSlots(w.T, masters, from, to, own[:slotCount/16]...)
 	}
 	return func() {}
 }

@@ -42,7 +42,7 @@ const (
 
 // caddyfile is one of the Caddys, at an address. The number is part of a zone that no request
 // asks for. Another number makes a reload change the configuration.
-func caddyfile(address, store string, number int) string {
+func (w *world) caddyfile(address string, number int) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `{
 	admin {admin}
@@ -59,7 +59,7 @@ func caddyfile(address, store string, number int) string {
 	}
 }
 http://%s {
-`, store, timeout, poolSize, address)
+`, w.store, timeout, poolSize, address)
 	route := func(name, words, onError string) {
 		fmt.Fprintf(&s, "handle /%s {\nsliding_window {\nzone %[1]s {\nkey {header.X-Key}\n%s\n}\n%s\n}\nrespond ok\n}\n", name, words, onError)
 	}
@@ -69,6 +69,7 @@ http://%s {
 	route(ledger, fmt.Sprintf("limit %d 1h\nalgorithm log", ledgerLimit), "")
 	route(ledgerLocal, fmt.Sprintf("limit %d 1h\nalgorithm log", ledgerLimit), "on_error local")
 	route("reloaded", fmt.Sprintf("limit %d 1h", 10+number), "")
+	s.WriteString(w.streams.route())
 	s.WriteString("}\n")
 	return s.String()
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,27 +30,27 @@ func TestMain(m *testing.M) {
 // passed is counted, and nothing is left over.
 func TestSoak(t *testing.T) {
 	w := startWorld(t)
-	r := w.soak(*length)
-	if *document != "" && !t.Failed() {
-		if err := r.write(*document); err != nil {
-			t.Error(err)
-		}
-	}
+	w.soak(*length)
 }
 
-// soak makes faults come for a length of time, and returns what came of it.
-func (w *world) soak(length time.Duration) report {
+// soak makes faults come for a length of time, and reports what came of it.
+func (w *world) soak(length time.Duration) {
 	t := w.T
 	t.Logf("-soak.seed %d", *seed)
 	warmUp := startLoad(t, *seed+1, w.addresses)
+	w.streams.start(*seed + 1)
 	time.Sleep(time.Second)
+	w.streams.end()
 	warmUp.end()
 	base := w.leftovers()
 
 	l := startLoad(t, *seed, w.addresses)
+	w.streams.start(*seed)
 	happened := w.fail(l, length)
+	w.streams.end()
+	w.checkStreams(l)
 	l.end()
-	r := report{length: time.Since(l.start).Round(time.Second), load: l, faults: happened}
+	r := report{length: time.Since(l.start).Round(time.Second), load: l, streams: w.streams, faults: happened}
 	r.base, r.rest = base, w.settle(base)
 
 	r.tally = make(map[string]tally)
@@ -87,13 +88,17 @@ func (w *world) soak(length time.Duration) report {
 			}
 		}
 	}
-	for _, p := range w.caddys {
+	for _, p := range append(slices.Clone(w.caddys), w.streams.victim) {
 		if strings.Contains(p.Log.String(), "panic") {
 			t.Errorf("caddy panicked:\n%s", p.Log)
 		}
 	}
 	t.Log(r.text())
-	return r
+	if *document != "" && !t.Failed() {
+		if err := r.write(*document, t.Name()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // fail makes one fault come after the other, until the time is over.
@@ -101,7 +106,7 @@ func (w *world) fail(l *load, length time.Duration) map[string]happened {
 	r := rand.New(rand.NewPCG(*seed, 0xfa0175))
 	all := make(map[string]happened)
 	for end := time.Now().Add(length); time.Now().Before(end) && !w.Failed(); {
-		f := w.faults[r.IntN(len(w.faults))]
+		f, began := w.faults[r.IntN(len(w.faults))], time.Now()
 		over := f.begin(w, r)
 		time.Sleep(time.Duration(50+r.IntN(1_500)) * time.Millisecond)
 		over()
@@ -109,6 +114,7 @@ func (w *world) fail(l *load, length time.Duration) map[string]happened {
 		h.times++
 		h.recovery = max(h.recovery, w.healed(l))
 		all[f.name] = h
+		w.periods = append(w.periods, period{began, time.Now()})
 		time.Sleep(time.Duration(r.IntN(1_500)) * time.Millisecond)
 	}
 	return all
