@@ -117,9 +117,6 @@ func TestTotalsReplyLost(t *testing.T) {
 	p.cut.Store(true)
 	_, err := a.Take(t.Context(), []window.Charge{c})
 	wantUnknown(t, "a reply that is lost", true, err)
-	if totals := totalsOf(t, b, c); len(totals) != 1 || totals[0].Units != 1 {
-		t.Fatalf("Totals = %+v, want a unit of which nobody knows", totals)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := a.Take(ctx, []window.Charge{c}); !errors.Is(err, window.ErrUnavailable) || errors.Is(err, window.ErrUnknown) {
