@@ -19,9 +19,11 @@ func (z *Settings) AddConcurrent(limit LimitTemplate, untilStatus bool) {
 	} else {
 		z.Configured.Algorithm = window.Concurrent{}.Name()
 	}
-	to.Algorithm, to.Limits, to.Fallback, to.Longest = window.Concurrent{}, []LimitTemplate{limit}, limit.Known, limit.Known.Window
+	to.Algorithm, to.Limits, to.Longest = window.Concurrent{}, []LimitTemplate{limit}, limit.Known.Window
 	to.Held, to.UntilStatus, to.Cost, to.Spends = true, untilStatus, 1, template.NewText("")
-	if !limit.Dynamic() {
+	if limit.Dynamic() {
+		to.Fallback = limit.Known
+	} else {
 		to.Policies = []window.Policy{limit.Known}
 		to.Quotas = answer.NewConcurrentQuotas(to.PolicyName(), to.Policies)
 	}
