@@ -40,6 +40,9 @@ func suites(file string) [][]string {
 	if name == "bans" {
 		return [][]string{{"-test.run", "^TestAgreeOnBans$"}, {"-test.run", "^TestBans.*$"}}
 	}
+	if name == "concurrent" {
+		return [][]string{{"-test.run", "^TestConformance$/^Held.*$"}, {"-test.run", "^Test(LinearizableHeld|Totals.*)$"}}
+	}
 	own := ".*"
 	for algorithm, tests := range variants {
 		if strings.HasPrefix(name, algorithm) {

@@ -328,6 +328,8 @@ func (p *process) instead(r *request) {
 	p.table.Add(&k.charge, r.cost)
 	p.held[r.counter] += r.cost
 	k.tainted = true
+	hidden := p.server.held(p.now+p.step, k.charge.Key, p.name) - (p.held[r.counter] - r.cost) // by units that it does not hold
+	k.excused += min(r.cost, max(0, hidden))
 	p.trace("%s adds %d of %d: %d", p.name, r.cost, r.counter, p.held[r.counter])
 }
 
