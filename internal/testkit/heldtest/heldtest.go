@@ -57,8 +57,10 @@ func (c *Census) Keep(tb testing.TB, n int, processes ...Process) (end func()) {
 	tb.Helper()
 	for _, p := range processes {
 		for range n {
-			if !p.Take() {
-				tb.Fatalf("not all of %d units for each process are admitted", n)
+			for start := time.Now(); !p.Take(); time.Sleep(5 * time.Millisecond) { // an answer may be late
+				if time.Since(start) > 20*time.Second {
+					tb.Fatalf("not all of %d units for each process are admitted", n)
+				}
 			}
 			c.Enter()
 		}

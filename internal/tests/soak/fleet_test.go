@@ -30,15 +30,40 @@ func TestSoakCluster(t *testing.T) {
 	w.soak(*length)
 }
 
-// masters returns the servers of a Cluster that take writes, once all servers say that it is well.
+// masters returns the servers of a Cluster that take writes, once all servers are well and agree who holds which slots. A replica
+// that took over before would claim slots that have moved.
 func (w *world) masters() []*redistest.Server {
-	caddyrun.Eventually(w.T, time.Minute, "the Cluster is well", func() bool {
-		return !slices.ContainsFunc(w.servers, func(s *redistest.Server) bool {
-			info, _ := s.Client(w.T).ClusterInfo(context.Background()).Result()
-			return !strings.Contains(info, "cluster_state:ok")
-		})
-	})
+	var views []string
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		views = nil
+		for _, s := range w.servers {
+			views = append(views, w.view(s))
+		}
+		if len(slices.Compact(slices.Clone(views))) == 1 && views[0] != "" {
+			break
+		}
+		if time.Since(start) > time.Minute {
+			w.Fatalf("the servers of the Cluster do not agree:\n%s", strings.Join(views, "\n\n"))
+		}
+	}
 	return slices.DeleteFunc(slices.Clone(w.servers), func(s *redistest.Server) bool { return !s.IsMaster(w.T) })
+}
+
+// view returns which masters a server of a Cluster knows, with their slots; nothing if it is not well.
+func (w *world) view(s *redistest.Server) string {
+	ctx, c := context.Background(), s.Client(w.T)
+	if info, _ := c.ClusterInfo(ctx).Result(); !strings.Contains(info, "cluster_state:ok") {
+		return ""
+	}
+	var all []string
+	nodes, _ := c.ClusterNodes(ctx).Result()
+	for node := range strings.Lines(nodes) {
+		if f := strings.Fields(node); strings.Contains(f[2], "master") {
+			all = append(all, f[0]+" "+strings.Join(f[8:], " "))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
 }
 
 // takeOver makes a replica of a Cluster the master, which loses nothing.
