@@ -177,7 +177,7 @@ func (s *Store) String() string { return s.name }
 // receipts that are being settled. A client that was given stays open.
 func (s *Store) Close() error {
 	s.leases.Drain()
-	for end := time.Now().Add(s.timeout); s.holds.n.Load() > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(s.timeout); s.isSettling() && time.Now().Before(end); {
 		time.Sleep(again)
 	}
 	s.locally.close()

@@ -258,6 +258,13 @@ func (s engineStore) Hold(longest time.Duration) {
 // Release implements engine.Holder.
 func (s engineStore) Release() { s.holds.n.Add(-1) }
 
+// isSettling reports whether receipts are still to be settled. A request that holds units may stay open for any time: Close frees
+// them without it.
+func (s *Store) isSettling() bool {
+	units, _ := s.totals.Held()
+	return s.holds.n.Load() > units
+}
+
 // Held returns for how long, from when the store was to be closed, it has to stay open for what
 // is still to be settled; 0: there is nothing.
 func (s engineStore) Held() time.Duration {

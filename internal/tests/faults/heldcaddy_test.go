@@ -147,9 +147,13 @@ func TestHeldByACaddy(t *testing.T) {
 
 	t.Run("SIGTERM", func(t *testing.T) {
 		p, _ := holding(t)
+		told := time.Now()
 		p.Terminate(t)
 		if took := first(t, time.Now()); took > time.Second {
 			t.Errorf("free %s after the end of a Caddy, want at once", took)
+		}
+		if took := time.Since(told); took > patient/2 { // the store waits for its timeout where a receipt is to be settled
+			t.Errorf("free %s after SIGTERM: Caddy waits for requests that hold slots", took)
 		}
 	})
 	t.Run("kill -9", func(t *testing.T) {
