@@ -20,7 +20,7 @@ import (
 
 // tables are all that can be measured, in the order of the document.
 var tables = []table{
-	overHTTP, hotOverHTTP, deniedOverHTTP, atRates,
+	overHTTP, hotOverHTTP, deniedOverHTTP, openOverHTTP, atRates,
 	onRedis, onHotKey, shards, latency, manyKeys, manyPackedKeys, articles, redisBytes,
 	inMemory, memoryBytes, allocations, onLogs,
 }
