@@ -33,7 +33,7 @@ type world struct {
 	server    server
 	before    server // a snapshot
 	hangs     int64  // until when the server runs nothing
-	away      bool   // nobody reaches the server
+	away      bool   // no process reaches the server
 	faults    faults
 	counters  []*shared
 	processes []*process
@@ -633,7 +633,7 @@ func (w *world) heal() {
 	w.pass(2 * Beat.Milliseconds())
 	w.exact(ghosts)
 	if ghosts {
-		lasts := w.now + w.step // until when fields last that nobody writes any more
+		lasts := w.now + w.step // until when fields last that no process writes any more
 		for _, k := range w.server {
 			for _, f := range k.fields {
 				lasts = max(lasts, f.at+f.lease)
