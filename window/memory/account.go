@@ -138,8 +138,12 @@ func (a *account) note(now int64, ds []window.Decision) {
 	}
 }
 
-// standing returns what the decisions would be on a charge that costs nothing.
+// standing returns what the decisions would be on a charge that costs nothing; nil for units that are held, to which
+// time does nothing.
 func (a *account) standing(now int64) []window.Decision {
+	if isHeld(a.charge) {
+		return nil
+	}
 	c, h := *a.charge, a.history()
 	c.Cost = 0
 	ds := make([]window.Decision, len(c.Policies))
@@ -156,9 +160,6 @@ func (a *account) gaveBack(now int64) {
 	if a.history().Empty(a.charge.Algorithm) {
 		a.shard.drop(a.slot)
 		a.slot = none
-		return
-	}
-	if isHeld(a.charge) {
 		return
 	}
 	sl := a.shard.slot(a.slot)
