@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -66,6 +67,7 @@ func replay(t *testing.T, client *goredis.Client, n int) int {
 	}
 	pipe := client.Pipeline()
 	var replies []*goredis.Cmd
+	var expiries []*goredis.DurationCmd
 	var hashes []*goredis.MapStringStringCmd
 	for i := range all {
 		c := &all[i]
@@ -75,8 +77,9 @@ func replay(t *testing.T, client *goredis.Client, n int) int {
 				for process, f := range k.fields {
 					pipe.HSet(t.Context(), key, process, plan(f.counted, f.exact, f.given, f.back, f.at+ahead, f.lease, f.since+ahead)[5:])
 				}
+				pipe.PExpireAt(t.Context(), key, time.UnixMilli(k.expires+ahead))
 			}
-			replies, hashes = append(replies, nil), append(hashes, nil)
+			replies, expiries, hashes = append(replies, nil), append(expiries, nil), append(hashes, nil)
 			continue
 		}
 		op, values := "take", []any{int64(1), int64(7), "concurrent", int64(0), c.lease, int64(1), c.limit, c.lease, c.process,
@@ -86,6 +89,7 @@ func replay(t *testing.T, client *goredis.Client, n int) int {
 		}
 		replies = append(replies, pipe.EvalSha(t.Context(), scriptSHA, []string{c.key}, c.now+ahead, op, "id", plan(values...)))
 		hashes = append(hashes, pipe.HGetAll(t.Context(), c.key))
+		expiries = append(expiries, pipe.PExpireTime(t.Context(), c.key))
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatalf("%s: %v", w.name, err)
@@ -120,6 +124,10 @@ func replay(t *testing.T, client *goredis.Client, n int) int {
 		}
 		if !maps.Equal(fields, c.after) {
 			t.Errorf("%s: call %d, %+v: Redis has %+v", w.name, i, *c, fields)
+			return i
+		}
+		if got := expiries[i].Val().Milliseconds() - ahead; c.expires > 0 && got != c.expires {
+			t.Errorf("%s: call %d, %+v: the key expires at %d", w.name, i, *c, got)
 			return i
 		}
 	}

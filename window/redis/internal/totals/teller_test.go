@@ -333,3 +333,62 @@ func TestDoubt(t *testing.T) {
 		}
 	})
 }
+
+// TestTotalsAreHeard holds that a total says that the one before was counted, so that each witness hears of a loss.
+func TestTotalsAreHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTeller()
+		defer l.Close()
+		l.hold("k", 1)
+		time.Sleep(Beat + Beat/2)
+		last := l.after(0)[0].messages[0].Number
+		if _, _, heard := l.Total(of("k")); heard != last {
+			t.Errorf("message %d is heard of, want %d", heard, last)
+		}
+	})
+}
+
+// TestDoubtAfterLoss holds that takes wait for an exact total if the server has lost one while others are on their way: it
+// may count what is not held any more.
+func TestDoubtAfterLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTeller()
+		defer l.Close()
+		l.hold("k", 1)
+		_, sent := l.Take(0, of("k"))
+		l.answers(1, 0)
+		time.Sleep(Beat + time.Millisecond)
+		doubt := l.Doubt(of("k"))
+		if doubt == nil {
+			t.Fatal("takes do not wait")
+		}
+		l.answers(0, 0)
+		l.Answered(sent, Denied)
+		time.Sleep(Gap + pace)
+		select {
+		case <-doubt:
+		default:
+			t.Error("takes wait after an exact total")
+		}
+	})
+}
+
+// TestStaleIsToldAgain holds that a total that came after a later message is told again, a gap later.
+func TestStaleIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTeller()
+		defer l.Close()
+		l.hold("k", 1)
+		l.answers(Stale, 0)
+		l.GiveBack(of("k"), 1, true)
+		synctest.Wait()
+		l.answers(0, 0)
+		time.Sleep(Gap + pace)
+		if calls := l.after(0); len(calls) != 2 || calls[1].at-calls[0].at != Gap {
+			t.Errorf("told %v", calls)
+		}
+		if _, n := l.Held(); n != 0 {
+			t.Errorf("%d counters are remembered", n)
+		}
+	})
+}

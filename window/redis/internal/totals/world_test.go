@@ -107,6 +107,7 @@ type call struct {
 	age, heard, reply, remaining int64
 	allowed                      bool
 	after                        map[string]field
+	expires                      int64
 	loses                        bool // no call: the server has another state
 	state                        server
 }
@@ -114,7 +115,7 @@ type call struct {
 func newWorld(t *testing.T, seed uint64, n int) *world {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	w := &world{t: t, Rand: r, name: fmt.Sprintf("-totals.seed=%d -totals.only=%d", seed, n), server: server{}, traced: *only >= 0}
-	w.now = []int64{1_000, 3_600_000}[w.IntN(2)]
+	w.now, w.step = []int64{1_000, 3_600_000}[w.IntN(2)], 1_000_000
 	w.before = w.server.clone()
 	some := func() bool { return w.IntN(3) == 0 }
 	w.faults = faults{some(), some(), some(), some(), some(), some(), some(), some()}
@@ -227,7 +228,7 @@ func (w *world) ran(c call) (reply int64) {
 	}
 	if w.record != nil {
 		if k := w.server[c.key]; k != nil {
-			c.after = w.server.clone()[c.key].fields
+			c.after, c.expires = w.server.clone()[c.key].fields, k.expires
 		}
 		w.record(c)
 	}
