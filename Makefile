@@ -32,7 +32,7 @@ test-engine: ## Run the tests of the engine and its scripts only; they do not co
 	PACKAGES='./window/... ./lua/...' scripts/test.sh
 
 .PHONY: test-faults
-test-faults: ## Run what watches the clock: Redis, the network and clocks fail under traffic (8 minutes)
+test-faults: ## Run what watches the clock: Redis, the network and clocks fail under traffic; whole Caddys settle (11 minutes)
 	scripts/install-redis.sh
 	scripts/test.sh $$(sed 's|^|./|' scripts/alone)
 	for dir in internal/tests/faults internal/tests/soak; do go -C $$dir vet -race ./...; DIR=$$dir scripts/test.sh ./...; done

@@ -45,7 +45,7 @@ job() {
 	running=$((running + 1))
 }
 
-# Packages that watch the clock are left out: make test-faults runs them alone.
+# Packages that watch the clock, or wait for Caddys most of their time, are left out: make test-faults runs them alone.
 module=$(go list -m)
 mapfile -t packages < <(go list ${PACKAGES:-./...} | grep -vxF "$(sed "s|^|$module/|" scripts/alone)")
 # among prints those of the packages that are named, in this order.
@@ -66,7 +66,7 @@ mapfile -t ofLong < <(among internal/usage internal/enforce internal/observe/top
 	internal/lint internal/replay/suggest internal/replay/series internal/bans internal/tests/mutants window/redis/internal/totals)
 
 # The longest come first.
-own=('' internal/tests/e2e internal/tests/settling internal/tests/handlertest)
+own=('' internal/tests/e2e internal/tests/handlertest)
 mapfile -t others < <(printf '%s\n' "${packages[@]}" | grep -vxF "$(among "${own[@]}" window/redis window window/memory)")
 for package in $(among internal/tests/e2e); do job -race "$package"; done
 if ((${#redis[@]})); then
@@ -74,7 +74,7 @@ if ((${#redis[@]})); then
 	job -run "^TestAgrees|$single" "${redis[@]}" -windowtest.part 20
 fi
 if ((${#others[@]})); then job -race -skip "$long" "${others[@]}"; fi
-for package in $(among internal/tests/settling internal/tests/handlertest ''); do job -race -skip "$long" "$package"; done
+for package in $(among internal/tests/handlertest ''); do job -race -skip "$long" "$package"; done
 if ((${#local[@]})); then
 	job -race -skip "$single" "${local[@]}"
 	job -run "$single" "${local[@]}"

@@ -237,6 +237,10 @@ func TestTracedRequests(t *testing.T) {
 	set := func(key, effect string, value any) {
 		t.Helper()
 		c.post("overrides/set", map[string]any{"zone": "tight", "key": key, effect: value, "ttl": "1h", "reason": "test"}, http.StatusOK, new(any))
+		// The store of this process outlives the test.
+		t.Cleanup(func() {
+			c.post("overrides/delete", map[string]any{"zone": "tight", "key": key}, http.StatusOK, new(any))
+		})
 	}
 	set("bob", "deny", true)
 	set("carl", "exempt", true)
