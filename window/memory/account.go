@@ -95,11 +95,14 @@ func (a *account) spend(now int64) {
 
 // lookBack writes the key's horizon after a charge at now. It returns the charge, or a copy
 // with a longer Lookback if other charges on the key need that, and the time up to which
-// they do, in Unix ms; 0: no longer than the charge itself.
+// they, or its own Lookback, do, in Unix ms; 0: no longer than its policies.
 func (a *account) lookBack(now int64) (c *window.Charge, till int64) {
 	own, before := a.charge.Longest(), a.shard.horizon(a.slot)
+	if f := window.FactsOf(a.charge.Algorithm); a.charge.Lookback > 0 && !f.Bucket && !f.Held {
+		till = now + own // buckets tell it by History.Until
+	}
 	if before.window == own && before.till == 0 {
-		return a.charge, 0
+		return a.charge, till
 	}
 	after := horizon{window: own}
 	if before.window > own {
@@ -109,11 +112,11 @@ func (a *account) lookBack(now int64) (c *window.Charge, till int64) {
 	}
 	a.shard.setHorizon(a.slot, after)
 	if after.window == own {
-		return a.charge, 0
+		return a.charge, till
 	}
 	longer := *a.charge
 	longer.Lookback = time.Duration(after.window) * time.Millisecond
-	return &longer, after.till
+	return &longer, max(till, after.till)
 }
 
 // hasUntil keeps the key up to a time.
