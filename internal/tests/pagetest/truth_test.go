@@ -174,6 +174,7 @@ func TestPageOverrides(t *testing.T) {
 		t.Errorf("the overrides were asked for %d times", lines)
 	}
 	b.checkQuiet(s.page)
+	s.cli("override", "delete", "--zone", "api", "--pattern", "customer-*") // the storage outlives the test
 }
 
 // A zone with concurrent says how many requests may be open, and how many are now. An override of their number is a sentence.
@@ -205,6 +206,7 @@ func TestPageConcurrent(t *testing.T) {
 		t.Errorf("the override is %q", got)
 	}
 	b.checkQuiet(s.page)
+	s.cli("override", "delete", "--zone", "chats", "--key", "anna")
 }
 
 // Bans are counted by zone, and the newest are listed with the command that lifts each.
