@@ -15,8 +15,9 @@ func (h *Handler) setFields(header http.Header, req *request) {
 		req.announce(header)
 	}
 	if h.Legacy {
-		i, _ := req.chargeWith(answer.Tightest(req.decisions), 0)
-		answer.SetLegacy(header, req.tightest(), req.zones[i].Held)
+		tightest := answer.Tightest(req.decisions)
+		i, _ := req.chargeWith(tightest, 0)
+		answer.SetLegacy(header, &req.decisions[tightest], req.zones[i].Held)
 	}
 	h.setAPIFields(header, req)
 }

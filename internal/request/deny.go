@@ -26,15 +26,13 @@ var (
 // StatusClientClosed is what proxies log for a client that hung up.
 const StatusClientClosed = 499
 
-// denialStatus returns the status of a denial, and the error that error routes get.
-func (h *Handler) denialStatus(req *request) (int, error) {
+// denialStatus returns the status of a denial, and the error that error routes get. busy and shared are what Handler.busy says.
+func (h *Handler) denialStatus(req *request, busy, shared bool) (int, error) {
 	switch {
 	case req.ban() != nil:
 		return cmp.Or(req.deniedBy.Ban.Status, h.Status), errBanned
 	case req.lacksKey() && req.deniedBy.EmptyKeyStatus != 0:
 		return req.deniedBy.EmptyKeyStatus, errNoKey
-	}
-	switch busy, shared := h.busy(req); {
 	case shared:
 		return h.Busy, errBusy
 	case busy:
@@ -93,7 +91,7 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, req *request) err
 	}
 	h.logDenial(req)
 
-	status, cause := h.denialStatus(req)
+	status, cause := h.denialStatus(req, busy, shared)
 	if err := routes.ErrorFor(r, status, cause); err != nil {
 		return err
 	}
