@@ -38,16 +38,22 @@ type caddy struct {
 	run  *exec.Cmd
 }
 
+// freeAddress returns an address at which nothing listens.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
 // newCaddy starts a Caddy with one site, until the table is done.
 func (b *bench) newCaddy(directives string) (*caddy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	c := &caddy{addr: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
+	c := &caddy{addr: addr}
 	dir, err := os.MkdirTemp(b.dir, "site")
 	if err != nil {
 		return nil, err

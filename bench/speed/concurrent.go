@@ -65,14 +65,11 @@ func (b *bench) newNginx(words string) (*caddy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; install the package nginx-light", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	c := &caddy{addr: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
+	c := &caddy{addr: addr}
 	dir, err := os.MkdirTemp(b.dir, "nginx")
 	if err != nil {
 		return nil, err
