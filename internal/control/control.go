@@ -103,7 +103,7 @@ type LimitInfo struct {
 	Tier string `json:"tier,omitempty"`
 	// Whether the limit is one of requests at the same time, which has no window.
 	Concurrent bool `json:"concurrent,omitempty"`
-	// Of such a limit: see the options of concurrent.
+	// The options lease and hold of such a limit; empty for others.
 	Lease string `json:"lease,omitempty"`
 	Hold  string `json:"hold,omitempty"`
 }

@@ -291,7 +291,8 @@ func TestInspectConcurrentAway(t *testing.T) {
 	}
 }
 
-// Who is denied most, and how much is denied, includes denials by requests at the same time: alone, beside limits and before tiers.
+// Denials by requests at the same time count for the keys that are denied most, and in metrics: alone, beside limits and
+// before tiers.
 func TestConcurrentIsSeen(t *testing.T) {
 	for name, zone := range map[string]string{"alone": `"concurrent":{"max":1}`, "beside": `"limits":[{"max":100,"window":"1h"}],"concurrent":{"max":1}`, "tiers": `"limits":[{"max":100,"window":"1h"},{"max":100,"window":"1h","tier":"24/48"}],"concurrent":{"max":1}`} {
 		t.Run(name, func(t *testing.T) {
