@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/storestate"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -72,10 +73,9 @@ func reset(r *http.Request, body []byte) (int, any, error) {
 // counted returns the charges whose counters have a key of the zone: its own, and that of requests at the same time. It reports
 // whether there is one of these.
 func (f *counter) counted() (charges []window.Charge, holds bool) {
-	isHeld := func(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
-	charges, holds = []window.Charge{f.charge}, isHeld(&f.charge)
+	charges, holds = []window.Charge{f.charge}, engine.IsHeld(&f.charge)
 	for _, t := range f.zones[0].Decider.InTiers(&f.charge) {
-		if isHeld(&t.Charge) {
+		if engine.IsHeld(&t.Charge) {
 			charges, holds = append(charges, t.Charge), true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
 	"github.com/slidingwindow/caddy-sliding-window/internal/enforce"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/observe/toptalkers"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
@@ -51,7 +52,7 @@ func unseenKey(ctx context.Context, z *running.ActiveZone, o *overrides.Record) 
 		return err.Error()
 	}
 	c := &found.charge
-	if window.FactsOf(c.Algorithm).Held { // a key without a request that is open
+	if engine.IsHeld(c) { // a key without a request that is open
 		return ""
 	}
 	if found.rule.Decides() || z.Decider.Enforced() == enforce.Exempt || slices.ContainsFunc(z.Top.Snapshot(), func(k toptalkers.Key) bool { return isKey(&k, c.Key) }) {

@@ -34,6 +34,9 @@ func IsNative(c *window.Charge) bool {
 	return ok && a.Native != window.NativeOff
 }
 
+// IsHeld reports whether a charge holds its units until they are given back.
+func IsHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
+
 // CheckSettle returns an error that wraps ErrInvalid unless a store can settle
 // delta on the charge; see Settle.
 func CheckSettle(c window.Charge, delta int64) error {

@@ -210,7 +210,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	locked := k.lock(hashes)
 	defer k.unlock(locked)
 	for i := range own {
-		if !isHeld(&own[i]) {
+		if !engine.IsHeld(&own[i]) {
 			g.start(k.shard(hashes[i]), hashes[i], &own[i], n)
 		}
 	}
@@ -221,7 +221,7 @@ func (g *Guard) TakeLocal(ctx context.Context, charges []window.Charge, cause er
 	for i := range own {
 		switch c := &charges[i]; {
 		case c.Cost == 0:
-		case isHeld(c):
+		case engine.IsHeld(c):
 			_ = g.store.ChargeMore(ctx, *c, c.Cost) // it asks no server
 		case errors.Is(cause, window.ErrUnknown) || engine.IsNative(c):
 			g.inDoubt.add(c, c.Cost)

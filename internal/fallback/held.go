@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -10,13 +11,10 @@ import (
 // have the total that this process holds, so that they can decide at any moment, and the store hears of units
 // that were admitted here as soon as it can. Nothing is owed, known or in doubt: a total is.
 
-// isHeld reports whether a charge holds its units until they are given back.
-func isHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
-
 // hold counts here what the store has admitted.
 func (g *Guard) hold(charges []window.Charge, ds []window.Decision) {
 	for i := range charges {
-		if c := &charges[i]; isHeld(c) && c.Cost > 0 && window.Allowed(ds) {
+		if c := &charges[i]; engine.IsHeld(c) && c.Cost > 0 && window.Allowed(ds) {
 			_ = g.local.ChargeMore(context.Background(), *c, c.Cost) // it was checked
 		}
 	}

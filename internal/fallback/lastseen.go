@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"sync"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -97,7 +98,7 @@ func (k *lastSeen) note(asked, heard int64, charges []window.Charge, ds []window
 	for i := range charges {
 		own := ds[:len(charges[i].Policies)]
 		ds = ds[len(own):]
-		if isHeld(&charges[i]) {
+		if engine.IsHeld(&charges[i]) {
 			continue
 		}
 		e, lowers, reset := entry{hash: k.hash(&charges[i])}, allowed, int64(0)

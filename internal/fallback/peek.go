@@ -97,7 +97,7 @@ func (g *Guard) peekOne(c *window.Charge, n int64) ([]window.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.find(hash)
-	if isHeld(c) || e == nil || e.until <= g.now() {
+	if engine.IsHeld(c) || e == nil || e.until <= g.now() {
 		return g.local.Peek(context.Background(), []window.Charge{own})
 	}
 	var h window.History

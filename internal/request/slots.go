@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/clock/uptime"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/openstore"
 	"github.com/slidingwindow/caddy-sliding-window/internal/zone"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -43,7 +44,7 @@ func (s *slots) addShadow(r *shadowed) {
 	if r.own() > len(c.Policies) {
 		c = &r.wider[0].Charge
 	}
-	if s != nil && window.FactsOf(c.Algorithm).Held {
+	if s != nil && engine.IsHeld(c) {
 		r.slot = s.next(r.zone.Live, c, s.store.Shadow.Free)
 	}
 }

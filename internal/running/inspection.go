@@ -34,7 +34,7 @@ func (z *ActiveZone) Inspection(ctx context.Context, c *window.Charge, rule *ove
 		answer.Store = control.InspectedStore{Name: store, State: control.StateAway, Since: state.Since, Cause: cmp.Or(state.Cause, cause.Error())}
 	}
 	answer.Enforce, _ = z.Enforced()
-	if window.FactsOf(c.Algorithm).Held && len(known) > 0 {
+	if engine.IsHeld(c) && len(known) > 0 {
 		answer.Concurrent = &control.HeldState{
 			Max: c.Policies[0].Limit, Held: used[0], Remaining: ds[0].Remaining, Source: z.Decider.SourceOf(c, c.Policies[0]),
 			RedisKey: answer.RedisKey, DecidedBy: answer.DecidedBy, Holders: []control.Holder{},

@@ -9,6 +9,7 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/compiled"
 	"github.com/slidingwindow/caddy-sliding-window/internal/config/template"
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/internal/running"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -41,7 +42,7 @@ func (z *Live) Charge(key string) (window.Charge, *overrides.Rule, running.Needs
 	default:
 		most := min(z.most, Smallest(c.Policies))
 		for _, t := range z.InTiers(&c) {
-			if !window.FactsOf(t.Algorithm).Held {
+			if !engine.IsHeld(&t.Charge) {
 				most = min(most, Smallest(t.Policies))
 			}
 		}

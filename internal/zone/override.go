@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/slidingwindow/caddy-sliding-window/internal/control"
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/internal/normalize"
 	"github.com/slidingwindow/caddy-sliding-window/internal/overrides"
 	"github.com/slidingwindow/caddy-sliding-window/window"
@@ -91,7 +92,7 @@ func (z *Live) forOverrides(hasher overrides.Hasher) overrides.Target {
 func (z *Live) SourceOf(c *window.Charge, p window.Policy) string {
 	if t := z.tierOf(c.Key); t != nil {
 		z = t
-	} else if z.Concurrent != nil && window.FactsOf(c.Algorithm).Held {
+	} else if z.Concurrent != nil && engine.IsHeld(c) {
 		z = z.Wider[0]
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/slidingwindow/caddy-sliding-window/internal/engine"
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
@@ -59,10 +60,11 @@ func (s *Store) unlock(accounts []account, locked uint64) {
 }
 
 // open finds the account's key. A new one for which there is no room shares the
-// overflow key of its zone, unless it holds units: no request passes uncounted.
+// overflow key of its zone: no request passes uncounted. Keys that hold units are at most the
+// requests in flight, and have a slot: what one gave back to an overflow key would be free for all.
 func (a *account) open(now int64) {
 	a.slot = a.shard.find(&a.name, false)
-	if a.slot == none && !isHeld(a.charge) && !a.shard.hasRoom(now, &a.name) {
+	if a.slot == none && !engine.IsHeld(a.charge) && !a.shard.hasRoom(now, &a.name) {
 		a.overflow = true
 		a.name = a.name.overflow()
 		a.slot = a.shard.find(&a.name, true)
@@ -136,7 +138,7 @@ func (a *account) note(now int64, ds []window.Decision) {
 	}
 	sl.expires = max(sl.expires, a.history().Until(a.charge.Algorithm))
 	sl.hold(now, ds)
-	if isHeld(a.charge) {
+	if engine.IsHeld(a.charge) {
 		sl.heldUntil = sl.expires
 	}
 }
@@ -144,7 +146,7 @@ func (a *account) note(now int64, ds []window.Decision) {
 // standing returns what the decisions would be on a charge that costs nothing; nil for units that are held, to which
 // time does nothing.
 func (a *account) standing(now int64) []window.Decision {
-	if isHeld(a.charge) {
+	if engine.IsHeld(a.charge) {
 		return nil
 	}
 	c, h := *a.charge, a.history()

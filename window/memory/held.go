@@ -6,10 +6,6 @@ import (
 	"github.com/slidingwindow/caddy-sliding-window/window"
 )
 
-// isHeld reports whether a charge holds its units until they are given back. Such keys are at most the requests in
-// flight: none shares an overflow key, as what another key gives back there would be free for all.
-func isHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
-
 // Held returns the units that are held on the counter of a charge with window.Concurrent, and for how long it has held
 // any, without a break.
 func (s *Store) Held(charge window.Charge) (units int64, age time.Duration) {

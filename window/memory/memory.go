@@ -177,7 +177,7 @@ func (s *Store) Reset(_ context.Context, charge window.Charge) error {
 	if err := engine.CheckReset(charge); err != nil {
 		return err
 	}
-	if isHeld(&charge) {
+	if engine.IsHeld(&charge) {
 		return nil // what is held is held, whatever is forgotten
 	}
 	var room room

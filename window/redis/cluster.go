@@ -210,7 +210,7 @@ func behind(at, other int64) int32 {
 func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (undo []*wire.Call) {
 	for i, c := range calls {
 		own, cost := answers[i].Decisions, c.Requests[0][0].Cost
-		if c.Op == wire.Take && isHeld(&c.Requests[0][0]) && &c.Names[0] != &s.namings[0] {
+		if c.Op == wire.Take && engine.IsHeld(&c.Requests[0][0]) && &c.Names[0] != &s.namings[0] {
 			if passed := own != nil && window.Allowed(own); passed || own == nil && !failure.Uncharged(answers[i].Err) {
 				s.totals.GiveBack(&c.Requests[0][0], 0, false) // it may have passed under this name alone
 			}
@@ -221,7 +221,7 @@ func (s *Store) undo(calls []*wire.Call, answers []window.Result, failed bool) (
 		for j := range own {
 			own[j].Remaining += cost
 		}
-		if isHeld(&c.Requests[0][0]) {
+		if engine.IsHeld(&c.Requests[0][0]) {
 			if &c.Names[0] == &s.namings[0] {
 				s.giveUp(c.Requests[0], answers[i])
 			}

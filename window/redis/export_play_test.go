@@ -49,7 +49,7 @@ func (s *Store) planCall(r *round, c windowtest.Call) {
 		s.plan(r, wire.Peek, c.Requests)
 	case windowtest.Settle:
 		if c.Delta != 0 {
-			r.calls = s.newSettleCalls(c.Requests, c.At, c.Delta)
+			r.calls = s.newSettleCalls(wire.Settle, c.Requests, c.At, c.Delta)
 		}
 	case windowtest.Reset:
 		for i := range s.namings {

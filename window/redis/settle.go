@@ -20,7 +20,7 @@ func (s *Store) GiveBack(ctx context.Context, charge window.Charge, at, units in
 	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
 	}
-	if isHeld(&charge) {
+	if engine.IsHeld(&charge) {
 		s.totals.GiveBack(&charge, units, true)
 		return nil
 	}
@@ -28,7 +28,7 @@ func (s *Store) GiveBack(ctx context.Context, charge window.Charge, at, units in
 		return nil
 	}
 	defer s.denials.Forget(&charge)
-	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, at, -units))
+	return s.all(ctx, s.newSettleCalls(wire.Settle, [][]window.Charge{{charge}}, at, -units))
 }
 
 // ChargeMore implements window.Store.
@@ -36,26 +36,26 @@ func (s *Store) ChargeMore(ctx context.Context, charge window.Charge, units int6
 	if err := engine.CheckUnits(charge, units); err != nil || units == 0 {
 		return err
 	}
-	if isHeld(&charge) {
+	if engine.IsHeld(&charge) {
 		s.totals.Add(&charge, units)
 		return nil
 	}
 	if charge.Lease.Units > 0 {
 		s.leases.EndOf(&charge)
 	}
-	return s.all(ctx, s.newSettleCalls([][]window.Charge{{charge}}, 0, units))
+	return s.all(ctx, s.newSettleCalls(wire.Settle, [][]window.Charge{{charge}}, 0, units))
 }
 
 // newSettleCalls writes calls that settle, one in all unless the names of a counter
 // may be on several nodes of a Cluster. Each request is one charge, and has two of
 // the numbers: at and delta.
-func (s *Store) newSettleCalls(requests [][]window.Charge, numbers ...int64) []*wire.Call {
+func (s *Store) newSettleCalls(op wire.Op, requests [][]window.Charge, numbers ...int64) []*wire.Call {
 	if !s.cluster {
-		return []*wire.Call{s.writer.Script(s.namings, wire.Settle, requests, numbers...)}
+		return []*wire.Call{s.writer.Script(s.namings, op, requests, numbers...)}
 	}
 	var calls []*wire.Call
 	for i := range s.namings {
-		calls = append(calls, s.writer.Script(s.namings[i:i+1], wire.Settle, requests, numbers...))
+		calls = append(calls, s.writer.Script(s.namings[i:i+1], op, requests, numbers...))
 	}
 	return calls
 }
@@ -68,7 +68,7 @@ func (s engineStore) SettleBatch(ctx context.Context, all []engine.Settlement) [
 	errs := make([]error, len(all))
 	var own []settlement
 	for i := range all {
-		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 && isHeld(&all[i].Charge) {
+		if errs[i] = engine.CheckSettle(all[i].Charge, all[i].Delta); errs[i] == nil && all[i].Delta != 0 && engine.IsHeld(&all[i].Charge) {
 			errs[i] = engine.Settle(ctx, s.Store, all[i].Charge, all[i].At, all[i].Delta)
 		} else if errs[i] == nil && all[i].Delta != 0 {
 			own = append(own, s.newSettlement(&all[i], &errs[i]))
@@ -197,7 +197,7 @@ func (s *Store) book(ctx context.Context, all []leases.Booking) []error {
 		if b.Used > 0 {
 			requests, numbers = append(requests, requests[0]), append([]int64{0, b.Used}, numbers...)
 		}
-		calls = append(calls, s.newSettleCalls(requests, numbers...)...)
+		calls = append(calls, s.newSettleCalls(wire.Settle, requests, numbers...)...)
 	}
 	s.run(ctx, calls)
 	for i, b := range all {

@@ -126,7 +126,7 @@ func (s *Store) Reset(ctx context.Context, charge window.Charge) error {
 	}
 	s.leases.Forget(&charge)
 	defer s.denials.Forget(&charge)
-	if isHeld(&charge) {
+	if engine.IsHeld(&charge) {
 		defer s.totals.Tell(&charge)
 	}
 	var calls []*wire.Call

@@ -18,14 +18,11 @@ import (
 // totalsTogether is how many totals one run of the script takes.
 const totalsTogether = 64
 
-// isHeld reports whether a charge holds its units until they are given back.
-func isHeld(c *window.Charge) bool { return window.FactsOf(c.Algorithm).Held }
-
 // awaitTotals waits until it is known what the server counts of units that are held, as it is but after a call was lost. If
 // it has to wait, it sets end, unless that is set, and returns by then.
 func (s *Store) awaitTotals(ctx context.Context, end *time.Time, charges []window.Charge) error {
 	for i := range charges {
-		if !isHeld(&charges[i]) {
+		if !engine.IsHeld(&charges[i]) {
 			continue
 		}
 		if doubt := s.totals.Doubt(&charges[i]); doubt != nil {
@@ -62,7 +59,7 @@ func (s *Store) answered(c *wire.Call, results []window.Result) {
 // giveUp gives back the units that are held of a request whose caller has gone, or which another charge denied.
 func (s *Store) giveUp(charges []window.Charge, r window.Result) {
 	for i := range charges {
-		if c := &charges[i]; isHeld(c) && r.Err == nil && window.Allowed(r.Decisions) {
+		if c := &charges[i]; engine.IsHeld(c) && r.Err == nil && window.Allowed(r.Decisions) {
 			s.totals.GiveBack(c, c.Cost, len(s.namings) == 1)
 		}
 	}
@@ -82,13 +79,7 @@ func (s *Store) tell(ctx context.Context, charges []window.Charge) []int64 {
 		for i := range part {
 			requests[i] = part[i : i+1]
 		}
-		for k := range s.namings {
-			if s.cluster {
-				calls = append(calls, s.writer.Script(s.namings[k:k+1], wire.SettleEach, requests))
-			} else if k == 0 {
-				calls = append(calls, s.writer.Script(s.namings, wire.SettleEach, requests))
-			}
-		}
+		calls = append(calls, s.newSettleCalls(wire.SettleEach, requests)...)
 	}
 	s.run(ctx, calls)
 	codes := make([]int64, 0, len(charges)*names)
